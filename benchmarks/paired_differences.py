@@ -37,7 +37,9 @@ def differences(splits: Splits) -> pd.DataFrame:
     for method, reference in pairs:
         clusters = reported.answers.get("cluster")
         both = methods[[method, reference]]
-        table = metrics.compare_aurocs(both, reported.correct, reference=reference, clusters=clusters)
+        table = metrics.compare_aurocs(
+            both, reported.correct, reference=reference, clusters=clusters
+        )
         parts.append(table[table["method"] == method].assign(reference=reference))
     return sweeps.labelled(pd.concat(parts, ignore_index=True), reported)
 
@@ -48,10 +50,16 @@ def cluster_intervals(reported: Evaluation) -> pd.DataFrame:
     clusters = reported.answers["cluster"]
     rows = []
     for name, given in (("by cluster", clusters), ("by question", None)):
-        auroc, low, high = metrics.auroc_intervals(scores[:, None], reported.correct, clusters=given)
-        rows.append({"interval": name, "auroc": auroc[0], "auroc_low": low[0], "auroc_high": high[0]})
+        auroc, low, high = metrics.auroc_intervals(
+            scores[:, None], reported.correct, clusters=given
+        )
+        rows.append(
+            {"interval": name, "auroc": auroc[0], "auroc_low": low[0], "auroc_high": high[0]}
+        )
     low, high = bootstrap(scores, reported.correct, clusters)
-    rows.append({"interval": "bootstrap", "auroc": rows[0]["auroc"], "auroc_low": low, "auroc_high": high})
+    rows.append(
+        {"interval": "bootstrap", "auroc": rows[0]["auroc"], "auroc_low": low, "auroc_high": high}
+    )
     table = pd.DataFrame(rows).assign(method="PRO", alpha=ALPHA, n_clusters=clusters.nunique())
     return sweeps.labelled(table, reported)
 
@@ -71,7 +79,10 @@ def bootstrap(scores: np.ndarray, correct: np.ndarray, clusters: pd.Series) -> t
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table of differences and write what is asked for."""
-    options = {"--model": ["facts-2m", "facts-1m"], "--dataset": ["world-facts", "world-facts-reworded"]}
+    options = {
+        "--model": ["facts-2m", "facts-1m"],
+        "--dataset": ["world-facts", "world-facts-reworded"],
+    }
     options |= {"--limit": int, "--csv": Path, "--clusters": Path}
     given = parse_arguments(__doc__, options, arguments)
     experiment = Experiment(
@@ -81,7 +92,9 @@ def main(arguments: list[str] | None = None) -> None:
         similarity=["lexical", "alias"],
         reported=True,
     )
-    splits = [each for each in experiment.splits("all") if each.reported.protocol.startswith("workbench")]
+    splits = [
+        each for each in experiment.splits("all") if each.reported.protocol.startswith("workbench")
+    ]
     if given.clusters:
         table = cluster_intervals(splits[0].reported)
         table.to_csv(given.clusters, index=False, float_format="%.6g")

@@ -49,18 +49,28 @@ class Compared:
     high: str = "auroc_minus_nll_high"
 
 
-_TO_PRO = {"column": "auroc_minus_pro", "low": "auroc_minus_pro_low", "high": "auroc_minus_pro_high"}
+_TO_PRO = {
+    "column": "auroc_minus_pro",
+    "low": "auroc_minus_pro_low",
+    "high": "auroc_minus_pro_high",
+}
 NOTEBOOKS = (
     Compared("02, figure", "PRO at each α − NLL", "figures/02_alpha_sweep.csv", "split == 'test'"),
-    Compared("02, table and findings", "PRO at each chosen α − NLL", "figures/02_alpha_choices.csv"),
-    Compared("04, figure, table and findings", "PRO at each K − NLL", "figures/04_fixed_k.csv", "k != 1"),
+    Compared(
+        "02, table and findings", "PRO at each chosen α − NLL", "figures/02_alpha_choices.csv"
+    ),
+    Compared(
+        "04, figure, table and findings", "PRO at each K − NLL", "figures/04_fixed_k.csv", "k != 1"
+    ),
     Compared(
         "05, figure and findings",
         "each method − NLL",
         "figures/05_rouge_threshold.csv",
         "method != 'NLL'",
     ),
-    Compared("06, findings", "PRO − NLL", "figures/06_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO),
+    Compared(
+        "06, findings", "PRO − NLL", "figures/06_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO
+    ),
     Compared(
         "06, figures, table and findings",
         "each method − PRO",
@@ -87,14 +97,18 @@ def claims_page() -> str:
     pages = dict.fromkeys(sentence.page for sentence in SENTENCES if sentence.pairs)
     for page in pages:
         parts.append(f"## {page}\n\n")
-        parts += [_entry(sentence) for sentence in SENTENCES if sentence.page == page and sentence.pairs]
+        parts += [
+            _entry(sentence) for sentence in SENTENCES if sentence.page == page and sentence.pairs
+        ]
     parts.append(_notebooks())
     return "".join(parts).rstrip("\n") + "\n"
 
 
 def _entry(sentence: Sentence) -> str:
     lines = ["| compared | difference, 95 % interval | cell |\n", "|---|---|---|\n"]
-    lines += [f"| {pair.name} | {_difference(pair)} | {_place(pair)} |\n" for pair in sentence.pairs]
+    lines += [
+        f"| {pair.name} | {_difference(pair)} | {_place(pair)} |\n" for pair in sentence.pairs
+    ]
     return f"> {sentence.plain()}\n\n{''.join(lines)}\n"
 
 
@@ -115,7 +129,9 @@ def _link(path: str) -> str:
 
 
 def _notebooks() -> str:
-    head = "| notebook | compared | rows | smallest | largest | column |\n|---|---|---|---|---|---|\n"
+    head = (
+        "| notebook | compared | rows | smallest | largest | column |\n|---|---|---|---|---|---|\n"
+    )
     lines = [IN_NOTEBOOKS, head]
     lines += [_line(compared) for compared in NOTEBOOKS]
     lines.append("\nThe findings of notebooks 02 and 04, from these files:\n\n")
@@ -133,13 +149,17 @@ def _line(compared: Compared) -> str:
         table = table.query(compared.query)
     sign = compared.sign
     values = (sign * table[compared.column]).sort_values()
-    ends = [_with_interval(table.loc[index], compared) for index in (values.index[0], values.index[-1])]
+    ends = [
+        _with_interval(table.loc[index], compared) for index in (values.index[0], values.index[-1])
+    ]
     place = f"[{compared.path.split('/', 1)[1]}]({_link(compared.path)}): `{compared.column}`"
     if compared.query:
         place = f"{place} where {compared.query}"
     if sign < 0:
         place = f"{place}, with the other sign"
-    return f"| {compared.place} | {compared.name} | {len(table)} | {ends[0]} | {ends[1]} | {place} |\n"
+    return (
+        f"| {compared.place} | {compared.name} | {len(table)} | {ends[0]} | {ends[1]} | {place} |\n"
+    )
 
 
 def _with_interval(record: pd.Series, compared: Compared) -> str:

@@ -93,7 +93,9 @@ class Sentence:
         """Return what finds the sentence on its page, whatever its numbers and line breaks."""
         parts = re.split(r"(\{\w+\})", self.text)
         if parts[-1] == "":
-            raise ValueError(f"{self.text!r} ends with a number; add the words or the full stop behind it")
+            raise ValueError(
+                f"{self.text!r} ends with a number; add the words or the full stop behind it"
+            )
         pieces = []
         for part in parts:
             if part.startswith("{"):
@@ -104,7 +106,9 @@ class Sentence:
 
 
 def _nll(protocol: str) -> list[pd.Series]:
-    return [row(BENCHMARK, protocol=protocol, method="NLL", **setting) for setting in SETTINGS.values()]
+    return [
+        row(BENCHMARK, protocol=protocol, method="NLL", **setting) for setting in SETTINGS.values()
+    ]
 
 
 def _minus_pro(name: str, path: str, where: Mapping[str, object], sign: int = 1) -> Pair:
@@ -115,14 +119,20 @@ def _minus_pro(name: str, path: str, where: Mapping[str, object], sign: int = 1)
 
 def _pro_minus_nll(protocol: str) -> tuple[Pair, ...]:
     return tuple(
-        _minus_pro(f"PRO − NLL, {name}", BENCHMARK, {"protocol": protocol, **METHODS["NLL"], **setting}, -1)
+        _minus_pro(
+            f"PRO − NLL, {name}", BENCHMARK, {"protocol": protocol, **METHODS["NLL"], **setting}, -1
+        )
         for name, setting in SETTINGS.items()
     )
 
 
 def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
     return tuple(
-        _minus_pro(f"{method} − PRO, {name}", BENCHMARK, {"protocol": protocol, **METHODS[method], **setting})
+        _minus_pro(
+            f"{method} − PRO, {name}",
+            BENCHMARK,
+            {"protocol": protocol, **METHODS[method], **setting},
+        )
         for name, setting in SETTINGS.items()
     )
 
@@ -130,15 +140,24 @@ def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
 def _paired(method: str, reference: str) -> list[Pair]:
     """Return the differences of docs/paired_differences.csv, a pair for each setting."""
     where = {"method": method, "reference": reference}
-    return [Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each}) for name, each in SETTINGS.items()]
+    return [
+        Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each})
+        for name, each in SETTINGS.items()
+    ]
 
 
 def _differences(method: str, protocol: str = "workbench") -> list[float]:
-    return [cell(BENCHMARK, "auroc_minus_pro", **METHODS[method], protocol=protocol, **s) for s in SETTINGS.values()]
+    return [
+        cell(BENCHMARK, "auroc_minus_pro", **METHODS[method], protocol=protocol, **s)
+        for s in SETTINGS.values()
+    ]
 
 
 def _aurocs(method: str, protocol: str = "workbench") -> list[float]:
-    return [cell(BENCHMARK, "auroc", **METHODS[method], protocol=protocol, **s) for s in SETTINGS.values()]
+    return [
+        cell(BENCHMARK, "auroc", **METHODS[method], protocol=protocol, **s)
+        for s in SETTINGS.values()
+    ]
 
 
 def _alphas(protocol: str) -> str:
@@ -151,7 +170,9 @@ def _gain(name: str, where: Mapping[str, object], protocol: str, chosen: str) ->
     return Pair(name, GAIN, at, column="median", low="low", high="high")
 
 
-def _with_ends(name: str, record: pd.Series, quantity: str = "difference", ends: str = "{}") -> dict[str, str]:
+def _with_ends(
+    name: str, record: pd.Series, quantity: str = "difference", ends: str = "{}"
+) -> dict[str, str]:
     """Return a difference and its interval as the values `name` and `name_ends` of a sentence."""
     low, high = (record[ends.format(end)] for end in ("low", "high"))
     return {name: signed(record[quantity]), f"{name}_ends": interval(low, high)}
@@ -195,16 +216,27 @@ def _readme() -> list[Sentence]:
             "README.md",
             "the AUROC on Meadow was better than NLL's in {share} of 200 such choices only.",
             {"share": percent(meadow["above_nll"])},
-            (_gain("PRO, α chosen − NLL, gpt-3.5, Meadow, repeats kept", MEADOW, "paper", "alpha"),),
+            (
+                _gain(
+                    "PRO, α chosen − NLL, gpt-3.5, Meadow, repeats kept", MEADOW, "paper", "alpha"
+                ),
+            ),
         ),
         Sentence(
             "README.md",
             "With ten answers for every question and repeats counted, AUROC minus NLL's is {nq} {nq_ends} on Natural "
             "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
-                **_with_ends("nq", row(f"{REAL}/08_causes.csv", **causes), "auroc_minus_nll", "auroc_minus_nll_{}"),
+                **_with_ends(
+                    "nq",
+                    row(f"{REAL}/08_causes.csv", **causes),
+                    "auroc_minus_nll",
+                    "auroc_minus_nll_{}",
+                ),
                 "meadow": signed(-_meadow()["auroc_minus_pro"]),
-                "meadow_ends": interval(-_meadow()["auroc_minus_pro_high"], -_meadow()["auroc_minus_pro_low"]),
+                "meadow_ends": interval(
+                    -_meadow()["auroc_minus_pro_high"], -_meadow()["auroc_minus_pro_low"]
+                ),
             },
             (
                 Pair(
@@ -245,17 +277,25 @@ def _benchmark() -> list[Sentence]:
         for setting, base in zip(SETTINGS.values(), _aurocs("NLL"), strict=True)
     ]
     table = read_csv(BENCHMARK)
-    fair = table[(table["protocol"] == "workbench") & ~table["alpha_choice"].isin(["oracle", "default"])]
+    fair = table[
+        (table["protocol"] == "workbench") & ~table["alpha_choice"].isin(["oracle", "default"])
+    ]
     best = fair.loc[fair.groupby(["dataset", "model"])["auroc"].idxmax()]
     is_sd = (best["method"] == "SD") & (best["similarity"] == "lexical")
-    sd, se = (rows(BENCHMARK, protocol="workbench", **METHODS[f"{name}, lexical"]) for name in ("SD", "SE"))
+    sd, se = (
+        rows(BENCHMARK, protocol="workbench", **METHODS[f"{name}, lexical"])
+        for name in ("SD", "SE")
+    )
     judges = rows(PAIRED).query("reference != 'NLL'")
     is_significant = metrics.holm(judges["p_value"]) <= 0.05
     moves = []
     for name in ("SE, lexical", "SE, alias", "SD, lexical", "SD, alias"):
         moves += [abs(a - b) for a, b in zip(_aurocs(name, "paper"), _aurocs(name), strict=True)]
     seen = {
-        (method, protocol): f"{cell(BENCHMARK, 'auroc', **METHODS[method], protocol=protocol, **SEEN):.3f}"
+        (
+            method,
+            protocol,
+        ): f"{cell(BENCHMARK, 'auroc', **METHODS[method], protocol=protocol, **SEEN):.3f}"
         for method in ("NE", "PE")
         for protocol in ("paper", "workbench")
     }
@@ -273,7 +313,9 @@ def _benchmark() -> list[Sentence]:
         for score in ("PRO", "NLL", "accuracy")
     }
     told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
-    distinct = read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
+    distinct = (
+        read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
+    )
     return [
         Sentence(
             page,
@@ -318,7 +360,9 @@ def _benchmark() -> list[Sentence]:
             "**ALL** is above PRO in all four by {differences}, {significant} of them significantly",
             {
                 "differences": shared_range(_differences("ALL")),
-                "significant": spelled(int(rows(BENCHMARK, protocol="workbench", method="ALL")["significant"].sum())),
+                "significant": spelled(
+                    int(rows(BENCHMARK, protocol="workbench", method="ALL")["significant"].sum())
+                ),
             },
             _to_pro("ALL"),
         ),
@@ -328,7 +372,9 @@ def _benchmark() -> list[Sentence]:
             "significantly above PRO in {significant}.",
             {
                 "count": spelled(int(is_sd.sum())),
-                "significant": spelled(int((sd["significant"] & (sd["auroc_minus_pro"] > 0)).sum())),
+                "significant": spelled(
+                    int((sd["significant"] & (sd["auroc_minus_pro"] > 0)).sum())
+                ),
             },
             _to_pro("SD, lexical"),
         ),
@@ -355,7 +401,11 @@ def _benchmark() -> list[Sentence]:
                 "lower": spelled(int((is_significant & (judges["difference"] < 0)).sum())),
                 "higher": spelled(int((is_significant & (judges["difference"] > 0)).sum())),
             },
-            tuple(pair for name in ("SD", "Deg", "SE") for pair in _paired(f"{name}, alias", f"{name}, lexical")),
+            tuple(
+                pair
+                for name in ("SD", "Deg", "SE")
+                for pair in _paired(f"{name}, alias", f"{name}, lexical")
+            ),
         ),
         Sentence(
             page,
@@ -403,7 +453,11 @@ def _benchmark() -> list[Sentence]:
             {"count": spelled(sum(each["significant"] for each in _meanings())).capitalize()},
             (*_to_pro("S-NLL, lexical"), *_to_pro("S-PRO, lexical")),
         ),
-        Sentence(page, "Ten beams have {distinct} distinct answers.", {"distinct": shared_range(distinct, 1)}),
+        Sentence(
+            page,
+            "Ten beams have {distinct} distinct answers.",
+            {"distinct": shared_range(distinct, 1)},
+        ),
         Sentence(
             page,
             "Told 32 times, half of them falsely, the model is right in {contested}.",
@@ -635,8 +689,15 @@ def _audit_page() -> list[Sentence]:
         Sentence(
             page,
             "Exact and alias match are stricter judges and *raise* AUROC by {differences}.",
-            {"differences": listed(dict.fromkeys(f"{each['difference']:.3f}" for each in (exact, alias)))},
-            (pair("exact match − ROUGE-L", "exact match"), pair("alias match − ROUGE-L", "alias match")),
+            {
+                "differences": listed(
+                    dict.fromkeys(f"{each['difference']:.3f}" for each in (exact, alias))
+                )
+            },
+            (
+                pair("exact match − ROUGE-L", "exact match"),
+                pair("alias match − ROUGE-L", "alias match"),
+            ),
         ),
         Sentence(
             page,
@@ -655,22 +716,37 @@ def _audit_page() -> list[Sentence]:
 def _real_models() -> list[Sentence]:
     page, benchmark = "docs/real_models.md", f"{REAL}/06_benchmark.csv"
     small = f"{SMOLLM2}/06_benchmark.csv"
-    of = {name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")}
+    of = {
+        name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
+    }
     loses = row(small, protocol="paper", method="NLL", **of["world-facts"])
     redraws = rows(f"{SMOLLM2}/06_redraws.csv", **of["world-facts"])["share_better_than_nll"]
-    sd = {name: row(small, protocol="paper", **METHODS["SD, lexical"], **of[name]) for name in ("sciq", "nq")}
+    sd = {
+        name: row(small, protocol="paper", **METHODS["SD, lexical"], **of[name])
+        for name in ("sciq", "nq")
+    }
     errors = [cell(small, "ece", protocol="workbench", **METHODS["PRO"], **of[name]) for name in of]
-    entropy = read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
+    entropy = (
+        read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
+    )
     guarantees = f"{SMOLLM2}/09_guarantees.csv"
 
     def share(name: str, target: float, method: str) -> str:
-        return f"{cell(guarantees, 'coverage', target=target, method=method, **of[name]):.0%}".replace("%", " %")
+        return (
+            f"{cell(guarantees, 'coverage', target=target, method=method, **of[name]):.0%}".replace(
+                "%", " %"
+            )
+        )
 
     issued = read_csv(guarantees).query("threshold.notna()")
     most = issued.groupby("dataset")["target"].max()
     stated = row(benchmark, protocol="workbench", method="Stated", **NQ)
-    once, kept = ({name: _gained(where, p, "alpha") for name, where in PUBLISHED.items()} for p in COUNTED)
-    k_once, k_kept = ({name: _gained(where, p, "K") for name, where in PUBLISHED.items()} for p in COUNTED)
+    once, kept = (
+        {name: _gained(where, p, "alpha") for name, where in PUBLISHED.items()} for p in COUNTED
+    )
+    k_once, k_kept = (
+        {name: _gained(where, p, "K") for name, where in PUBLISHED.items()} for p in COUNTED
+    )
     nq, meadow = "gpt-3.5, NQ", "gpt-3.5, Meadow"
     mc = {"protocol": "workbench", "method": "PE-MC"}
     ten = row(f"{REAL}/08_causes.csv", cause="repeats kept", k=10)
@@ -704,7 +780,9 @@ def _real_models() -> list[Sentence]:
             {
                 **_with_ends("sciq", sd["sciq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
                 **_with_ends("nq", sd["nq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
-                "count": {0: "neither", 1: "one", 2: "both"}[sum(each["significant"] for each in sd.values())],
+                "count": {0: "neither", 1: "one", 2: "both"}[
+                    sum(each["significant"] for each in sd.values())
+                ],
             },
             tuple(
                 _minus_pro(
@@ -753,7 +831,12 @@ def _real_models() -> list[Sentence]:
                 **_with_ends("meadow_once", once[meadow], "median"),
             },
             tuple(
-                _gain(f"PRO, α chosen − NLL, {name}, {COUNTED[protocol]}", PUBLISHED[name], protocol, "alpha")
+                _gain(
+                    f"PRO, α chosen − NLL, {name}, {COUNTED[protocol]}",
+                    PUBLISHED[name],
+                    protocol,
+                    "alpha",
+                )
                 for name in (nq, meadow)
                 for protocol in COUNTED
             ),
@@ -772,7 +855,12 @@ def _real_models() -> list[Sentence]:
             },
             (
                 *(
-                    _gain(f"PRO, K chosen − NLL, {name}, {COUNTED[protocol]}", PUBLISHED[name], protocol, "K")
+                    _gain(
+                        f"PRO, K chosen − NLL, {name}, {COUNTED[protocol]}",
+                        PUBLISHED[name],
+                        protocol,
+                        "K",
+                    )
                     for name in (nq, meadow)
                     for protocol in COUNTED
                 ),
@@ -793,7 +881,9 @@ def _real_models() -> list[Sentence]:
                 "pro": f"{cell(benchmark, 'auroc', protocol='workbench', **METHODS['PRO'], **MEADOW):.3f}",
                 "nll": f"{cell(benchmark, 'auroc', protocol='workbench', method='NLL', **MEADOW):.3f}",
                 "difference": signed(-_meadow_once()["auroc_minus_pro"]),
-                "ends": interval(-_meadow_once()["auroc_minus_pro_high"], -_meadow_once()["auroc_minus_pro_low"]),
+                "ends": interval(
+                    -_meadow_once()["auroc_minus_pro_high"], -_meadow_once()["auroc_minus_pro_low"]
+                ),
             },
             (
                 _minus_pro(
@@ -808,8 +898,15 @@ def _real_models() -> list[Sentence]:
             page,
             "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
             {
-                **_with_ends("nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"),
-                **_with_ends("meadow", row(benchmark, **mc, **MEADOW), "auroc_minus_pro", "auroc_minus_pro_{}"),
+                **_with_ends(
+                    "nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"
+                ),
+                **_with_ends(
+                    "meadow",
+                    row(benchmark, **mc, **MEADOW),
+                    "auroc_minus_pro",
+                    "auroc_minus_pro_{}",
+                ),
             },
             tuple(
                 _minus_pro(f"PE-MC − PRO, gpt-3.5, {name}", benchmark, {**mc, **where})
@@ -845,14 +942,18 @@ def _guaranteed_of_published(page: str) -> Sentence:
             "n": str(len(made)),
             "below": spelled(len(below)),
             "differences": shared_range(0.7 - below["accuracy"]),
-            "covered": "each" if (below["accuracy_high"] >= 0.7).all() else f"{(below['accuracy_high'] >= 0.7).sum()}",
+            "covered": "each"
+            if (below["accuracy_high"] >= 0.7).all()
+            else f"{(below['accuracy_high'] >= 0.7).sum()}",
         },
     )
 
 
 def _notebooks() -> list[Sentence]:
     page, worlds = "docs/notebooks.md", read_csv("figures/08_when_does_pro_help.csv")
-    world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(["min", "max"])
+    world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
+        ["min", "max"]
+    )
     calibrated = worlds[worlds["varied"] == "sharpness of probabilities"]["auroc_minus_nll"]
     five = ("spellings of each meaning", 1.0, 5)
     sure = ("calibration (below 1: overconfident)", 0.5, 1)
@@ -869,7 +970,9 @@ def _notebooks() -> list[Sentence]:
         values="auroc",
         dropna=False,
     )
-    paper = read_csv("data/paper/rouge_thresholds.csv").pivot_table(index="method", columns="threshold", values="auroc")
+    paper = read_csv("data/paper/rouge_thresholds.csv").pivot_table(
+        index="method", columns="threshold", values="auroc"
+    )
     gains = paper.loc["PRO"] - paper.drop("PRO").max()
     appendix = read_csv("data/paper/appendix_examples.csv")
     first = appendix[appendix["question"] == appendix["question"].iloc[0]]
@@ -952,7 +1055,11 @@ def _notebooks() -> list[Sentence]:
             },
             (
                 gain("K = 5 − NLL, facts-2m", "figures/08_causes.csv", causes),
-                gain("K = 5 − NLL, facts-2m, probabilities made to sum to 1", "figures/08_causes.csv", one),
+                gain(
+                    "K = 5 − NLL, facts-2m, probabilities made to sum to 1",
+                    "figures/08_causes.csv",
+                    one,
+                ),
             ),
         ),
         Sentence(
@@ -1024,7 +1131,9 @@ def _intervals_page() -> list[Sentence]:
     power = cells["different"] / cells["delong_different"]
     counted = is_covered & (cells["delong_different"] >= 0.1)
     weak = cells[counted & (power < 0.8)]
-    n_rarer = weak["n_questions"] * weak["share_right"].where(weak["share_right"] < 0.5, 1 - weak["share_right"])
+    n_rarer = weak["n_questions"] * weak["share_right"].where(
+        weak["share_right"] < 0.5, 1 - weak["share_right"]
+    )
     kinds = weak["scores"].str.removesuffix(", between").value_counts()
     worst = cells.loc[power[counted].idxmin()]
     is_different = cells["difference"].abs() >= 0.01
@@ -1220,7 +1329,9 @@ def _in_words() -> list[Sentence]:
             (*_small("PE", "paper"), *_small("NE", "paper")),
         ),
         Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
-        Sentence("docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once),
+        Sentence(
+            "docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once
+        ),
         Sentence(
             "docs/tutorials/reading_figures.md",
             "**It shows** that here more answers make PRO worse; "

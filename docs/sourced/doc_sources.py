@@ -32,7 +32,9 @@ MEADOW = {"dataset": "meadow", "model": "gpt-3.5-turbo"}
 LLAMA = {"dataset": "nq-open", "model": "Llama-2-7b-chat-hf"}
 PUBLISHED = {"gpt-3.5, NQ": NQ, "gpt-3.5, Meadow": MEADOW, "Llama-2-7b-chat, NQ": LLAMA}
 # The methods of notebook 06, as the pages call them, by the columns that select their rows.
-METHODS: dict[str, dict[str, str]] = {name: {"method": name} for name in ("NLL", "ALL", "PE", "PE-MC", "NE", "Stated")}
+METHODS: dict[str, dict[str, str]] = {
+    name: {"method": name} for name in ("NLL", "ALL", "PE", "PE-MC", "NE", "Stated")
+}
 METHODS |= {
     "PRO": {"method": "PRO", "alpha_choice": "validation"},
     "PRO, default": {"method": "PRO", "alpha_choice": "default"},
@@ -121,7 +123,21 @@ def shared_range(values: Iterable[float], digits: int = 3) -> str:
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
 
 
-NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
 def spelled(count: int) -> str:

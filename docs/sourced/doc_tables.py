@@ -37,7 +37,10 @@ def _auroc(record: pd.Series) -> str:
 
 def benchmark_auroc() -> pd.DataFrame:
     """AUROC of every method in protocol `workbench`, with a mark where it differs from PRO significantly."""
-    methods = [_method_name(each) for each in rows(BENCHMARK, protocol="workbench", **SEEN).to_dict("records")]
+    methods = [
+        _method_name(each)
+        for each in rows(BENCHMARK, protocol="workbench", **SEEN).to_dict("records")
+    ]
     columns = {"method": methods}
     for name, setting in SETTINGS.items():
         texts = []
@@ -65,7 +68,9 @@ def benchmark_meanings() -> pd.DataFrame:
             row(BENCHMARK, protocol="workbench", **METHODS[f"{method}, lexical"], **setting)
             for method in ("S-NLL", "S-PRO")
         )
-        differences = [difference_with_interval(record, column="auroc_minus_pro") for record in (nll, pro)]
+        differences = [
+            difference_with_interval(record, column="auroc_minus_pro") for record in (nll, pro)
+        ]
         lines.append([name, *differences, f"{pro['alpha']:g}"])
     return pd.DataFrame(lines, columns=["setting", "S-NLL − PRO", "S-PRO − PRO", "α of S-PRO"])
 
@@ -83,7 +88,11 @@ def benchmark_exposure() -> pd.DataFrame:
     ):
         at = {"exposure": documents, "conflict": false}
         accuracy = row(path, measure="accuracy", **at)
-        line = [name, str(accuracy["n_in_group"]), "{mean:.3f} [{mean_low:.3f}, {mean_high:.3f}]".format(**accuracy)]
+        line = [
+            name,
+            str(accuracy["n_in_group"]),
+            "{mean:.3f} [{mean_low:.3f}, {mean_high:.3f}]".format(**accuracy),
+        ]
         line += [
             "{mean:.2f} [{mean_low:.2f}, {mean_high:.2f}]".format(**row(path, measure=score, **at))
             for score in ("NLL", "PRO")
@@ -97,7 +106,9 @@ def benchmark_fixed_k() -> pd.DataFrame:
     ks = range(1, 11)
     lines = []
     for name, protocol in (("kept", "paper"), ("once", "workbench")):
-        aurocs = [fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks]
+        aurocs = [
+            fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks
+        ]
         lines.append([name, *(f"{auroc:.3f}" for auroc in aurocs)])
     printed = {"dataset": "TriviaQA", "model": "Gemma-2B", "selection": "fixed"}
     aurocs = rows("data/paper/fixed_k.csv", **printed).sort_values("k")["auroc"]
@@ -148,13 +159,28 @@ def benchmark_sampling() -> pd.DataFrame:
     path, lines = "docs/sampling.csv", []
     names = {
         "diverse_beam": "ten beams",
-        **{name: name for name in ("temperature 0.5", "temperature 1", "temperature 1.5", "nucleus 0.9")},
+        **{
+            name: name
+            for name in ("temperature 0.5", "temperature 1", "temperature 1.5", "nucleus 0.9")
+        },
     }
     for answers, name in names.items():
         of = {"dataset": "world-facts", "answers": answers}
         nll, pro, fixed = (row(path, method=method, **of) for method in ("NLL", "PRO", "PRO_10"))
-        line = [f"{name}, seen", f"{nll['distinct']:.1f}", f"{nll['finds_the_judged']:.2f}", f"{nll['auroc']:.3f}"]
-        lines.append([*line, difference_with_interval(pro), f"{pro['alpha']:g}", difference_with_interval(fixed)])
+        line = [
+            f"{name}, seen",
+            f"{nll['distinct']:.1f}",
+            f"{nll['finds_the_judged']:.2f}",
+            f"{nll['auroc']:.3f}",
+        ]
+        lines.append(
+            [
+                *line,
+                difference_with_interval(pro),
+                f"{pro['alpha']:g}",
+                difference_with_interval(fixed),
+            ]
+        )
     head = ["answers, wording", "distinct", "finds it", "NLL", "PRO − NLL", "α", "PRO_10 − NLL"]
     return pd.DataFrame(lines, columns=head)
 
@@ -182,7 +208,9 @@ def audit_choices() -> pd.DataFrame:
     for record in read_csv("docs/audit.csv").to_dict("records"):
         method, choice = record["method"], record["choice"]
         is_project = choice == "this project's"
-        if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (method == "SE, lexical" and choice not in AUDIT_SE):
+        if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (
+            method == "SE, lexical" and choice not in AUDIT_SE
+        ):
             continue
         if method in ("PE", "PE-MC", "NE") and is_project:
             continue
@@ -191,7 +219,16 @@ def audit_choices() -> pd.DataFrame:
         alpha = "" if pd.isna(record["alpha"]) else f"{record['alpha']:g}"
         option = "" if pd.isna(record["option"]) else record["option"]
         difference = f"{signed(record['difference'])} {interval(record['low'], record['high'])}"
-        lines.append([method, choice, option, alpha, f"{record['auroc']:.3f}", "" if is_project else difference])
+        lines.append(
+            [
+                method,
+                choice,
+                option,
+                alpha,
+                f"{record['auroc']:.3f}",
+                "" if is_project else difference,
+            ]
+        )
     return pd.DataFrame(lines, columns=["method", "choice", "option", "α", "AUROC", "difference"])
 
 
@@ -238,9 +275,13 @@ def real_smollm2() -> pd.DataFrame:
         for protocol in ("paper", "workbench"):
             alpha = cell(benchmark, "alpha", protocol=protocol, **METHODS["PRO"], **of)
             other = row(benchmark, protocol=protocol, method="NLL", **of)
-            texts.append(f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; {other['n_differ']:,}")
+            texts.append(
+                f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; {other['n_differ']:,}"
+            )
         table = rows(benchmark, protocol="paper", **of)
-        best = table[~table["alpha_choice"].isin(["oracle", "default"])].nlargest(1, "auroc").iloc[0]
+        best = (
+            table[~table["alpha_choice"].isin(["oracle", "default"])].nlargest(1, "auroc").iloc[0]
+        )
         texts.append(f"{_method_name(best)} {best['auroc']:.3f}")
         at = {alpha: row(exact, alpha=alpha, **of) for alpha in (0.05, 0.02, 0.005)}
         texts.append("; ".join(f"{at[alpha]['share_certified']:.2f}" for alpha in at))
@@ -252,7 +293,9 @@ def real_smollm2() -> pd.DataFrame:
     return pd.DataFrame({EMPTY: names, **columns})
 
 
-def _published(path: str, protocols: Iterable[str] = ("workbench", "paper")) -> Iterable[tuple[str, str, pd.DataFrame]]:
+def _published(
+    path: str, protocols: Iterable[str] = ("workbench", "paper")
+) -> Iterable[tuple[str, str, pd.DataFrame]]:
     for name, setting in PUBLISHED.items():
         for protocol in protocols:
             yield name, protocol, rows(path, protocol=protocol, **setting)
@@ -275,7 +318,14 @@ def real_gain() -> pd.DataFrame:
                     f"{record['above_nll']:.0%}",
                 ]
             )
-    head = ["reported questions", "counted", "chosen", "median gain, 95 % interval", "at", "redraws, 5 % to 95 %"]
+    head = [
+        "reported questions",
+        "counted",
+        "chosen",
+        "median gain, 95 % interval",
+        "at",
+        "redraws, 5 % to 95 %",
+    ]
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
 
 
@@ -289,7 +339,10 @@ def readme_gain() -> pd.DataFrame:
     }
     lines = []
     for name, setting in PUBLISHED.items():
-        records = [row(GAIN, protocol=protocol, chosen=chosen, **setting) for protocol, chosen in columns.values()]
+        records = [
+            row(GAIN, protocol=protocol, chosen=chosen, **setting)
+            for protocol, chosen in columns.values()
+        ]
         lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
     return pd.DataFrame(lines, columns=["reported questions", *columns])
 
@@ -310,12 +363,22 @@ def intervals_coverage() -> pd.DataFrame:
     table = read_csv("docs/coverage.csv")
     lines = []
     for name, cells in table.groupby("scores", sort=False):
-        rarer = cells["n_questions"] * cells["share_right"].where(cells["share_right"] < 0.5, 1 - cells["share_right"])
+        rarer = cells["n_questions"] * cells["share_right"].where(
+            cells["share_right"] < 0.5, 1 - cells["share_right"]
+        )
         both = cells[(rarer > 29.99) & (cells["auroc"] <= 0.9)]["covered"]
         line = [name, len(cells), f"{cells['covered'].min():.3f}", (cells["covered"] < 0.93).sum()]
         line += [f"{both.max():.3f}", (both > 0.97).sum()]
         lines.append([*line, f"{cells['delong'].min():.3f}", (cells["delong"] < 0.93).sum()])
-    head = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97", "DeLong, lowest"]
+    head = [
+        "scores",
+        "cells",
+        "lowest",
+        "below 0.93",
+        "highest, 30 of both",
+        "above 0.97",
+        "DeLong, lowest",
+    ]
     return pd.DataFrame(lines, columns=[*head, "DeLong, below 0.93"])
 
 
@@ -329,7 +392,10 @@ def _percent(value: float) -> str:
 
 def guarantees_random_splits() -> pd.DataFrame:
     """How often guarantees are made and false, over random splits."""
-    scores = {"facts-2m, 305": ("PRO", "Deg, lexical"), "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement")}
+    scores = {
+        "facts-2m, 305": ("PRO", "Deg, lexical"),
+        "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement"),
+    }
     lines = []
     for name, model in POOLS.items():
         for score in scores[name]:
@@ -340,8 +406,18 @@ def guarantees_random_splits() -> pd.DataFrame:
                 values = [ours["made"], ours["coverage"], ours["failed"], own["failed"]]
                 values += [walks["coverage"], walks["failed"], naive["failed"]]
                 lines.append([name, score, f"{target:g}", *map(_percent, values)])
-    head = ["setting, validation", "score", "target", "guaranteed", "answered", "false", "own percentiles: false"]
-    return pd.DataFrame(lines, columns=[*head, "walks: answered", "walks: false", "validation accuracy: false"])
+    head = [
+        "setting, validation",
+        "score",
+        "target",
+        "guaranteed",
+        "answered",
+        "false",
+        "own percentiles: false",
+    ]
+    return pd.DataFrame(
+        lines, columns=[*head, "walks: answered", "walks: false", "validation accuracy: false"]
+    )
 
 
 def guarantees_shift() -> pd.DataFrame:
@@ -349,11 +425,19 @@ def guarantees_shift() -> pd.DataFrame:
     lines = []
     for name, model in POOLS.items():
         for target in (0.7, 0.8, 0.9) if model == "facts-2m" else (0.7, 0.8):
-            of = {"model": model, "score": "PRO", "level": target, "shift": True, "rule": "guarantee"}
+            of = {
+                "model": model,
+                "score": "PRO",
+                "level": target,
+                "shift": True,
+                "rule": "guarantee",
+            }
             record = row(GUARANTEES, **of)
             values = (record[column] for column in ("made", "coverage", "failed"))
             lines.append([name, f"{target:g}", *map(_percent, values)])
-    return pd.DataFrame(lines, columns=["setting, validation", "target", "guaranteed", "answered", "false"])
+    return pd.DataFrame(
+        lines, columns=["setting, validation", "target", "guaranteed", "answered", "false"]
+    )
 
 
 def guarantees_sets() -> pd.DataFrame:
@@ -414,7 +498,9 @@ def speed_ratios() -> pd.DataFrame:
     for model, shots in SPEED_COLUMNS.values():
         ends = [_speed(arm, model, shots, 32, "peak_mib") for arm in ("D", "C")]
         memory.append("" if None in ends else _against_goal(ends[0] / ends[1], "≤ 0.5"))
-    return pd.DataFrame([*lines, memory], columns=["ratio", "batch", "goal (ten shots)", *SPEED_COLUMNS])
+    return pd.DataFrame(
+        [*lines, memory], columns=["ratio", "batch", "goal (ten shots)", *SPEED_COLUMNS]
+    )
 
 
 def _speed(arm: str, model: str, shots: int, batch: int, column: str) -> float | None:
@@ -458,18 +544,29 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     )
 }
 
-COMPARED_BY_A_TEST = "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
+COMPARED_BY_A_TEST = (
+    "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
+)
 # Tables with numbers that are not generated, by page and the first words of the head: why.
 NOT_GENERATED = {
-    ("docs/audit.md", "choice | the release"): "definitions; the example is in tests/scoring/test_likelihood.py",
+    (
+        "docs/audit.md",
+        "choice | the release",
+    ): "definitions; the example is in tests/scoring/test_likelihood.py",
     ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
     ("docs/engine.md", "strategy"): "definitions",
     ("docs/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
     ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
     ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
     ("docs/own_data.md", "response format"): "versions",
-    ("docs/columns.md", "column | tables"): "names; tests/project/test_docs.py compares them with the tables",
-    ("docs/parameters.md", "parameter | type"): "defaults; tests/project/test_docs.py compares them with the package",
+    (
+        "docs/columns.md",
+        "column | tables",
+    ): "names; tests/project/test_docs.py compares them with the tables",
+    (
+        "docs/parameters.md",
+        "parameter | type",
+    ): "defaults; tests/project/test_docs.py compares them with the package",
     ("docs/protocols.md", "line"): "definitions",
     ("docs/semantic_variants.md", "name here"): "versions",
     ("docs/speed.md", "arm"): "definitions",

@@ -496,7 +496,9 @@ class Experiment(Parameters):
         from pro_lib.generation import models
 
         try:
-            return models.cached_model(model, **self._values("device", "dtype"), **(self.loading or {}))
+            return models.cached_model(
+                model, **self._values("device", "dtype"), **(self.loading or {})
+            )
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 raise SentenceError(

@@ -11,7 +11,13 @@ from pro_lib.evaluation.evaluate import (
     evaluations,
     rouge_and_correct,
 )
-from pro_lib.evaluation.guarantees import Guarantee, guarantee, miss_rate, right_probability, set_threshold
+from pro_lib.evaluation.guarantees import (
+    Guarantee,
+    guarantee,
+    miss_rate,
+    right_probability,
+    set_threshold,
+)
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
     SCORES,
@@ -23,7 +29,12 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
     text_scores,
 )
-from pro_lib.evaluation.settings import SettingCounts, beyond_chance, count_beyond_chance, count_settings
+from pro_lib.evaluation.settings import (
+    SettingCounts,
+    beyond_chance,
+    count_beyond_chance,
+    count_settings,
+)
 from pro_lib.evaluation.sweeps import (
     alpha_sweep,
     chosen_alpha,

@@ -68,7 +68,9 @@ def comparison(
     for verb, shown in (("better", better), ("worse", worse)):
         if len(shown):
             where = _in_settings(len(shown), len(kept))
-            parts.append(f"is significantly {verb} than {reference} {where} {_values(shown, quantity)}")
+            parts.append(
+                f"is significantly {verb} than {reference} {where} {_values(shown, quantity)}"
+            )
     if len(others):
         where = _in_settings(len(others), len(kept))
         if len(others) == len(kept) > 1:
@@ -253,13 +255,18 @@ def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
     if kept.empty:
         return ""
     kept = kept.assign(similarity=kept["similarity"].fillna(""))
-    by_method = kept.pivot_table(index=[*setting, "method", "similarity"], columns="rouge_threshold", values="auroc")
+    by_method = kept.pivot_table(
+        index=[*setting, "method", "similarity"], columns="rouge_threshold", values="auroc"
+    )
     moves = by_method.max(axis=1) - by_method.min(axis=1)
     dataset, model, method, similarity = moves.idxmax()
     name = f"{method} ({similarity})" if similarity else method
     text = f"The threshold changes no AUROC by more than {moves.max():.3f} ({name}, {model} on {dataset})."
     taus = pd.Series(
-        [part[first].corr(part[last], method="kendall") for _, part in by_method.groupby(setting, sort=False)]
+        [
+            part[first].corr(part[last], method="kendall")
+            for _, part in by_method.groupby(setting, sort=False)
+        ]
     ).dropna()
     if taus.empty:
         return f"{text} The order of the methods cannot be compared, because they tie."
@@ -315,7 +322,9 @@ def _n_differ_sentence(nll: pd.DataFrame) -> str:
     sentence = f"The two scores differ on {span(nll['n_differ'], '{:,.0f}')} questions of a setting"
     n_same = int((nll["n_differ"] == 0).sum())
     if n_same:
-        sentence = f"{sentence}; {_in_settings(n_same, len(nll))} they are the same on every question"
+        sentence = (
+            f"{sentence}; {_in_settings(n_same, len(nll))} they are the same on every question"
+        )
     return f"{sentence}."
 
 
@@ -342,7 +351,9 @@ def _method_sentences(others: pd.DataFrame) -> list[str]:
     sentences = []
     for verb, has_sign in (("better", difference > 0), ("worse", difference < 0)):
         parts = []
-        for label, shown in others[others["is_significant"] & has_sign].groupby("label", sort=False):
+        for label, shown in others[others["is_significant"] & has_sign].groupby(
+            "label", sort=False
+        ):
             where = _in_settings(len(shown), n_settings[label])
             parts.append(f"{label} {where} {_values(shown, 'auroc_minus_pro')}")
         if parts:
@@ -352,10 +363,14 @@ def _method_sentences(others: pd.DataFrame) -> list[str]:
     if is_open.any():
         names = ", ".join(dict.fromkeys(others.loc[is_open, "label"]))
         values = _values(others[is_open], "auroc_minus_pro")
-        sentences.append(f"No significant difference to PRO was shown in any setting for {names} {values}.")
+        sentences.append(
+            f"No significant difference to PRO was shown in any setting for {names} {values}."
+        )
     below = others[others["auroc_high"] < 0.5].groupby("label", sort=False).size()
     if len(below):
-        parts = [f"{label} {_in_settings(number, n_settings[label])}" for label, number in below.items()]
+        parts = [
+            f"{label} {_in_settings(number, n_settings[label])}" for label, number in below.items()
+        ]
         sentences.append(
             f"Worse than chance, with a 95 % interval of AUROC that is entirely below 0.5: "
             f"{', '.join(parts)} (each interval by itself)."

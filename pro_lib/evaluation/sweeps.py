@@ -21,7 +21,9 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
-    grid = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    grid = (
+        alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    )
     mean_kept = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
     table = pd.DataFrame({"alpha": grid, "auroc": np.nan, "mean_kept": mean_kept})
     return with_aurocs(table, evaluation.pro(grid), evaluation)
@@ -39,10 +41,15 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     answers are right, or all wrong, it is 0.4, and a warning says so.
     """
     if one_class := validation.one_class():
-        warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
+        warnings.warn(
+            f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
+            stacklevel=2,
+        )
         return DEFAULT_ALPHA
     grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
-    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    distance = np.round(
+        np.abs(grid - DEFAULT_ALPHA), 12
+    )  # 0.35 and 0.45 are equally far, rounding aside
     grid = grid[np.argsort(distance, kind="stable")]
     aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
@@ -75,7 +82,9 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     return labelled(table.reset_index(), splits.reported)
 
 
-def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
+def with_aurocs(
+    table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation
+) -> pd.DataFrame:
     """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
     columns: tuple = (np.nan, np.nan, np.nan)
     clusters = evaluation.answers.get("cluster")

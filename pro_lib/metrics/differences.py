@@ -99,7 +99,9 @@ class Moves:
         """
         variance = self.variances.sum(axis=0)
         outward = (np.sign(self.difference) == end) & (end * self.third_moment > 0)
-        ratio = np.divide(end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0)
+        ratio = np.divide(
+            end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0
+        )
         return np.where(outward, _SKEWNESS * ratio / scale, 0.0)
 
 
@@ -201,7 +203,9 @@ def delong(
     columns = pd.DataFrame(uncertainties).columns
     column = reference if isinstance(reference, int) else columns.get_indexer_for([reference])[0]
     if column < 0:
-        raise KeyError(f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}")
+        raise KeyError(
+            f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}"
+        )
     values, labels = aligned(uncertainties, correct, columns=True)
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     reason = _too_few(labels, codes)
@@ -244,8 +248,12 @@ def _moves(values: FloatArray, labels: Labels, column: int) -> Moves:
     pair_squares = np.full(len(of_wrong), np.nan)
     if n_right * n_wrong <= _MOST_PAIRS:
         first = _signs(values[:, column], labels)
-        pair_squares = np.array([np.mean((_signs(score, labels) - first) ** 2) / 4 for score in values.T])
-    return measure_moves((of_wrong, of_right), (changed[:, ~labels], changed[:, labels]), pair_squares)
+        pair_squares = np.array(
+            [np.mean((_signs(score, labels) - first) ** 2) / 4 for score in values.T]
+        )
+    return measure_moves(
+        (of_wrong, of_right), (changed[:, ~labels], changed[:, labels]), pair_squares
+    )
 
 
 def _signs(score: FloatArray, labels: Labels) -> np.ndarray:
@@ -262,7 +270,9 @@ def _by_cluster(moves: Moves, jackknifed: FloatArray, column: int) -> Moves:
     influence = moves.difference[:, None] - jackknifed
     squares = (influence**2).sum(axis=1)
     # `Moves` divides the third moment by the variance by question.
-    ratio = np.divide(moves.variances.sum(axis=0), squares, out=np.zeros(len(squares)), where=squares > 0)
+    ratio = np.divide(
+        moves.variances.sum(axis=0), squares, out=np.zeros(len(squares)), where=squares > 0
+    )
     third_moment = (influence**3).sum(axis=1) * ratio
     larger = ~(variance <= moves.variance)  # a NaN, of a class in one cluster, stays
     return replace(
@@ -456,5 +466,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
     p_values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
     corrected = np.full(p_values.shape, np.nan)
-    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
+    corrected[order] = np.minimum(
+        np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1
+    )
     return corrected

@@ -107,7 +107,9 @@ def beside_paper(
     sources = {"the paper": printed, **_sources_here(table)}
     n_settings = {name: rows.groupby("method").size().max() for name, rows in sources.items()}
     columns = ["method", "auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
-    all_rows = pd.concat([rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()])
+    all_rows = pd.concat(
+        [rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()]
+    )
     all_rows = all_rows[all_rows["method"].isin(names)]
     entries = []
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 0.5 * len(names)}
@@ -118,7 +120,9 @@ def beside_paper(
             for index, source in enumerate(present):
                 middle = place + 0.85 * ((index + 0.5) / len(present) - 0.5)
                 style = _source_style(list(sources).index(source))
-                _draw_differences(ax, rows[rows["source"] == source], middle, 0.5 / len(present), style)
+                _draw_differences(
+                    ax, rows[rows["source"] == source], middle, 0.5 / len(present), style
+                )
         ax.axvline(0, color="black", lw=0.6)
         for line in np.arange(len(names) - 1) + 0.5:
             ax.axhline(line, color=COLORS[7], lw=0.6)
@@ -184,7 +188,8 @@ def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
     if "significant" in table:
         texts = {"▲": "significantly better than PRO", "▼": "significantly worse"}
     entries = [
-        plt.Line2D([], [], label=text, marker=_MARKS[mark], ls="", color="black") for mark, text in texts.items()
+        plt.Line2D([], [], label=text, marker=_MARKS[mark], ls="", color="black")
+        for mark, text in texts.items()
     ]
     if (table["auroc"] < left).any():
         label = f"AUROC below {left:.2f}"
@@ -207,10 +212,16 @@ def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _source_style(index: int) -> dict[str, Any]:
     """Return colour and marker of a source; the first one is the paper."""
     style = line_style(index - 1)
-    return {"color": style["color"], "marker": style["marker"], "mfc": "none" if index else style["color"]}
+    return {
+        "color": style["color"],
+        "marker": style["marker"],
+        "mfc": "none" if index else style["color"],
+    }
 
 
-def _draw_differences(ax: Axes, rows: pd.DataFrame, middle: float, height: float, style: dict[str, Any]) -> None:
+def _draw_differences(
+    ax: Axes, rows: pd.DataFrame, middle: float, height: float, style: dict[str, Any]
+) -> None:
     """Draw the differences of one source to one method, one above the other, and their mean."""
     differences = rows["auroc_minus_pro"].to_numpy()
     ends = rows["auroc_minus_pro_low"].to_numpy(), rows["auroc_minus_pro_high"].to_numpy()

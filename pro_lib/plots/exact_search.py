@@ -28,7 +28,10 @@ _BOUNDS_TITLE = "entropy and its lower bounds"
 _PANELS = {
     "answers that beams find": _Panel(
         "share found by beams",
-        {"recall": "answers with p ≥ α", "share_all_recalled": "questions, all their\nanswers with p ≥ α"},
+        {
+            "recall": "answers with p ≥ α",
+            "share_all_recalled": "questions, all their\nanswers with p ≥ α",
+        },
     ),
     "status of the search": _Panel(
         "share of questions",

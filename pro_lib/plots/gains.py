@@ -150,7 +150,9 @@ def _draw_rows(ax: Axes, rows: pd.DataFrame, scores: list[str]) -> None:
 
 
 def _score_name(row: dict) -> str:
-    return f"PRO, α = {row['alpha']:g}" if row["k_choice"] == "adaptive" else f"PRO, K = {row['k']:g}"
+    return (
+        f"PRO, α = {row['alpha']:g}" if row["k_choice"] == "adaptive" else f"PRO, K = {row['k']:g}"
+    )
 
 
 def _calibration_name(value: float) -> str:

@@ -56,7 +56,10 @@ def guarantees(
     table["goal"] = [f"{100 * target:g} % correct" for target in table["target"]]
     coverages = table.groupby("row_name", sort=False)["coverage"].mean()
     names = list(coverages.sort_values(ascending=False, kind="stable").index)
-    shape: dict[str, Any] = {"per_line": 1 if figure_columns == 1 else 3, "height": 0.15 * len(names)}
+    shape: dict[str, Any] = {
+        "per_line": 1 if figure_columns == 1 else 3,
+        "height": 0.15 * len(names),
+    }
     shape |= {"figure_columns": figure_columns, "sharex": True, "sharey": True}
     with panels(table, "protocol", "dataset", "model", "goal", **shape) as (figure, drawn):
         for ax, _, rows in drawn:
@@ -93,7 +96,10 @@ def answer_sets(
     """
     needed = ["alpha", "delta", *(column for column, _, _ in _SET_LINES), "set_size"]
     table = checked_table(table, needed, "answer_sets")
-    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (figure, drawn):
+    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
+        figure,
+        drawn,
+    ):
         for ax, _, rows in drawn:
             _draw_sets(ax, rows)
         label_figure(
@@ -127,7 +133,10 @@ def entropies(
         plots.entropies(table)
     """
     table = checked_table(table, ["entropy", "tree_bound"], "entropies")
-    with panels(table, "dataset", "model", figure_columns=figure_columns, height=2.2) as (figure, drawn):
+    with panels(table, "dataset", "model", figure_columns=figure_columns, height=2.2) as (
+        figure,
+        drawn,
+    ):
         for ax, _, rows in drawn:
             _draw_entropies(ax, rows.sort_values("entropy"))
         label_figure(
@@ -153,7 +162,11 @@ def _method_names(table: pd.DataFrame) -> list[str]:
 def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     places = rows["row_name"].map(names.index)
     ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], label="share answered")
-    style: dict[str, Any] = {"color": COLORS[1], "ms": 2.5, "label": "their accuracy, 95 % interval"}
+    style: dict[str, Any] = {
+        "color": COLORS[1],
+        "ms": 2.5,
+        "label": "their accuracy, 95 % interval",
+    }
     ax.plot(rows["accuracy"], places, "o", **style)
     if "accuracy_low" in rows:
         ax.hlines(places, rows["accuracy_low"], rows["accuracy_high"], color=COLORS[1], lw=1)

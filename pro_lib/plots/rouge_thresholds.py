@@ -61,7 +61,9 @@ def rouge_thresholds(
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:
             if printed is not None:
-                names = {str(name): setting[name] for name in ("model", "dataset") if name in setting}
+                names = {
+                    str(name): setting[name] for name in ("model", "dataset") if name in setting
+                }
                 values = matching_rows(printed, names)
                 bare = [methods[label] for label in labels]
                 _draw(ax, values.assign(label=values["method"]), bare, **PRINTED)

@@ -63,7 +63,9 @@ def accuracy_by_coverage(
     needed = ["method", "coverage", "accuracy"]
     table = checked_table(table, needed, "accuracy_by_coverage")
     if not (table["method"] == "NLL").any():
-        raise SentenceError("The table has no rows of the method 'NLL', whose accuracy is the reference")
+        raise SentenceError(
+            "The table has no rows of the method 'NLL', whose accuracy is the reference"
+        )
     table = table.assign(label=method_labels(table).to_numpy())
     labels = [label for label in distinct_values(table, "label") if label not in ("NLL", "oracle")]
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
@@ -79,7 +81,11 @@ def accuracy_by_coverage(
             _write_accuracies(ax, nll)
         entries: list[Artist] = [*handles(labels)]
         if "accuracy_low" in table:
-            entries.append(plt.Rectangle((0, 0), 1, 1, color=COLORS[7], alpha=0.3, lw=0, label="95 % interval of NLL"))
+            entries.append(
+                plt.Rectangle(
+                    (0, 0), 1, 1, color=COLORS[7], alpha=0.3, lw=0, label="95 % interval of NLL"
+                )
+            )
         label_figure(
             figure,
             title=title,
@@ -122,7 +128,10 @@ def reliability(
             for index, label in enumerate(labels):
                 _draw_bins(ax, rows[rows["label"] == label], line_style(index))
             if "ece" in rows:
-                errors = [f"{row.label} {row.ece:.3f}" for row in rows.drop_duplicates("label").itertuples()]
+                errors = [
+                    f"{row.label} {row.ece:.3f}"
+                    for row in rows.drop_duplicates("label").itertuples()
+                ]
                 ax.text(0.02, 0.97, "\n".join(["ECE", *errors]), va="top", fontsize=7)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             set_ticks(ax, SHARE_TICKS)
@@ -150,5 +159,10 @@ def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:
         ends = bins["accuracy_low"], bins["accuracy_high"]
         ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
     sizes = 300 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
-    options = {"marker": style["marker"], "edgecolors": style["color"], "facecolors": "none", "lw": 1.1}
+    options = {
+        "marker": style["marker"],
+        "edgecolors": style["color"],
+        "facecolors": "none",
+        "lw": 1.1,
+    }
     ax.scatter(bins["confidence"], bins["accuracy"], sizes, **options)

@@ -92,9 +92,14 @@ def test_other_scores_that_need_an_alpha_have_their_own():
     assert table.loc["S-PRO", "similarity"] == "alias"
     rows = validation.drawn(50).answers["question_id"].astype(int)
     grid = sorted(sweeps.alpha_grid(0.01), key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha))
-    of_pro, of_floor = (scoring.pro, 4 * log_probs, 2 * others), (scoring.alpha_floor, log_probs, others)
+    of_pro, of_floor = (
+        (scoring.pro, 4 * log_probs, 2 * others),
+        (scoring.alpha_floor, log_probs, others),
+    )
     for name, (score, chosen_on, given_) in {"S-PRO": of_pro, "α-floor": of_floor}.items():
-        aurocs = [metrics.auroc(score(chosen_on[rows], alpha=alpha), correct[rows]) for alpha in grid]
+        aurocs = [
+            metrics.auroc(score(chosen_on[rows], alpha=alpha), correct[rows]) for alpha in grid
+        ]
         assert table.loc[name, "alpha"] == grid[np.argmax(aurocs)]
         expected = roc_auc_score(~right, score(given_, alpha=table.loc[name, "alpha"]))
         assert table.loc[name, "auroc"] == pytest.approx(expected)
@@ -132,7 +137,14 @@ def test_accuracy_by_coverage_has_the_first_three_methods_that_compare_meanings(
     setting = evaluation_of(log_probs, correct, **dict.fromkeys(scores, np.arange(40.0)))
     table = tables.accuracy_by_coverage([splits_of(setting)], n_points=3)
     found = table.drop_duplicates(["method", "similarity"])[["method", "similarity"]]
-    expected = [("NLL", None), ("PRO", None), ("SE", "a"), ("SD", "a"), ("Deg", "a"), ("oracle", None)]
+    expected = [
+        ("NLL", None),
+        ("PRO", None),
+        ("SE", "a"),
+        ("SD", "a"),
+        ("Deg", "a"),
+        ("oracle", None),
+    ]
     assert list(found.itertuples(index=False, name=None)) == expected
     is_pro = table["method"] == "PRO"
     assert set(table.loc[is_pro, "alpha_choice"]) == {"validation"}
@@ -149,7 +161,11 @@ def test_reliability_has_the_bins_of_the_calibration():
     fit = metrics.calibration(scores[0], VALIDATION.correct, scores[1], REPORTED.correct)
     assert set(rows["ece"]) == {fit.ece}
     assert set(rows["brier"]) == {fit.brier}
-    for column, original in {"n_in_bin": "n", "confidence_min": "low", "confidence_max": "high"}.items():
+    for column, original in {
+        "n_in_bin": "n",
+        "confidence_min": "low",
+        "confidence_max": "high",
+    }.items():
         assert rows[column].tolist() == fit.table[original].tolist()
     kept = ["confidence", "accuracy", "accuracy_low", "accuracy_high"]
     assert rows[kept].to_dict("list") == fit.table[kept].to_dict("list")
@@ -158,7 +174,9 @@ def test_reliability_has_the_bins_of_the_calibration():
 def test_printed_differences_are_to_the_papers_own_pro():
     printed = tables.printed_benchmark()
     assert (printed.loc[printed["method"] == "PRO", "auroc_minus_pro"] == 0).all()
-    rows = printed[(printed["dataset"] == "TriviaQA") & (printed["model"] == "Gemma-2B")].set_index("method")
+    rows = printed[(printed["dataset"] == "TriviaQA") & (printed["model"] == "Gemma-2B")].set_index(
+        "method"
+    )
     assert rows.loc["SD", "auroc"] == 0.799
     assert rows.loc["SD", "auroc_minus_pro"] == pytest.approx(0.799 - 0.819)
 
@@ -167,7 +185,12 @@ def test_only_settings_of_the_paper_stand_beside_it():
     assert tables.beside_paper(TABLE).empty
     named = TABLE.assign(dataset="mandarjoshi/trivia_qa", model="google/gemma-2b")
     rows = tables.beside_paper(named)
-    assert rows["method"].tolist() == ["PRO", "NLL", "PE", "SE"]  # PRO with α chosen on validation alone
+    assert rows["method"].tolist() == [
+        "PRO",
+        "NLL",
+        "PE",
+        "SE",
+    ]  # PRO with α chosen on validation alone
     assert rows["similarity"].tolist()[-1] == "lexical"
     assert rows["auroc"].iloc[0] == TABLE["auroc"].iloc[0]
     assert rows["printed_auroc"].tolist()[0] == 0.819

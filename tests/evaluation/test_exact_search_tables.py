@@ -37,9 +37,13 @@ def run_of(found, strategy, *, parameters=None, forwards=0, **columns):
             row = {"question_id": question_id, "rank": rank, "text": text, "token_ids": IDS[text]}
             row |= {"token_log_probs": (log_prob,), "log_prob": log_prob, "end_log_prob": 0.0}
             answers.append(row | {"finished": True, "path_entropy": 1.4 + 0.2 * rank})
-    questions = pd.DataFrame({"question_id": list(found), "question": [f"{each}?" for each in found]})
+    questions = pd.DataFrame(
+        {"question_id": list(found), "question": [f"{each}?" for each in found]}
+    )
     questions = questions.assign(references=[("a", "c")] * len(found), split="test", **columns)
-    info = RunInfo("d", "m", strategy, parameters or {}, {}, len(found), Cost(token_forwards=forwards))
+    info = RunInfo(
+        "d", "m", strategy, parameters or {}, {}, len(found), Cost(token_forwards=forwards)
+    )
     return Run(pd.DataFrame(answers), questions, info)
 
 
@@ -52,7 +56,9 @@ def search_runs(ids=("q0", "q1")):
         trees["tree_entropies"].append([ROOT_ENTROPY[base], 0.0, 0.0])
         trees["tree_greedy"].append([1, 1, 0])
     every = {each: list(PROBABILITIES[base]) for each, base in zip(ids, bases, strict=True)}
-    of_beams = {each: texts[:1] if each.startswith("q0") else texts for each, texts in every.items()}
+    of_beams = {
+        each: texts[:1] if each.startswith("q0") else texts for each, texts in every.items()
+    }
     first = {each: texts[:1] for each, texts in every.items()}
     alpha = {"search_alpha": 0.2}
     search = run_of(every, "threshold", parameters=alpha, **alpha, **trees)
@@ -117,8 +123,12 @@ def test_bounds_are_means_over_certified_questions():
     # The two differences are d0 and d1; the standard error of their mean is |d0 - d1| / 2 / sqrt(2).
     differences = 1.5 - np.array(list(ROOT_ENTROPY.values()))
     half = 1.959964 * abs(differences[0] - differences[1]) / 2 / np.sqrt(2)
-    assert both["entropy_minus_tree_bound_low"] == pytest.approx(differences.mean() - half, rel=1e-5)
-    assert both["entropy_minus_tree_bound_high"] == pytest.approx(differences.mean() + half, rel=1e-5)
+    assert both["entropy_minus_tree_bound_low"] == pytest.approx(
+        differences.mean() - half, rel=1e-5
+    )
+    assert both["entropy_minus_tree_bound_high"] == pytest.approx(
+        differences.mean() + half, rel=1e-5
+    )
 
 
 def test_a_violated_order_is_counted():

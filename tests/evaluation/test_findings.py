@@ -66,9 +66,13 @@ def test_an_undecided_comparison_says_what_it_would_take():
 def test_effects_in_both_directions_and_none():
     rows = [setting(0.05, p_value=0.001), setting(-0.05, p_value=0.001), setting(0.0, p_value=1.0)]
     said = compared(*rows)
-    assert said.startswith("PRO is significantly better than NLL in 1 of 3 settings (difference +0.050")
+    assert said.startswith(
+        "PRO is significantly better than NLL in 1 of 3 settings (difference +0.050"
+    )
     assert "; it is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
-    assert "; it is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
+    assert (
+        "; it is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
+    )
 
 
 def test_significance_is_corrected_for_the_number_of_settings():
@@ -86,7 +90,9 @@ def test_a_setting_with_too_few_answers_is_left_out_and_named():
         "1 setting has fewer than 20 correct or 20 wrong answers, too few for a statement (small on d)."
     )
     few_wrong = setting(0.4, n_correct=981, p_value=0.001)
-    assert compared(few_wrong, few_wrong).startswith("2 settings have fewer than 20 correct or 20 wrong")
+    assert compared(few_wrong, few_wrong).startswith(
+        "2 settings have fewer than 20 correct or 20 wrong"
+    )
     assert "significant" not in compared(few_wrong)
 
 
@@ -160,8 +166,14 @@ def fixed(last, adaptive, **others):
 @pytest.mark.parametrize(("last", "verb"), [(-0.05, "worse"), (0.05, "better")])
 def test_04_compares_the_largest_k_and_adaptive_k_with_nll(last, verb):
     said = findings.fixed_k(fixed(last, 0.001))
-    assert f"PRO with K = 2 for every question is significantly {verb} than NLL (K = 1) in the only" in said
-    assert "PRO with adaptive K (α chosen on validation questions) is not significantly different" in said
+    assert (
+        f"PRO with K = 2 for every question is significantly {verb} than NLL (K = 1) in the only"
+        in said
+    )
+    assert (
+        "PRO with adaptive K (α chosen on validation questions) is not significantly different"
+        in said
+    )
 
 
 def test_04_with_one_answer_compares_adaptive_k_only():
@@ -241,7 +253,10 @@ def test_06_says_where_scores_are_the_same_and_what_cannot_be_redrawn():
     rows = [benchmark_rows((0.0, 1.0), model=model) for model in ("m", "n")]
     rows[0]["n_differ"] = 0
     said = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws([None, None]))
-    assert "differ on 0 to 40 questions of a setting; in 1 of 2 settings they are the same on every question." in said
+    assert (
+        "differ on 0 to 40 questions of a setting; in 1 of 2 settings they are the same on every question."
+        in said
+    )
     assert "The validation questions cannot be redrawn, so it is not known" in said
     assert "nan" not in said
     half = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws([0.5, None]))
@@ -307,7 +322,9 @@ def search_scores(beams, **others):
 
 @pytest.mark.parametrize(("difference", "verb"), [(-0.05, "worse"), (0.05, "better")])
 def test_07_compares_beams_with_the_search_by_the_paired_difference(difference, verb):
-    found, bounds, own, same, nll = findings.exact_search(*searched(), search_scores(difference)).split("\n\n")
+    found, bounds, own, same, nll = findings.exact_search(
+        *searched(), search_scores(difference)
+    ).split("\n\n")
     assert found == (
         "At α = 0.4, beams find 100.0 % of the answers with p ≥ α, and 25.0 % of the questions are "
         "certified. At α = 0.1, beams find 50.0 % of the answers with p ≥ α, and 75.0 % of the "
@@ -323,7 +340,9 @@ def test_07_compares_beams_with_the_search_by_the_paired_difference(difference, 
         f"PRO of beams, with its own α chosen on validation questions, is significantly {verb} than "
         "PRO of the exact search in the only setting"
     )
-    assert same.startswith("PRO of beams at the α of the search is not significantly different from")
+    assert same.startswith(
+        "PRO of beams at the α of the search is not significantly different from"
+    )
     assert nll.startswith("NLL is not significantly different from PRO of the exact search")
 
 
@@ -335,13 +354,17 @@ def test_07_counts_a_violated_bound():
 
 def test_07_says_what_is_not_known():
     found, bounds = searched(n_certified=[0, 0])
-    said = findings.exact_search(found.assign(recall=None), bounds, search_scores(0.0, n_correct=19))
+    said = findings.exact_search(
+        found.assign(recall=None), bounds, search_scores(0.0, n_correct=19)
+    )
     assert "At α = 0.4, no answer has p ≥ α, and" in said
     assert "No question is certified at any α" in said
     assert said.endswith("too few for a statement (m on d).")
     assert "significant" not in said
     assert "nan" not in said
-    unknown = findings.exact_search(*searched(entropy_minus_tree_bound_low=None), search_scores(0.0))
+    unknown = findings.exact_search(
+        *searched(entropy_minus_tree_bound_low=None), search_scores(0.0)
+    )
     assert "The interval of the entropy is unknown." in unknown
 
 
@@ -360,7 +383,11 @@ def test_00_says_how_often_pro_differs_from_nll_and_when_the_premise_fails():
 
 
 def test_00_says_what_no_and_many_documents_do():
-    rows = {"measure": ["PRO", "accuracy"] * 3, "exposure": [32, 32, 0, 0, 32, 32], "conflict": [0, 0, 0, 0, 0.5, 0.5]}
+    rows = {
+        "measure": ["PRO", "accuracy"] * 3,
+        "exposure": [32, 32, 0, 0, 32, 32],
+        "conflict": [0, 0, 0, 0, 0.5, 0.5],
+    }
     ends = {"mean_low": [0.1, 0.8, 1.9, 0.0, 0.5, 0.3], "mean_high": [0.3, 1.0, 2.1, 0.1, 0.7, 0.5]}
     table = pd.DataFrame(rows | {"mean": [0.2, 0.9, 2.0, 0.05, 0.6, 0.4]} | ends)
     assert findings.examples(repeats_table(), table, 0.4).endswith(
@@ -384,9 +411,19 @@ def test_01_says_ranges_of_means():
 
 def guaranteed(target, threshold, coverage=0.3, accuracy=0.8, half_width=0.05, **others):
     """A row of the table of guarantees."""
-    row = {"dataset": "d", "model": "m", "target": target, "threshold": threshold, "confidence": 0.95}
+    row = {
+        "dataset": "d",
+        "model": "m",
+        "target": target,
+        "threshold": threshold,
+        "confidence": 0.95,
+    }
     row |= {"coverage": coverage, "accuracy": accuracy}
-    return row | {"accuracy_low": accuracy - half_width, "accuracy_high": accuracy + half_width} | others
+    return (
+        row
+        | {"accuracy_low": accuracy - half_width, "accuracy_high": accuracy + half_width}
+        | others
+    )
 
 
 def test_09_says_what_is_guaranteed_and_what_is_not():
@@ -408,7 +445,14 @@ def test_09_counts_methods_in_several_settings():
 
 
 def test_09_says_which_sets_can_be_issued_and_what_they_miss():
-    issued = {"delta": 0.5, "alpha": 0.02, "missed": 0.45, "missed_low": 0.4, "missed_high": 0.5, "set_size": 3.04}
+    issued = {
+        "delta": 0.5,
+        "alpha": 0.02,
+        "missed": 0.45,
+        "missed_low": 0.4,
+        "missed_high": 0.5,
+        "set_size": 3.04,
+    }
     fixed = {**issued, "delta": NAN, "alpha": 0.4}
     table = pd.DataFrame([{"delta": 0.3, "alpha": NAN, "missed": 0.0}, issued, fixed])
     assert findings.answer_sets(table) == (
@@ -454,12 +498,17 @@ def at_thresholds(*aurocs, **others):
 
 
 def test_05_compares_pro_with_nll_at_the_ends_and_says_how_much_moves():
-    said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.82, 0.71, 0.79), p_value=0.001))
+    said = findings.rouge_thresholds(
+        at_thresholds((0.8, 0.7, 0.75), (0.82, 0.71, 0.79), p_value=0.001)
+    )
     assert said.startswith(
         "If repeats are counted (protocol `paper`): At ROUGE-L > 0.1, PRO with α chosen on validation "
         "questions is significantly better than NLL in the only setting (difference +0.050"
     )
-    assert "At ROUGE-L > 0.5, PRO with α chosen on validation questions is significantly better" in said
+    assert (
+        "At ROUGE-L > 0.5, PRO with α chosen on validation questions is significantly better"
+        in said
+    )
     assert "The threshold changes no AUROC by more than 0.040 (NLL, m on d)." in said
     assert "at 0.1 and that at 0.5 is 1.00 (1 is the same order)" in said
 
@@ -483,15 +532,30 @@ def test_05_says_nothing_of_too_few_answers():
     assert "threshold changes" not in said
 
 
-def world(number, *differences, p_value=1e-9, varied="spellings of each meaning", level="5", **others):
+def world(
+    number, *differences, p_value=1e-9, varied="spellings of each meaning", level="5", **others
+):
     """The rows of a simulated world, in which PRO with K = 2 and at α = 0.4 has these differences to NLL."""
     rows = []
     for index, difference in enumerate(differences):
         is_fixed = index == 0
-        row = {"world": number, "varied": varied, "level": level, "calibration": 1.0, "n_spellings": 5}
+        row = {
+            "world": number,
+            "varied": varied,
+            "level": level,
+            "calibration": 1.0,
+            "n_spellings": 5,
+        }
         row |= {"k_choice": "fixed" if is_fixed else "adaptive", "k": 2 if is_fixed else None}
-        row |= {"alpha": None if is_fixed else 0.4, "p_value": p_value, "auroc_minus_nll": difference}
-        row |= {"auroc_minus_nll_low": difference - 0.001, "auroc_minus_nll_high": difference + 0.001}
+        row |= {
+            "alpha": None if is_fixed else 0.4,
+            "p_value": p_value,
+            "auroc_minus_nll": difference,
+        }
+        row |= {
+            "auroc_minus_nll_low": difference - 0.001,
+            "auroc_minus_nll_high": difference + 0.001,
+        }
         rows.append(row | others)
     return pd.DataFrame(rows).astype({"k": "Int64", "alpha": float})
 
@@ -508,7 +572,9 @@ def several_worlds(*tables):
     [(0.02, 1e-9, 1, 1), (-0.02, 1e-9, 0, 2), (0.02, 0.03, 0, 1)],
     ids=["up", "down", "not after Holm's correction"],
 )
-def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(difference, p_value, better, worse):
+def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(
+    difference, p_value, better, worse
+):
     base_again = BASE.assign(varied="answers found per question", level="10")
     table = several_worlds(BASE, world(1, difference, difference, p_value=p_value), base_again)
     assert findings.worlds_title(table, table) == (
@@ -526,7 +592,9 @@ def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
     shown = world(1, 0.02, 0.0).assign(p_value=[0.02, 0.9])
     others = world(2, 0.0, 0.0, p_value=0.9)
     assert "in 1 of 1 simulated worlds" in findings.worlds_title(shown, shown)
-    assert "in 0 of 1 simulated worlds" in findings.worlds_title(shown, several_worlds(shown, others))
+    assert "in 0 of 1 simulated worlds" in findings.worlds_title(
+        shown, several_worlds(shown, others)
+    )
 
 
 def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
@@ -556,7 +624,9 @@ def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
 
 def changed(cause, *differences, p_value=1e-9, **others):
     """The rows of one cause: the differences to NLL with K = 2 and at α = 0.4."""
-    rows = world(0, *differences, p_value=p_value).drop(columns=["world", "varied", "level", "calibration"])
+    rows = world(0, *differences, p_value=p_value).drop(
+        columns=["world", "varied", "level", "calibration"]
+    )
     labels = {"dataset": "d", "model": "m", "n_questions": 1000, "n_correct": 500}
     return rows.assign(cause=cause, **labels | others)
 

@@ -26,7 +26,9 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **base
     answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
     scored = pd.DataFrame(baselines, index=answers.index)
     _, exclusions = metrics.usable(scored, correct)
-    return Evaluation("m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
+    return Evaluation(
+        "m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha
+    )
 
 
 LOG_PROBS, CORRECT = some_questions()
@@ -42,7 +44,9 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
     # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
-    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
+    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][
+        [0.0, 0.02, 0.05]
+    ].tolist() == [0.0, 1.0, 0.0]
     finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
@@ -54,9 +58,15 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
-    table, counts = sweeps.alpha_sweep(EVALUATION), scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
+    table, counts = (
+        sweeps.alpha_sweep(EVALUATION),
+        scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS),
+    )
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
-    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scoring.nll(LOG_PROBS), CORRECT), 1]
+    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [
+        metrics.auroc(scoring.nll(LOG_PROBS), CORRECT),
+        1,
+    ]
     intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
@@ -82,7 +92,13 @@ def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(EVALUATION, 40)
     made = [sweeps.alpha_sweep(EVALUATION)]
     made.append(sweeps.redraw_benchmark(setting))
-    labels = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test", "n_questions": 80}
+    labels = {
+        "dataset": "d",
+        "model": "m",
+        "protocol": "workbench",
+        "split": "test",
+        "n_questions": 80,
+    }
     for table in made:
         assert list(table.columns[:5]) == list(labels)
         assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
@@ -99,7 +115,9 @@ def test_an_exact_search_is_swept_down_to_its_alpha():
 
 
 def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
-    evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])  # one answer each: every α ties
+    evaluation = evaluation_of(
+        np.log([[0.9], [0.2]]), [True, False]
+    )  # one answer each: every α ties
     for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
         assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
 
@@ -127,17 +145,23 @@ def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why
 
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
     wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
-    with pytest.warns(UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"):
+    with pytest.warns(
+        UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"
+    ):
         table = tables.benchmark([Splits(wrong, EVALUATION)])
     assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)
-    with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
+    with pytest.warns(
+        UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
+    ):
         nothing = sweeps.redraw_benchmark(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = sweeps.alpha_sweep(wrong)
-    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
+    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [
+        False
+    ]
 
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
@@ -149,6 +173,12 @@ def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
     log_probs[[4, 9]] = np.nan
     empty = evaluation_of(log_probs, correct)
-    for sweep in (sweeps.alpha_sweep, sweeps.select_alpha, lambda of: sweeps.redraw_benchmark(splits_of(of, 60))):
-        with pytest.raises(ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"):
+    for sweep in (
+        sweeps.alpha_sweep,
+        sweeps.select_alpha,
+        lambda of: sweeps.redraw_benchmark(splits_of(of, 60)),
+    ):
+        with pytest.raises(
+            ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"
+        ):
             sweep(empty)

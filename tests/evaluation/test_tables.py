@@ -70,7 +70,9 @@ def test_the_difference_to_nll_is_paired_and_by_hand():
     assert columns["auroc_minus_nll"].tolist() == [0.25]
     assert np.isnan(columns["p_value"]).all()  # fewer than five correct answers
     correct = np.repeat(correct, 3)
-    evaluation = evaluation_of(np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3))
+    evaluation = evaluation_of(
+        np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3)
+    )
     score = np.repeat(score, 3, axis=0)
     columns = tables.nll_comparison_columns(score, evaluation)
     tests = metrics.delong(np.column_stack([evaluation.baselines["NLL"], score]), correct)
@@ -86,9 +88,12 @@ def test_clusters_change_the_interval_of_the_difference_to_nll():
     pairs = evaluation.answers.assign(cluster=np.arange(120) // 40)
     scores = scoring.pro(log_probs, alpha=[0.0])
     single, clustered = (
-        tables.nll_comparison_columns(scores, each) for each in (evaluation, replace(evaluation, answers=pairs))
+        tables.nll_comparison_columns(scores, each)
+        for each in (evaluation, replace(evaluation, answers=pairs))
     )
-    widths = [each["auroc_minus_nll_high"] - each["auroc_minus_nll_low"] for each in (single, clustered)]
+    widths = [
+        each["auroc_minus_nll_high"] - each["auroc_minus_nll_low"] for each in (single, clustered)
+    ]
     assert widths[0] != widths[1]
 
 
@@ -230,7 +235,9 @@ def test_guarantees_answer_below_the_threshold_that_validation_shows():
     assert table["n_questions"].unique().tolist() == [10]
 
 
-@pytest.mark.parametrize(("n_right", "targets"), [(60, [0.7, 0.8, 0.9]), (40, [0.7, 0.8, 0.9]), (39, [0.5, 0.6, 0.7])])
+@pytest.mark.parametrize(
+    ("n_right", "targets"), [(60, [0.7, 0.8, 0.9]), (40, [0.7, 0.8, 0.9]), (39, [0.5, 0.6, 0.7])]
+)
 def test_targets_are_lower_if_few_validation_questions_are_answered_correctly(n_right, targets):
     correct = np.arange(100) < n_right
     evaluation = evaluation_of(np.full((100, 1), -0.1), correct, NLL=0.0)
@@ -249,7 +256,9 @@ def exact_search():
         question = {"question_id": str(number), "question": f"{number}?", "references": ["right"]}
         question |= {"split": split, "status": "complete", "search_alpha": 0.1}
         questions.append(question | {"tree_bound": 0.5, "upper_bound": 2.0})
-        for rank, (text, probability) in enumerate(sorted(answers.items(), key=lambda pair: -pair[1])):
+        for rank, (text, probability) in enumerate(
+            sorted(answers.items(), key=lambda pair: -pair[1])
+        ):
             answer = {"question_id": str(number), "rank": rank, "text": text, "token_ids": None}
             answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
             rows.append(answer | {"end_log_prob": np.nan, "finished": True})
@@ -282,10 +291,14 @@ def test_an_undecided_question_counts_as_missed():
 
 def test_entropies_stand_beside_the_bounds_of_the_search():
     search = exact_search()
-    samples = replace(search, answers=search.answers.assign(path_entropy=[1.0] * 10 + [1.0, 3.0, 2.0]))
+    samples = replace(
+        search, answers=search.answers.assign(path_entropy=[1.0] * 10 + [1.0, 3.0, 2.0])
+    )
     ends = search.answers.tail(1).assign(path_entropy=4.0)
     samples = replace(
-        samples, answers=pd.concat([samples.answers, ends]), info=replace(search.info, strategy="multinomial")
+        samples,
+        answers=pd.concat([samples.answers, ends]),
+        info=replace(search.info, strategy="multinomial"),
     )
     table = tables.entropies([search], [samples])
     assert table["question_id"].tolist() == ["10", "11"]
@@ -308,9 +321,16 @@ def beams():
         answer = {"question_id": question, "rank": len(rows), "text": text, "token_ids": None}
         answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
         rows.append(answer | {"end_log_prob": np.nan, "finished": finished})
-    questions = [{"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"} for name in "ab"]
-    cost = Cost(prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21)
-    return Run(pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost))
+    questions = [
+        {"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"}
+        for name in "ab"
+    ]
+    cost = Cost(
+        prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21
+    )
+    return Run(
+        pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost)
+    )
 
 
 def test_generated_answers_are_counted_with_and_without_repeats():
@@ -332,7 +352,11 @@ def test_costs_are_of_the_run():
 
 def test_answer_details_have_every_answer_with_what_pro_makes_of_it():
     table = tables.answer_details(beams(), alpha=0.3)
-    assert table[["question_id", "k", "text"]].to_numpy().tolist() == [["a", 1, "yes"], ["a", 2, "no"], ["b", 1, "no"]]
+    assert table[["question_id", "k", "text"]].to_numpy().tolist() == [
+        ["a", 1, "yes"],
+        ["a", 2, "no"],
+        ["b", 1, "no"],
+    ]
     assert table["probability"].tolist() == pytest.approx([0.6, 0.3, 0.2])
     assert table["is_kept"].tolist() == [True, True, True]
     assert table["is_correct"].tolist() == [False, True, True]

@@ -127,7 +127,12 @@ def test_the_gain_is_the_paired_difference_to_nll():
     assert table["n_differ"].tolist() == [(score != nll).sum() for score in scores]
 
 
-PROBABILITIES = [[0.6, 0.3, 0.3, 0.005], [0.5, 0.2, 0.1, 0.1], [0.4, 0.4, 0.05, 0.001], [0.3, 0.2, 0.2, 0.2]] * 3
+PROBABILITIES = [
+    [0.6, 0.3, 0.3, 0.005],
+    [0.5, 0.2, 0.1, 0.1],
+    [0.4, 0.4, 0.05, 0.001],
+    [0.3, 0.2, 0.2, 0.2],
+] * 3
 
 
 def setting(**columns):
@@ -136,8 +141,16 @@ def setting(**columns):
     for number, row in enumerate(PROBABILITIES):
         for rank, probability in enumerate(row):
             text = "x" if rank == 2 and probability == row[1] else str(rank)
-            answer = {"question_id": str(number), "rank": rank, "text": text, "token_ids": (ord(text),)}
-            answer |= {"token_log_probs": (np.log(probability),), "log_prob": np.log(probability) + 0.1}
+            answer = {
+                "question_id": str(number),
+                "rank": rank,
+                "text": text,
+                "token_ids": (ord(text),),
+            }
+            answer |= {
+                "token_log_probs": (np.log(probability),),
+                "log_prob": np.log(probability) + 0.1,
+            }
             answers.append(answer | {"end_log_prob": -0.1, "finished": True})
     ids = [str(number) for number in range(12)]
     questions = pd.DataFrame({"question_id": ids, "question": ids, "references": [("0",)] * 12})

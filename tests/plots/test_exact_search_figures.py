@@ -13,8 +13,16 @@ SETTINGS = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"
 
 def search_tables(settings=SETTINGS):
     """What a search finds and its bounds, at three αs in each setting."""
-    table = settings.merge(pd.DataFrame({"alpha": [0.4, 0.1, 0.005]}), how="cross").assign(n_questions=1234)
-    shares = ("recall", "share_all_recalled", "share_certified", "share_fallback", "share_undecided")
+    table = settings.merge(pd.DataFrame({"alpha": [0.4, 0.1, 0.005]}), how="cross").assign(
+        n_questions=1234
+    )
+    shares = (
+        "recall",
+        "share_all_recalled",
+        "share_certified",
+        "share_fallback",
+        "share_undecided",
+    )
     forwards = ("token_forwards", "beam_forwards", "greedy_forwards")
     for number, name in enumerate((*shares, *forwards)):
         table[name] = 0.1 * number + table["alpha"]
@@ -99,7 +107,9 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
 
 def test_a_missing_column_is_named():
     table, bounds = search_tables()
-    with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_search needs"):
+    with pytest.raises(
+        SentenceError, match=r"^The table has no column 'recall'; plots.exact_search needs"
+    ):
         plots.exact_search(table.drop(columns="recall"))
     with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
         plots.exact_search(table, bounds.drop(columns="entropy"))

@@ -22,7 +22,12 @@ def alone(worlds):
 @pytest.fixture(scope="module")
 def causes(alone):
     parts = alone[alone["varied"] == "answers found per question"]
-    names = {"2": "nothing changed", "5": "probabilities made to sum to 1", "10": "repeats kept", "20": "other"}
+    names = {
+        "2": "nothing changed",
+        "5": "probabilities made to sum to 1",
+        "10": "repeats kept",
+        "20": "other",
+    }
     return parts.assign(cause=parts["level"].map(names), dataset="world-facts", model="facts-2m")
 
 
@@ -90,11 +95,22 @@ def test_panels_by_calibration_are_in_its_order_and_say_what_it_means(worlds):
 
 
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(alone, causes):
-    gain = ["k_choice", "k", "alpha", "auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high"]
+    gain = [
+        "k_choice",
+        "k",
+        "alpha",
+        "auroc_minus_nll",
+        "auroc_minus_nll_low",
+        "auroc_minus_nll_high",
+    ]
     figure = plots.worlds(alone[["varied", "level", *gain]])
     assert "Base world" not in figure.get_supxlabel()
     assert len(plots.causes(causes[["cause", *gain]]).axes) == 1
-    with pytest.raises(SentenceError, match=r"^The table has no column 'level'; plots.worlds needs"):
+    with pytest.raises(
+        SentenceError, match=r"^The table has no column 'level'; plots.worlds needs"
+    ):
         plots.worlds(alone.drop(columns="level"))
-    with pytest.raises(SentenceError, match=r"^The table has no column 'cause'; plots.causes needs"):
+    with pytest.raises(
+        SentenceError, match=r"^The table has no column 'cause'; plots.causes needs"
+    ):
         plots.causes(alone)

@@ -43,14 +43,22 @@ def test_its_shape(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert cells[1] is tagged
-    lines = [line for cell in cells if cell is not tagged for line in cell.source.splitlines() if line.strip()]
+    lines = [
+        line
+        for cell in cells
+        if cell is not tagged
+        for line in cell.source.splitlines()
+        if line.strip()
+    ]
     written = "\n".join(lines)
     assert not re.search(r"\bclass |plots\.save\(|to_csv|to_parquet|savefig|open\(", written)
     assert "experiment.save(" in written
 
 
 def code_cells(path):
-    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    return [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+    ]
 
 
 @EACH
@@ -75,8 +83,13 @@ def test_its_cells_are_short_and_define_no_function(path):
     for cell in (imports, *others):
         assert len(cell.splitlines()) <= 15
         nodes = list(ast.walk(ast.parse(cell)))
-        assert not [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda)]
-    assert max(len(line) for cell in (imports, experiment, *others) for line in cell.splitlines()) <= 100
+        assert not [
+            node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda)
+        ]
+    assert (
+        max(len(line) for cell in (imports, experiment, *others) for line in cell.splitlines())
+        <= 100
+    )
 
 
 @EACH
@@ -146,7 +159,16 @@ def experiment_of(path, **injected):
     return names["experiment"]
 
 
-IN_EVERY = {"model", "dataset", "split", "strategy", "limit", "records", "search_alpha", "n_answers"}
+IN_EVERY = {
+    "model",
+    "dataset",
+    "split",
+    "strategy",
+    "limit",
+    "records",
+    "search_alpha",
+    "n_answers",
+}
 IN_EVERY |= {"figure_columns"}
 
 
@@ -187,9 +209,13 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
     if "records" in papermill.inspect_notebook(path):
         records = write_records(tmp_path / "r.jsonl")
         assert experiment_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
-        with pytest.raises(SentenceError, match=r"^temperature=0.7 has no effect: the answers come from records="):
+        with pytest.raises(
+            SentenceError, match=r"^temperature=0.7 has no effect: the answers come from records="
+        ):
             experiment_of(path, records=records, figures_dir="x", temperature=0.7)
-        with pytest.raises(SentenceError, match=r"^dataset='typo.csv' is not a file; beside records"):
+        with pytest.raises(
+            SentenceError, match=r"^dataset='typo.csv' is not a file; beside records"
+        ):
             experiment_of(path, records=records, figures_dir="x", dataset="typo.csv")
 
 
@@ -207,7 +233,10 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
     described = papermill.inspect_notebook(path)
     assert described.keys() <= comments.keys()
     for name, parameter in described.items():
-        said = {re.sub("one or several: |(the )?figures", "", text) for text in (parameter["help"], comments[name])}
+        said = {
+            re.sub("one or several: |(the )?figures", "", text)
+            for text in (parameter["help"], comments[name])
+        }
         assert len(said) == 1, name
         value, kind = ast.literal_eval(parameter["default"]), parameter["inferred_type_name"]
         of = f"list[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
@@ -232,13 +261,23 @@ def run_cells(path, folder, **parameters):
 
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
-def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(path, tmp_path, caplog):
+def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
+    path, tmp_path, caplog
+):
     named = {"model": "facts-1m", "dataset": "world-facts"}
-    named = named if "model: str" in path.read_text() else {name: [value] for name, value in named.items()}
+    named = (
+        named
+        if "model: str" in path.read_text()
+        else {name: [value] for name, value in named.items()}
+    )
     undeclared = {"batch_size": 8, "device": "cpu"}
     assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
     # One place for runs, so that a notebook finds what another has generated.
-    small = named | undeclared | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
+    small = (
+        named
+        | undeclared
+        | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
+    )
     execute(path, tmp_path, **small)
     assert "unknown parameter" not in caplog.text
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
@@ -255,7 +294,10 @@ def records(tmp_path_factory):
     path, rows = tmp_path_factory.mktemp("records") / "answers.jsonl", []
     for i in range(300):
         likeliest = round(-0.1 * (i % 5) - (0.2 if i % 3 and i % 7 else 1.4), 4)
-        answers = [{"log_prob": one, "mean_log_prob": one / 5, "rouge_l": 0.0} for one in (likeliest, -3.0, -3.2)]
+        answers = [
+            {"log_prob": one, "mean_log_prob": one / 5, "rouge_l": 0.0}
+            for one in (likeliest, -3.0, -3.2)
+        ]
         answers[0]["rouge_l"] = float(i % 3 > 0)
         rows.append(json.dumps({"question_id": i, "answers": answers}))
     path.write_text("\n".join(rows))
@@ -283,7 +325,10 @@ def table_of(path, folder, **parameters):
 @pytest.mark.filterwarnings("ignore:.*validation split:UserWarning")
 def test_04_applies_limit_answers_and_split_to_records(tmp_path):
     [path] = [path for path in ON_RECORDS if path.stem.startswith("04")]
-    records, questions = write_records(tmp_path / "r.jsonl", 200), write_questions(tmp_path / "q.jsonl", 200)
+    records, questions = (
+        write_records(tmp_path / "r.jsonl", 200),
+        write_questions(tmp_path / "q.jsonl", 200),
+    )
     usual = table_of(path, tmp_path / "usual", records=records)
     assert set(usual["n_questions"]) == {100}
     more = {"limit": 30, "split": "all", "n_answers": 2, "dataset": questions}
@@ -295,7 +340,13 @@ def test_04_applies_limit_answers_and_split_to_records(tmp_path):
 @pytest.mark.slow
 def test_06_draws_its_samples_at_the_temperature_given(tmp_path):
     [path] = [path for path in NOTEBOOKS if path.stem.startswith("06")]
-    small = {"model": ["facts-1m"], "dataset": ["world-facts"], "limit": 40, "n_answers": 4, "similarity": "lexical"}
+    small = {
+        "model": ["facts-1m"],
+        "dataset": ["world-facts"],
+        "limit": 40,
+        "n_answers": 4,
+        "similarity": "lexical",
+    }
     small |= {"generations_dir": str(tmp_path / "runs")}
     tables = [table_of(path, tmp_path / f"{t}", temperature=t, **small) for t in (1.0, 0.3)]
     tables = [table[table["protocol"] == "workbench"] for table in tables]
@@ -318,4 +369,6 @@ def test_06_runs_on_twelve_questions(records, tmp_path):
 def test_make_figures_runs_all_notebooks():
     line = ["make", "--dry-run", "-o", ".venv/.installed", "figures"]
     words = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert sorted(re.findall(r"run --executed build/notebooks (\w+)$", words, re.MULTILINE)) == NAMES
+    assert (
+        sorted(re.findall(r"run --executed build/notebooks (\w+)$", words, re.MULTILINE)) == NAMES
+    )

@@ -99,7 +99,9 @@ def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
 
 def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list]:
     """Return the columns method, similarity, alpha and alpha_choice of scores with these names."""
-    columns: dict[str, list] = method_columns(["PRO" if name in _PRO_ROWS else name for name in names])
+    columns: dict[str, list] = method_columns(
+        ["PRO" if name in _PRO_ROWS else name for name in names]
+    )
     choices = dict.fromkeys(alphas, "validation") | _PRO_ROWS
     columns["alpha"] = [alphas.get(name) for name in names]
     columns["alpha_choice"] = [choices.get(name) for name in names]

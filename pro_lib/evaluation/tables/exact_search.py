@@ -88,7 +88,9 @@ def exact_search(
                 f"share_{status}": (questions["status"] == status).mean()
                 for status in ("certified", "fallback", "undecided")
             }
-            means = questions.drop(columns=["status", "pro"]).rename(columns={"answers": "mean_answers"})
+            means = questions.drop(columns=["status", "pro"]).rename(
+                columns={"answers": "mean_answers"}
+            )
             row = {**_labels(search, split, alpha), **shares, **means.mean().to_dict(), **costs}
             rows.append(row | _recall(answers[answers["value"] >= np.log(alpha)]))
     return pd.DataFrame(rows)
@@ -212,7 +214,9 @@ class _Search:
                 "expanded_prefixes": n_expanded,
                 "token_forwards": n_expanded - 1,
                 "pro": scoring.pro(self.answers, **options),
-                "status": np.select([is_open, n_answers > 0], ["undecided", "certified"], "fallback"),
+                "status": np.select(
+                    [is_open, n_answers > 0], ["undecided", "certified"], "fallback"
+                ),
             }
         )
 
@@ -272,7 +276,9 @@ def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evalua
             search_alpha=search_alpha,
         ),
         "tree bound": partial(scoring.tree_bound, *run.tree()),
-        "probability not found": partial(scoring.mass_not_found, search.log_probs, search_alpha=search_alpha),
+        "probability not found": partial(
+            scoring.mass_not_found, search.log_probs, search_alpha=search_alpha
+        ),
     }
     return replace(search, alpha_scores=scores)
 

@@ -14,7 +14,9 @@ from pro_lib.runs.run import Run
 _N_EXAMPLES = 6
 
 
-def answer_details(run: Run, *, alpha: float = 0.4, distinct: bool = True, split: str = "test") -> pd.DataFrame:
+def answer_details(
+    run: Run, *, alpha: float = 0.4, distinct: bool = True, split: str = "test"
+) -> pd.DataFrame:
     """Return every answer of a run with what PRO makes of it, the most probable answers first.
 
     Args:
@@ -81,8 +83,19 @@ def appendix_answers(run: Run) -> pd.DataFrame:
     """
     printed = catalog.paper("appendix_scores").rename(columns={"pro": "printed_pro"})
     details = answer_details(run, alpha=0.1, distinct=False).astype({"k": "Int64"})
-    table = details.merge(printed[["question", "k", "printed_pro"]], on=["question", "k"], how="left")
-    columns = ["question", "k", "text", "probability", "is_kept", "is_correct", "pro_at_k", "printed_pro"]
+    table = details.merge(
+        printed[["question", "k", "printed_pro"]], on=["question", "k"], how="left"
+    )
+    columns = [
+        "question",
+        "k",
+        "text",
+        "probability",
+        "is_kept",
+        "is_correct",
+        "pro_at_k",
+        "printed_pro",
+    ]
     return table[columns]
 
 

@@ -12,7 +12,9 @@ from pro_lib.evaluation.tables.settings import with_run
 from pro_lib.runs.run import Run
 
 
-def generated_answers(runs: Sequence[Run], *, split: str = "test", alpha: float = 0.4) -> pd.DataFrame:
+def generated_answers(
+    runs: Sequence[Run], *, split: str = "test", alpha: float = 0.4
+) -> pd.DataFrame:
     """Return, for each question, how many answers a run has and how probable they are together.
 
     Args:

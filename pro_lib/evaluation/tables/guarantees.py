@@ -117,7 +117,9 @@ def answer_sets(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def entropies(searches: Iterable[Run], samples: Iterable[Run], *, split: str = "test") -> pd.DataFrame:
+def entropies(
+    searches: Iterable[Run], samples: Iterable[Run], *, split: str = "test"
+) -> pd.DataFrame:
     """Return the entropy of the answers to each question, estimated from samples, beside the search's bounds.
 
     Args:

@@ -21,7 +21,9 @@ from pro_lib.evaluation.tables.settings import (
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
-def rouge_thresholds(splits: Sequence[Splits], *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> pd.DataFrame:
+def rouge_thresholds(
+    splits: Sequence[Splits], *, thresholds: Sequence[float] = ROUGE_THRESHOLDS
+) -> pd.DataFrame:
     """Return AUROC of every method with answers judged at several ROUGE-L thresholds.
 
     The α of PRO is chosen once, on the validation questions as they are judged there.

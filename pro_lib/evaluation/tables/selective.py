@@ -95,7 +95,10 @@ def calibration_errors(setting: Splits, alphas: Mapping[str, float]) -> pd.DataF
     """
     names = list(setting.reported.with_pro(alphas))
     fitted = _calibrations(setting, alphas, names)
-    errors = [(fitted[name].ece, fitted[name].brier) if name in fitted else (np.nan, np.nan) for name in names]
+    errors = [
+        (fitted[name].ece, fitted[name].brier) if name in fitted else (np.nan, np.nan)
+        for name in names
+    ]
     return pd.DataFrame(errors, columns=["ece", "brier"])
 
 
@@ -112,7 +115,10 @@ def _calibrations(
     fitted_on = validation.with_pro(alphas)
     scores = reported.with_pro(alphas)
     correct = (validation.correct, reported.correct)
-    return {name: metrics.calibration(fitted_on[name], correct[0], scores[name], correct[1]) for name in methods}
+    return {
+        name: metrics.calibration(fitted_on[name], correct[0], scores[name], correct[1])
+        for name in methods
+    }
 
 
 def _selected_methods(splits: Sequence[Splits]) -> list[str]:

@@ -80,7 +80,9 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
         values = [np.full(uncertainty.shape[1], np.nan)] * 3
     else:
         values = list(metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters))
-    columns: dict[str, ArrayLike] = dict(zip(("auroc", "auroc_low", "auroc_high"), values, strict=True))
+    columns: dict[str, ArrayLike] = dict(
+        zip(("auroc", "auroc_low", "auroc_high"), values, strict=True)
+    )
     columns["interval"] = "by question" if clusters is None else "by cluster"
     return columns
 
