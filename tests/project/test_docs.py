@@ -192,7 +192,13 @@ def workplace(tmp_path_factory):
 def small(command, folder, figures):
     """The command as it is run: with what makes it small, writing nowhere but into the folders."""
     added = next((added for pattern, added in SMALL.items() if re.fullmatch(pattern, command)), "")
-    if any(sign in command for sign in RUNS_A_NOTEBOOK):
+    if "papermill notebooks/" in command:  # a notebook takes the folders in its `options`
+        folders = f"generations_dir: {folder}/generations, figures_dir: {figures}"
+        if "options: {" in command:
+            command = command.replace("options: {", f"options: {{{folders}, ", 1)
+        else:
+            added += f' -y "{{options: {{{folders}}}}}"'
+    elif any(sign in command for sign in RUNS_A_NOTEBOOK):
         added += f" -p generations_dir {folder}/generations -p figures_dir {figures}"
     if command.startswith("make notebook"):
         return command.replace("make", f"make {OURS}", 1).removesuffix('"') + f' {added}"'
