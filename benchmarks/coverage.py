@@ -133,7 +133,9 @@ def summary(table: pd.DataFrame) -> str:
     large = (table["n_questions"] * fewer > 29.9) & (
         table["auroc"] <= 0.9
     )  # 30 expected of both classes
-    head = "| scores | cells | lowest | below 0.93 | highest, 30 of both | above 0.97 | DeLong, lowest | below 0.93 |"
+    columns = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97"]
+    columns += ["DeLong, lowest", "DeLong, below 0.93"]
+    head = f"| {' | '.join(columns)} |"
     lines = [head, "|---|---|---|---|---|---|---|---|"]
     for name, part in table.groupby("scores", sort=False):
         inner = part.loc[large[part.index], "covered"]

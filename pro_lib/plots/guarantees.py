@@ -133,7 +133,7 @@ def entropies(
         plots.entropies(table)
     """
     table = checked_table(table, ["entropy", "tree_bound"], "entropies")
-    with panels(table, "dataset", "model", figure_columns=figure_columns, height=2.2) as (
+    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
         figure,
         drawn,
     ):

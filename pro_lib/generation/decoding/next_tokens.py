@@ -1,7 +1,4 @@
-"""What may follow a prefix, from the log-probabilities of the next token, and what ends an answer.
-
-The functions run on the device where the log-probabilities are; trees and search are elsewhere.
-"""
+"""What may follow a prefix, and what ends an answer, from log-probabilities where they lie; knows no tree or search."""
 
 import math
 from dataclasses import dataclass
@@ -13,79 +10,51 @@ from torch import Tensor
 
 from pro_lib.generation.decoding.packed_tree import to_device
 
-# Codes that stand in the place of a token: the ending, the sum of the tokens that are not listed,
-# and the probability that a server leaves out, which may belong to any token.
-END = -1
-OTHER = -2
-UNSEEN = -3
-# Numbers per piece of work: few enough for the cache of a thread on a CPU, and for the free memory
-# of another device.
-_PIECE = 2**19
-_PIECE_ELSEWHERE = 2**26
-# Up to so many places are copied from a GPU with padding: faster than a wait for their number.
-_MOST_PADDED = 2**20
+# In place of a token: the ending, the sum of several tokens that are not listed, and what no server tells, which may be
+# any of them.
+END, OTHER, UNSEEN = -1, -2, -3
+# Numbers worked on together: so many that a thread finds them in its cache, or that a GPU has room for what they need.
+_PIECE, _PIECE_ELSEWHERE = 2**19, 2**26
+_MOST_PADDED = 2**20  # places whose copy to the host takes less than to wait for their number
 
 
 @dataclass(frozen=True)
 class Endings:
-    """The tokens that end an answer, as boolean tables `(V,)`.
-
-    A `stop` token is not a part of the answer; a `closing` token, such as one with a newline, is.
-    """
+    """The tokens that end an answer, as boolean tables `(V,)`: a `stop` token is no part of it, a `closing` one is."""
 
     stop: Tensor
     closing: Tensor
 
-    # Ids, because a boolean index is converted to ids at each use, and a GPU's host waits for that.
+    # As ids: a boolean index is counted anew at each use, and on a GPU waited for.
     @cached_property
     def stop_ids(self) -> Tensor:
-        """Return the ids of the stop tokens, in ascending order."""
+        """Return the stop tokens, in order."""
         return self.stop.nonzero().squeeze(1)
 
     @cached_property
     def closing_ids(self) -> Tensor:
-        """Return the ids of the closing tokens, in ascending order."""
+        """Return the closing tokens, in order."""
         return self.closing.nonzero().squeeze(1)
 
     @cached_property
     def on_host(self) -> tuple[Tensor, Tensor]:
-        """Return both tables, `stop` and `closing`, in the memory of the host."""
+        """Return both tables, `stop` and `closing`, where the bookkeeping is done."""
         return self.stop.cpu(), self.closing.cpu()
 
     def log_prob(self, log_probs: Tensor) -> Tensor:
-        """Return the log-probability that the answer ends here, by any stop token.
-
-        Args:
-            log_probs: log-probabilities of the next token in nats, `(rows, V)`.
-
-        Returns:
-            Log-probabilities in nats, `(rows,)`, float64.
-        """
+        """Return from `(rows, V)` the log-probability `(rows,)` that the answer ends here, by whichever stop token."""
         return torch.logsumexp(log_probs.index_select(1, self.stop_ids).double(), dim=-1)
 
 
 def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
-    """Split rows `(rows, V)` into pieces that are processed one after the other."""
-    is_on_cpu = log_probs.device.type == "cpu"
-    piece_size = _PIECE * torch.get_num_threads() if is_on_cpu else _PIECE_ELSEWHERE
-    # Pieces have at least two rows and even sizes. The sum of a single row would be split among
-    # threads, and so would be rounded differently.
-    rows_per_piece = max(2, piece_size // log_probs.shape[1])
-    return log_probs.tensor_split(max(1, len(log_probs) // rows_per_piece))
+    """Split rows `(rows, V)` into pieces to work on one after the other."""
+    n = _PIECE * torch.get_num_threads() if log_probs.device.type == "cpu" else _PIECE_ELSEWHERE
+    # Two rows at least, and even pieces: a single row's sum is split among threads, and so rounded otherwise.
+    return log_probs.tensor_split(max(1, len(log_probs) // max(2, n // log_probs.shape[1])))
 
 
 def most_probable_tokens(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the n most probable tokens of each row, in ascending order of their ids.
-
-    Among equally probable tokens at the limit, any may be returned.
-
-    Args:
-        log_probs: log-probabilities `(rows, V)`.
-        n: number of tokens; all V if there are fewer.
-
-    Returns:
-        Token ids and log-probabilities, `(rows, n)` each.
-    """
+    """Return ids, rising, and log-probabilities `(rows, n or fewer)` of the most probable tokens, any of equals."""
     values, ids = log_probs.topk(min(n, log_probs.shape[1]), dim=-1)
     ids, order = ids.sort(dim=-1)
     return ids, values.gather(1, order)
@@ -94,45 +63,29 @@ def most_probable_tokens(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def reaching(
     log_probs: Tensor, top: Tensor, lowest: Tensor, greedy: Tensor, *, most: int, padding: int
 ) -> Tensor:
-    """Return the flat places in `(rows, V)` of the tokens to list.
+    """Return the flat places in `(rows, V)` of what reaches its row's `lowest (rows,)`, and a `greedy` row's best.
 
-    They are the tokens that reach `lowest` of their row, and the best token of a `greedy` row.
-    The host of a GPU would wait for their number, so there `most` places are returned.
-
-    Args:
-        log_probs: log-probabilities in nats, `(rows, V)`.
-        top: largest log-probability of each row, `(rows,)`.
-        lowest: log-probability from which tokens are listed, `(rows,)`.
-        greedy: whether each row is on the greedy path, `(rows,)`.
-        most: an upper bound on the number of places.
-        padding: place that fills up the result to `most` on a GPU.
+    A GPU's host would wait to hear how many they are: there `most` are returned, the rest of them `padding`.
     """
     if log_probs.device.type == "cpu":
         floors = torch.where(greedy, torch.minimum(lowest, top), lowest)
         return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
-    columns = torch.arange(log_probs.shape[1], device=log_probs.device)
-    is_best = columns == log_probs.argmax(dim=-1)[:, None]
-    is_listed = (log_probs >= lowest[:, None]) | (is_best & greedy[:, None])
-    is_listed = is_listed.flatten()
+    best = (
+        torch.arange(log_probs.shape[1], device=log_probs.device)
+        == log_probs.argmax(dim=-1)[:, None]
+    )
+    reached = ((log_probs >= lowest[:, None]) | (best & greedy[:, None])).flatten()
     if most > _MOST_PADDED:
-        return is_listed.nonzero().squeeze(1)
-    return is_listed.nonzero_static(size=most, fill_value=padding).squeeze(1)
+        return reached.nonzero().squeeze(1)
+    return reached.nonzero_static(size=most, fill_value=padding).squeeze(1)
 
 
 @dataclass(frozen=True)
 class Children:
-    """What may follow some rows, as columns with an entry per event.
+    """What may follow some rows: each event's row, token, log-probability, and whether it completes an answer.
 
-    The endings of the rows come first, then the listed tokens, then a row's sum of the other
-    closing tokens, then its sum of all other tokens.
-
-    Attributes:
-        row: row that the event follows, `(events,)`.
-        token: token id or a code such as `END`, `(events,)`.
-        log_prob: log-probability in nats, `(events,)`.
-        completes: whether the event completes an answer, `(events,)`.
-        entropy: H(next | row) in nats, `(rows,)`.
-        best: token with which a greedy row goes on, or `END`, `(rows,)`.
+    The rows' endings come first, then listed tokens, the sums of other closing tokens, and those of all others.
+    `entropy (rows,)` is H(next | row) in nats, `best (rows,)` what a greedy row goes on with, or `END`.
     """
 
     row: np.ndarray
@@ -144,119 +97,71 @@ class Children:
 
 
 def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Tensor]:
-    """Return probabilities of the tokens that go on, and the ending and entropy of each row.
-
-    Args:
-        log_probs: log-probabilities of the next token in nats, `(rows, V)`.
-        endings: the tokens that end an answer.
-
-    Returns:
-        Probabilities `(rows, V)`, 0 for stop tokens; the log-probability of ending `(rows,)`; and
-        H(next | row) `(rows,)`, in nats, where all stop tokens are one event.
-    """
-    # Probabilities up to e^-80 count as 0 in the sums. Otherwise they would be -inf times 0, or
-    # subnormal numbers, which are slow.
+    """Return probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row), nats."""
+    # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
-    probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0)
-    probs.index_fill_(1, endings.stop_ids, 0)
+    probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(
+        1, endings.stop_ids, 0
+    )
     end = endings.log_prob(log_probs).clamp_min(-1e4)
-    entropy = -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
-    return probs, end, entropy
+    return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
 
 
 def check_numbers(log_probs: Tensor | np.ndarray) -> None:
-    """Check that no log-probability is NaN. If one is, its whole row is.
-
-    Args:
-        log_probs: log-probabilities in the memory of the host, of any shape.
-
-    Raises:
-        ValueError: a log-probability is NaN.
-    """
-    n_nan = int(np.isnan(np.asarray(log_probs)).sum())
-    if n_nan:
+    """Raise `ValueError` where a log-probability, on the host, is NaN: then its whole row is."""
+    if n := int(np.isnan(np.asarray(log_probs)).sum()):
         why = "a weight that is none, or an overflow in half precision"
-        raise ValueError(
-            f"the model gives log-probabilities that are no numbers, {n_nan} times: {why}"
-        )
+        raise ValueError(f"the model gives log-probabilities that are no numbers, {n} times: {why}")
 
 
 @torch.inference_mode()
 def children(
     log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
 ) -> Children:
-    """List the tokens that may follow each row, and sum up the others.
-
-    Listed are the tokens at or above the row's floor, or up to 1e-4 nats below it, and the best
-    token of a greedy row.
-
-    Args:
-        log_probs: log-probabilities of the next token in nats, `(rows, V)`.
-        endings: the tokens that end an answer.
-        floors: log-probability in nats from which tokens are listed, `(rows,)`.
-        greedy: whether each row is on the greedy path, `(rows,)`.
-
-    Raises:
-        ValueError: a log-probability is NaN.
-    """
-    n_rows, vocabulary = log_probs.shape
+    """List tokens at or above `floors (rows,)`, a little less too, and the best of `greedy (rows,)`; sum up others."""
+    (rows, vocabulary), columns, start = log_probs.shape, list[list[Tensor]](), 0
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
-    numbers = _events_on_host(log_probs, endings, (floors - 1e-4).astype(np.float32), greedy)
-    end, entropy, closing, other, greatest = numbers[: 5 * n_rows].reshape(5, n_rows)
+    floors = (floors - 1e-4).astype(np.float32)
+    lowest, takes_best = to_device(log_probs.device, floors, greedy)
+    # At most 1/p tokens have a probability of p, but for rounding. A stop token can fill up: it is left out below.
+    most = 1.001 * np.exp(np.minimum(-floors, math.log(vocabulary))) + 1
+    padding = int(is_stop.argmax())
+    for piece in pieces(log_probs):
+        mine = slice(start, start := start + len(piece))
+        probs, *sums = next_events(piece, endings)
+        top, n = piece.amax(dim=-1), math.ceil(most[mine].sum())
+        listed = reaching(piece, top, lowest[mine], takes_best[mine], most=n, padding=padding)
+        probs.view(-1).index_fill_(0, listed, 0)
+        sums.append(
+            probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log()
+        )
+        sums.append(
+            probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64).log()
+        )
+        columns.append(
+            [
+                part.double()
+                for part in (*sums, top, piece.take(listed), listed + mine.start * vocabulary)
+            ]
+        )
+    # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
+    numbers = (
+        torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
+    )
+    end, entropy, closing, other, greatest = numbers[: 5 * rows].reshape(5, rows)
     check_numbers(greatest)
-    listed_log_prob, places = numbers[5 * n_rows :].reshape(2, -1)
+    listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)
     row, token = np.divmod(places.astype(np.int64), vocabulary)
-    best = np.full(n_rows, END)
-    is_top = listed_log_prob == greatest[row]
-    tops = is_top.nonzero()[0][::-1]
-    best[row[tops]] = token[tops]  # of equal tokens, the first one is written last
-    goes_on = ~is_stop[token]
-    row = row[goes_on]
-    token = token[goes_on]
-    every_row = np.arange(n_rows)
-    others = np.full(n_rows, OTHER)
-    true = np.ones(n_rows, np.bool_)
+    every, ends, others = np.arange(rows), np.full(rows, END), np.full(rows, OTHER)
+    best, tops = ends.copy(), (listed_log_prob == greatest[row]).nonzero()[0][::-1]
+    best[row[tops]] = token[tops]  # the first of equals is written last
+    going_on = ~is_stop[token]
+    row, token, listed_log_prob = row[going_on], token[going_on], listed_log_prob[going_on]
     return Children(
-        row=np.concatenate([every_row, row, every_row, every_row]),
-        token=np.concatenate([np.full(n_rows, END), token, others, others]),
-        log_prob=np.concatenate([end, listed_log_prob[goes_on], closing, other]),
-        completes=np.concatenate([true, is_closing[token], true, ~true]),
+        row=np.concatenate([every, row, every, every]),
+        token=np.concatenate([ends, token, others, others]),
+        log_prob=np.concatenate([end, listed_log_prob, closing, other]),
+        completes=np.concatenate([every >= 0, is_closing[token], every >= 0, every < 0]),
         entropy=entropy,
         best=np.where(greedy & ~is_stop[best], best, END),
     )
-
-
-def _events_on_host(
-    log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
-) -> np.ndarray:
-    """Return the numbers of `children` in the memory of the host, one block after the other.
-
-    The first five blocks have a number per row: ending, entropy, sum of the other closing tokens,
-    sum of all other tokens, and largest log-probability. The last two blocks have a number per
-    listed token: log-probability, and flat place in `(rows, V)`.
-    """
-    vocabulary = log_probs.shape[1]
-    lowest, takes_best = to_device(log_probs.device, floors, greedy)
-    # At most 1/p tokens have a probability of p or more, except for rounding.
-    most = 1.001 * np.exp(np.minimum(-floors, math.log(vocabulary))) + 1
-    # A stop token can be padding, since stop tokens are removed from the list afterwards.
-    padding = int(endings.on_host[0].numpy().argmax())
-    columns: list[list[Tensor]] = []
-    start = 0
-    for piece in pieces(log_probs):
-        rows = slice(start, start + len(piece))
-        probs, end, entropy = next_events(piece, endings)
-        top = piece.amax(dim=-1)
-        n_most = math.ceil(most[rows].sum())
-        listed = reaching(piece, top, lowest[rows], takes_best[rows], most=n_most, padding=padding)
-        probs.view(-1).index_fill_(0, listed, 0)
-        closing = probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log()
-        probs.index_fill_(1, endings.closing_ids, 0)
-        other = probs.sum(dim=-1, dtype=torch.float64).log()
-        places = listed + start * vocabulary
-        parts = (end, entropy, closing, other, top, piece.take(listed), places)
-        columns.append([part.double() for part in parts])
-        start += len(piece)
-    blocks = [part for column in zip(*columns, strict=True) for part in column]
-    # One copy, for which the host waits. A double represents every place in `(rows, V)` exactly.
-    return torch.cat(blocks).cpu().numpy()
