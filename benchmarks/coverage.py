@@ -24,9 +24,8 @@ SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 AUROCS = (0.6, 0.7, 0.8, 0.9, 0.97)
 CUTS = np.arange(-0.5, 4, 0.5)  # between the levels of rounded scores
 METHODS = ("NLL", "PRO", "Deg, lexical")  # whose real scores are resampled; Deg has many ties
-Draw = Callable[
-    [np.random.Generator, tuple[int, int], bool], np.ndarray
-]  # (generator, shape, of wrong answers)
+# (generator, shape, of wrong answers)
+Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]
 
 
 def binormal(auroc: float, deviation: float = 1.0) -> Draw:
@@ -85,9 +84,8 @@ def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray
 
 def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The AUROC less, and plus, 1.96 of DeLong's standard errors."""
-    classes = [
-        of for of in (of_wrong, of_right) if of.shape[1] > 1
-    ]  # of one answer no variance is known
+    # Of one answer no variance is known
+    classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]
     half = ndtri(0.975) * np.sqrt(sum(of.var(axis=1, ddof=1) / of.shape[1] for of in classes))
     return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
 
@@ -130,9 +128,8 @@ def single(*, repetitions: int, seed: int) -> Iterator[dict]:
 def summary(table: pd.DataFrame) -> str:
     """Lines for the docs: the worst cells of each distribution, and how many of them fall short or go too far."""
     fewer = np.minimum(table["share_right"], 1 - table["share_right"])
-    large = (table["n_questions"] * fewer > 29.9) & (
-        table["auroc"] <= 0.9
-    )  # 30 expected of both classes
+    # 30 expected of both classes
+    large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)
     columns = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97"]
     columns += ["DeLong, lowest", "DeLong, below 0.93"]
     head = f"| {' | '.join(columns)} |"

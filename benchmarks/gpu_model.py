@@ -184,9 +184,8 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
     """
     small, rows = models.load_model("facts-2m", device="cpu"), []
     for name, (strategy, settings) in STRATEGIES.items():
-        steps, *_ = counted(
-            model, strategy, settings, n_questions=n_questions, repeats=1
-        )  # no time is asked for
+        # No time is asked for
+        steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
         ms = milliseconds(steps, network, card, strategy)

@@ -49,11 +49,12 @@ MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
 CALIBRATION_QUESTIONS = 128
+# N, λ and T of all arms
 SETTINGS = {
     "n_answers": 10,
     "diversity_penalty": 1.0,
     "max_new_tokens": 32,
-}  # N, λ and T of all arms
+}
 # Largest difference in log-probability between two transformers on the same weights that is rounding.
 TOLERANCE = 1e-3
 

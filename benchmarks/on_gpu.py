@@ -161,9 +161,8 @@ def roofline(given: Namespace) -> pd.DataFrame:
     device, rows = torch.device(given.device), []
     source = torch.ones(COPIED_BYTES.get(device.type, 2**28) // 4, device=device)
     target = torch.empty_like(source)
-    bandwidth = (
-        2 * source.nbytes / min(seconds(lambda: target.copy_(source), device, repeats=20))
-    )  # read and written
+    # Read and written
+    bandwidth = 2 * source.nbytes / min(seconds(lambda: target.copy_(source), device, repeats=20))
     print(
         f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; limits at all of it, the last column at {ATTAINABLE:.0%} of it"
     )

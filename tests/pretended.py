@@ -68,9 +68,8 @@ class Elsewhere(Tensor):
             lambda leaf: leaf.held if isinstance(leaf, cls) else leaf, (args, kwargs)
         )
         where = ours[0].where
-        wrappers = {
-            id(tensor.held): tensor for tensor in ours
-        }  # what is written in place stays the tensor it is
+        # What is written in place stays the tensor it is
+        wrappers = {id(tensor.held): tensor for tensor in ours}
 
         def wrapped(leaf):
             if not isinstance(leaf, Tensor):
@@ -84,11 +83,12 @@ class Pretence(TorchFunctionMode):
     """A world in which the devices `cuda:…` and `mps` are there; `waits` and `copies` count what the host does."""
 
     waits, copies = Counter(), Counter()
+    # Of each storage how many tensors use it; bytes now, and the most
     users, allocated, peak = (
         Counter(),
         0,
         0,
-    )  # of each storage how many tensors use it; bytes now, and the most
+    )
 
     @classmethod
     def allocate(cls, tensor):
@@ -108,9 +108,8 @@ class Pretence(TorchFunctionMode):
     def __enter__(self):
         self.waits.clear()
         self.copies.clear()
-        torch.__future__.set_overwrite_module_params_on_conversion(
-            True
-        )  # else `.to` writes through `.data`
+        # Else `.to` writes through `.data`
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
         return super().__enter__()
 
     def __exit__(self, *error):
@@ -136,9 +135,8 @@ class Pretence(TorchFunctionMode):
                 kwargs = {"dtype": first.dtype, "device": first.where} | kwargs
                 return self.__torch_function__(torch.tensor, (), args[1:], kwargs)
             if name in FRESH:
-                first.grown = Elsewhere(
-                    first.held.new_empty(*args[1:]), first.where
-                )  # it lives as long
+                # It lives as long
+                first.grown = Elsewhere(first.held.new_empty(*args[1:]), first.where)
                 return first.grown
         where, is_pinned = _device(kwargs.get("device")), kwargs.pop("pin_memory", False)
         if where.type == "cpu":

@@ -34,11 +34,12 @@ DOCS = [
     for p in sorted((ROOT / "docs").rglob("*.md"))
     if p.parent.name != "examples"
 ]
+# Without neighbours there is no list of them to show
 ALONE = (
     "index.md",
     "quick_start.md",
     "gallery.md",
-)  # without neighbours there is no list of them to show
+)
 LINK = re.compile(
     r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")'
 )

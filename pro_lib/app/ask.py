@@ -58,9 +58,8 @@ class Answer:
     calibrated: str = ""
 
     def __repr__(self) -> str:
-        search = (
-            f", search: {self.status}" if self.status else ""
-        )  # a bare "certified" would read as "right"
+        # A bare "certified" would read as "right"
+        search = f", search: {self.status}" if self.status else ""
         kept = f"{self.kept} of {len(self.answers)} answers kept"
         return f"Answer({self.text!r}: PRO = {self.uncertainty:z.2f} nats, {kept}{search})"
 

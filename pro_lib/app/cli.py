@@ -65,9 +65,8 @@ SCORE_HEADERS = (
     ["question_id", "question", "text", "SC", "Deg", "SE"],
     ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
 )
-MAY_BE_EMPTY = {
-    "header"
-}  # parameters of the commands that are text; all others are names, paths or numbers
+# Parameters of the commands that are text; all others are names, paths or numbers
+MAY_BE_EMPTY = {"header"}
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
 QUESTIONS = click.option(
     "--questions", type=FILE, help="Questions with references, where the answers have none."

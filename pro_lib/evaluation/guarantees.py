@@ -130,12 +130,10 @@ def set_threshold(
     values = np.sort(values[_one_of_each(texts, len(values), seed)])
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must lie between 0 and 1")
-    rank = min(
-        len(values), int(round(delta * (len(values) + 1), 9))
-    )  # 0.29 of 100 are 29, rounding aside
-    is_censored = (
-        rank == 0 or values[rank - 1] == 0
-    )  # `_right` makes 0 of what is below `search_alpha`
+    # 0.29 of 100 are 29, rounding aside
+    rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
+    # `_right` makes 0 of what is below `search_alpha`
+    is_censored = rank == 0 or values[rank - 1] == 0
     return None if is_censored else float(values[rank - 1])
 
 

@@ -173,9 +173,8 @@ def method_scores(
             column["S-NLL"] = scoring.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         if alike and samples:
-            degree = scoring.degree(
-                alike[1][:, 1:, 1:]
-            )  # without the answer judged, which stands first
+            # Without the answer judged, which stands first
+            degree = scoring.degree(alike[1][:, 1:, 1:])
             agreement = scoring.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
             is_scored = _texts_known(samples) | pd.isna(samples.texts).all(axis=1)
             column["Deg"] = np.where(is_scored, degree, np.nan)

@@ -47,9 +47,8 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
         )
         return DEFAULT_ALPHA
     grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
-    distance = np.round(
-        np.abs(grid - DEFAULT_ALPHA), 12
-    )  # 0.35 and 0.45 are equally far, rounding aside
+    # 0.35 and 0.45 are equally far, rounding aside
+    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
     grid = grid[np.argsort(distance, kind="stable")]
     aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts

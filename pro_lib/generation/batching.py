@@ -38,9 +38,8 @@ DEFAULT_BATCH_SIZE = 32
 _CUDA_BATCH_SIZE = (
     128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
 )
-_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = (
-    WeakKeyDictionary()
-)  # measured once, by prompts, T and ends
+# Measured once, by prompts, T and ends
+_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -61,13 +60,11 @@ class Job:
             ForwardCounts(),
             None,
         )
-        self._encode = lru_cache(2**14)(
-            self.model.encode
-        )  # each prompt is wanted twice: its length, and itself
+        # Each prompt is wanted twice: its length, and itself
+        self._encode = lru_cache(2**14)(self.model.encode)
         self.batch_size = self.batch_size or self._usual_batch_size()
-        self.fitting = (
-            sys.maxsize
-        )  # the most questions that have been seen to fit into memory at once
+        # The most questions that have been seen to fit into memory at once
+        self.fitting = sys.maxsize
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)

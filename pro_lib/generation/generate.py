@@ -83,11 +83,12 @@ def generate(
     )
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
+    # Drawn twice a second at most, however small the steps
     pace = {
         "smoothing": 0,
         "miniters": 0,
         "mininterval": 0.5,
-    }  # drawn twice a second at most, however small the steps
+    }
     bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", **pace)
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:

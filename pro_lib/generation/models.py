@@ -300,9 +300,8 @@ def load_model(
                 **{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]}
             )
             options = {"quantization_config": config, "device_map": device} | options
-        identity = (
-            fingerprint(path) if path.exists() else None
-        )  # before a pipe in the folder is waited for
+        # Before a pipe in the folder is waited for
+        identity = fingerprint(path) if path.exists() else None
         folder = path / (options.get("subfolder") or "")
         check_no_adapter(folder)
         try:

@@ -22,9 +22,8 @@ from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fi
 from pro_lib.generation.models import UnsupportedModelError, find_endings
 from pro_lib.runs.certificate import Certificate
 
-_FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = (
-    WeakKeyDictionary()
-)  # measured once for each network
+# Measured once for each network
+_FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()
 # What `generate` hands on of itself; anything else would change what the network says.
 _USUAL = {"cache_position", "use_cache", "logits_to_keep", "MaxLengthCriteria", "EosTokenCriteria"}
 _AS_IT_IS: dict[str, float] = {

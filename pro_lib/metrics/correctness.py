@@ -26,6 +26,7 @@ ROUGE_THRESHOLD = 0.3
 # Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
 _STROKES = str.maketrans("øłđðıØŁʻ", "olddiOL'") | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe"})
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+# Punctuation, and accents that stand alone
 _DROPPED = (
     "Pc",
     "Pd",
@@ -35,7 +36,7 @@ _DROPPED = (
     "Po",
     "Ps",
     "Sk",
-)  # punctuation, and accents that stand alone
+)
 _tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
 

@@ -67,9 +67,8 @@ class Calibration:
     # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
     # Wilson interval, `accuracy_low, accuracy_high`.
     table: pd.DataFrame
-    fit: Callable[
-        [ArrayLike], FloatArray
-    ]  # what turns uncertainties (n,) of further questions into probabilities
+    # What turns uncertainties (n,) of further questions into probabilities
+    fit: Callable[[ArrayLike], FloatArray]
 
 
 def calibration(
@@ -112,9 +111,8 @@ def _running_mean(values: FloatArray | Labels) -> FloatArray:
 def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
     """Tabulate ten bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
-    twice_middle = (
-        2 * np.cumsum(sizes) - sizes
-    )  # a tie's middle on the scale from 0 to n; doubled, it is whole
+    # A tie's middle on the scale from 0 to n; doubled, it is whole
+    twice_middle = 2 * np.cumsum(sizes) - sizes
     bins = (twice_middle * 10 // (2 * len(probability)))[tie]
     by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
     columns = {

@@ -35,13 +35,14 @@ DASHES = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
+# The paper's numbers
 PRINTED: dict[str, Any] = {
     "color": "#777777",
     "mfc": "none",
     "ms": 5,
     "ls": "",
     "zorder": 1,
-}  # the paper's numbers
+}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")

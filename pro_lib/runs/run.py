@@ -270,9 +270,8 @@ class Run:
                 )
             ending = np.full(len(table), np.nan)
         value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
-        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(
-            ending
-        )  # a certain one, too
+        # A certain one, too
+        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)
         means = pd.Series(value / np.maximum(n_events, 1), table.index)
         table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
         order = {"row": True, "value": False, "text": True, "mean": True}

@@ -36,10 +36,11 @@ _REMEDY = "restore it from a copy, or move it away and run the generation again"
 # A record of a journal begins with the length and the SHA-256 of what follows, and a checksum of these two.
 _RECORD_HEAD = struct.Struct("<Q32sI")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+# A question's own columns, of whatever names and kinds, are JSON in one
 _ANSWERS, _OWN = (
     "_answers",
     "_own",
-)  # a question's own columns, of whatever names and kinds, are JSON in one
+)
 QUESTION_COLUMNS = ("question_id", "question", "references", "split")
 _PROMPTED = ["question_id", "question"]  # what a stored answer is found by
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -163,9 +164,8 @@ class RunFolder(AbstractContextManager):
 
     def __init__(self, path: str | Path, info: RunInfo):
         self.path, self.info = Path(path), info
-        self._lock = FileLock(
-            self.path / ".lock", thread_local=False
-        )  # let go when the process ends, however it does
+        # Let go when the process ends, however it does
+        self._lock = FileLock(self.path / ".lock", thread_local=False)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -284,9 +284,8 @@ def read_folder(
         chosen = chosen.set_column(
             place, "question_id", pa.array(questions["question_id"], pa.string())
         )
-    cost = sum(
-        (cost for _, cost in contents), Cost()
-    )  # a process that was killed summed up nothing
+    # A process that was killed summed up nothing
+    cost = sum((cost for _, cost in contents), Cost())
     return *join_parts([chosen]), replace(info, cost=cost, n_planned=n_planned)
 
 

@@ -56,11 +56,12 @@ def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
             None,
             None,
         )
+    # The one before is let go first
     assert loads == [
         ("facts-2m", 0),
         ("facts-1m", 0),
         ("facts-2m", 0),
-    ]  # the one before is let go first
+    ]
     assert models.cached_model(facts_2m) is facts_2m
     for content in ("{}", "{}", '{"a": 1}'):  # anew where its files have changed
         (tmp_path / "config.json").write_text(content)
@@ -207,9 +208,8 @@ def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_i
     assert shown.threshold is not None
     replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
     np.testing.assert_allclose([reply.uncertainty for reply in replies], others.pro(0.4), atol=1e-4)
-    clear = (
-        np.abs(others.pro(0.4) - shown.threshold) > 1e-4
-    )  # the threshold is one of the scores, asked here alone
+    # The threshold is one of the scores, asked here alone
+    clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4
     answered = np.array([reply.answered for reply in replies])
     assert (answered == shown.answers(others.pro(0.4)))[clear].all()
     assert {*answered} == {True, False}

@@ -97,9 +97,8 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_
     Path("empty.jsonl").touch()
     Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
     if "--model" in words:
-        monkeypatch.setitem(
-            sys.modules, "pro_lib.generation.models", None
-        )  # no model is loaded to find out
+        # No model is loaded to find out
+        monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)
     Path("link.jsonl").symlink_to(records)
     Path("labels.csv").write_text("question_id,text,correct\nz,Paris,1\n")
     Path("questions.jsonl").write_text(

@@ -120,10 +120,11 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
     lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
     lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
+    # Of e^-800: 0
     lists = [
         *(np.sort(np.log(values))[::-1] for values in lists),
         np.array([-800.0, -900.0, -1e4]),
-    ]  # of e^-800: 0
+    ]
     alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
     logs = [None, *np.log(alphas[1:])]
     code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proAllK(list), ...logs.map((log) => {

@@ -70,9 +70,8 @@ def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters()
     difference, low, high = audit.paired_difference(*sides, clusters)
     assert difference == pytest.approx(naive(np.arange(24)), abs=1e-12)
     squares = sum((naive(clusters != cluster) - difference) ** 2 for cluster in range(6))
-    half = 2.570582 * np.sqrt(
-        5 / 6 * squares
-    )  # the quantile of Student's t with 5 degrees of freedom
+    # The quantile of Student's t with 5 degrees of freedom
+    half = 2.570582 * np.sqrt(5 / 6 * squares)
     assert (low, high) == pytest.approx((difference - half, difference + half), abs=1e-6)
 
 

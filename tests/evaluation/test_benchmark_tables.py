@@ -185,12 +185,13 @@ def test_only_settings_of_the_paper_stand_beside_it():
     assert tables.beside_paper(TABLE).empty
     named = TABLE.assign(dataset="mandarjoshi/trivia_qa", model="google/gemma-2b")
     rows = tables.beside_paper(named)
+    # PRO with α chosen on validation alone
     assert rows["method"].tolist() == [
         "PRO",
         "NLL",
         "PE",
         "SE",
-    ]  # PRO with α chosen on validation alone
+    ]
     assert rows["similarity"].tolist()[-1] == "lexical"
     assert rows["auroc"].iloc[0] == TABLE["auroc"].iloc[0]
     assert rows["printed_auroc"].tolist()[0] == 0.819

@@ -306,9 +306,8 @@ def test_what_is_right_is_a_choice():
     }
     for correctness, expected in right.items():
         assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
-    judged = evaluate(
-        replace(run, answers=run.answers.assign(correct=[False, True, True]))
-    )  # as records brought it
+    # As records brought it
+    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))
     assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [
         [0.5, False],
         [1.0, True],

@@ -53,9 +53,8 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
         np.testing.assert_allclose(scoring.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
     pe = [-sum(p * np.log(p) for p in probs) for probs in found]
     np.testing.assert_allclose(judged.baselines["PE"], pe, atol=1e-12)
-    ne = [
-        -sum(np.log(p) / 2 for p in probs) / len(probs) for probs in averaged
-    ]  # token and ending: two
+    # Token and ending: two
+    ne = [-sum(np.log(p) / 2 for p in probs) / len(probs) for probs in averaged]
     np.testing.assert_allclose(judged.baselines["NE"], ne, atol=1e-12)
     assert judged.protocol == protocol
 

@@ -115,9 +115,8 @@ def test_an_exact_search_is_swept_down_to_its_alpha():
 
 
 def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
-    evaluation = evaluation_of(
-        np.log([[0.9], [0.2]]), [True, False]
-    )  # one answer each: every α ties
+    # One answer each: every α ties
+    evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])
     for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
         assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
 

@@ -83,10 +83,11 @@ def cuda(monkeypatch):
 def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
     tiny_model, place, family, cuda
 ):
+    # Texts are longer than its window
     model, is_plain = (
         tiny_model(family),
         family == "mistral-window",
-    )  # texts are longer than its window
+    )
     expected = [
         generate(model, QUESTIONS, strategy=name, **HOW, **settings).answers
         for name, settings in STRATEGIES

@@ -26,11 +26,12 @@ from pro_lib.questions.question_sets import QuestionSet
 module = import_module("pro_lib.generation.generate")
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
+# Of greedy and threshold, which have no number
 ONE = {
     "max_new_tokens": 6,
     "progress": False,
     "batch_size": 2,
-}  # of greedy and threshold, which have no number
+}
 OPTIONS = ONE | {"n_answers": 3}
 
 

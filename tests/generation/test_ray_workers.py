@@ -49,9 +49,8 @@ def cluster():
     """One cluster for all tests, since it takes seconds to start."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
-    options["_system_config"] = {
-        "worker_niceness": 0
-    }  # at Ray's own 15, workers starve on a busy machine
+    # At Ray's own 15, workers starve on a busy machine
+    options["_system_config"] = {"worker_niceness": 0}
     for tries_left in (2, 1, 0):
         try:
             ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)

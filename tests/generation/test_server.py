@@ -507,9 +507,8 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
     assert before != after
     assert asked_questions(requests) == set()
     completions = [body for body in requests if isinstance(body, dict)]
-    assert (
-        len(completions) == 2 * 4
-    )  # of the probe: one when it is connected, one before the folder is read
+    # Of the probe: one when it is connected, one before the folder is read
+    assert len(completions) == 2 * 4
     assert second.questions.equals(first.questions)
     assert second.info == first.info
 

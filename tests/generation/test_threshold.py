@@ -255,9 +255,8 @@ def check_search(world, alpha, results):
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
 
-@example(
-    World(4, 1, 4, 2, 0, 2, 12.0), 2, None
-)  # whose second answer lies far below where the search begins
+# Whose second answer lies far below where the search begins
+@example(World(4, 1, 4, 2, 0, 2, 12.0), 2, None)
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
     check_top_n(world, top_n, searched(world, top_n=top_n, max_width=max_width))

@@ -142,10 +142,11 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(
         prompts, rows[:, len(prompts[0]) :].tolist(), results, strict=True
     ):
         likeliest = max(answers, key=lambda a: (a.finished, total(a)))
+        # The first of the list, then padding
         expected = [
             *likeliest.token_ids,
             *[0] * likeliest.finished,
-        ]  # the first of the list, then padding
+        ]
         assert row == expected + [2] * (len(row) - len(expected)), ids
 
 

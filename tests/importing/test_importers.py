@@ -71,9 +71,8 @@ def test_a_line_without_more_than_it_must_have(write):
     assert run.questions.to_dict("records") == [row | nothing for row in expected]
     assert run.answers["question_id"].tolist() == ["7"]
     assert not {"mean_log_prob", "rouge_l", "correct"} & set(run.answers)
-    np.testing.assert_array_equal(
-        run.log_probs(), [[-1.5], [np.nan]]
-    )  # that of the complete answer
+    # That of the complete answer
+    np.testing.assert_array_equal(run.log_probs(), [[-1.5], [np.nan]])
 
 
 LOG_PROBS = [
@@ -82,10 +81,11 @@ LOG_PROBS = [
         [{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}],
         [-1.75, -3.0],
     ),
+    # As probable as its ending
     (
         [{"text": "", "token_log_probs": [], "end_log_prob": -0.5}],
         [-0.5],
-    ),  # as probable as its ending
+    ),
     ([{"logprob": -1, "text": "x"}, {"cumulative_logprob": -2}], [-1.0, -2.0]),  # as in CSV
     ([{"log_prob": 5e-5, "end_log_prob": 1e-6}], [0.0]),  # rounding above zero is trimmed
     (
@@ -141,9 +141,8 @@ END = (2, "</s>", -0.125)
 ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
-    vllm_output(
-        " Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)
-    ),  # what a stop string took off the text
+    # What a stop string took off the text
+    vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),
     vllm_output("", END),
 ]
 

@@ -100,11 +100,12 @@ BOX = [
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.from_records(BOX)
     table = evaluation.text_scores(run)
+    # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
         "Rome",
         "Lima",
         "Bern",
-    ]  # the most frequent, by its words; the first of equals
+    ]
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
     shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
     np.testing.assert_allclose(

@@ -75,10 +75,11 @@ BESIDE = [
     ({"answer": {"value": "Paris", "aliases": ["Lutetia"]}}, ["Paris", "Lutetia"]),
     ({"correct_answer": "Paris", "distractor1": "Rome"}, ["Paris"]),
     ({"references": ["Paris"], "answers": {"text": ["Rome"]}}, ["Paris"]),
+    # One row does not tell from where places count
     (
         {"answer": 1, "choices": ["Rome", "Paris"]},
         None,
-    ),  # one row does not tell from where places count
+    ),
     ({"answers": {"text": []}}, None),
 ]
 

@@ -53,10 +53,11 @@ def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
         metrics.TokenizerWarning, match="^6 texts and references .*first in row 0"
     ) as caught:
         result = metrics.rouge_l(texts, references)
+    # The last is right, and ROUGE cannot know
     assert (len(caught), result.tolist()) == (
         1,
         [1.0, 0.0, 0.0, 0.0],
-    )  # the last is right, and ROUGE cannot know
+    )
 
 
 @pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.closeness])

@@ -280,9 +280,8 @@ def test_a_corrected_value_is_the_level_from_which_holms_procedure_rejects(numer
                 break
             expected[row] = level / 64
     corrected = metrics.holm([np.nan, *(number / 64 for number in numerators)])
-    np.testing.assert_array_equal(
-        corrected, [np.nan, *expected]
-    )  # what is missing counts for nothing
+    # What is missing counts for nothing
+    np.testing.assert_array_equal(corrected, [np.nan, *expected])
 
 
 def test_intervals_of_clustered_questions_cover():

@@ -40,11 +40,12 @@ def test_prr_and_auarc_are_those_of_rejecting_one_by_one(n):
         naive_random_area(correct),
         naive_area(np.argsort(~correct, kind="stable"), correct),
     )
+    # The last: no information
     expected = [
         naive_area(np.argsort(uncertainty), correct),
         oracle,
         correct.mean(),
-    ]  # the last: no information
+    ]
     prr, auarc = rejection(uncertainty, ~correct, np.zeros(n), correct=correct)
     assert auarc == pytest.approx(expected, abs=1e-12)
     assert prr == pytest.approx((np.array(expected) - random) / (oracle - random), abs=1e-12)
@@ -74,10 +75,11 @@ def test_accuracy_coverage_by_hand():
     }
     expected["accuracy"] = [0.5, 0.5, 2 / 3, 0.5]  # one of the two that tie is right
     pd.testing.assert_frame_equal(table, pd.DataFrame(expected))
+    # One class
     assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [
         0.0,
         0.0,
-    ]  # one class
+    ]
 
 
 def test_calibration_by_hand():
@@ -106,10 +108,11 @@ def test_calibration_by_hand():
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
     # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
     result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
+    # Ties are not split
     assert result.table[["n", "low", "high"]].to_numpy().tolist() == [
         [1, 0, 0],
         [3, 1, 1],
-    ]  # ties are not split
+    ]
     assert result.ece == 0.75
     result = metrics.calibration(
         [1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3
@@ -139,9 +142,8 @@ def test_calibration_fits_isotonic_regression(rows):
     np.testing.assert_allclose(
         result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12
     )
-    assert result.ece == pytest.approx(
-        0, abs=1e-12
-    )  # each level of the fit is the accuracy of its pool
+    # Each level of the fit is the accuracy of its pool
+    assert result.ece == pytest.approx(0, abs=1e-12)
 
 
 def test_bins_hold_equal_numbers():
@@ -169,6 +171,5 @@ def test_what_is_refused_is_named():
             metrics.calibration(*given_)
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
-    assert (
-        metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0
-    )  # one class to report on is no obstacle
+    # One class to report on is no obstacle
+    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0

@@ -308,9 +308,8 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     figure = DRAW[name](first[needed[name]])
     assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
     without_legend = ("alpha_sweep", "k_vs_alpha", "fixed_k", "generated_answers")
-    assert len(figure.legends) == (
-        name not in without_legend
-    )  # a line needs no name if it is alone
+    # A line needs no name if it is alone
+    assert len(figure.legends) == (name not in without_legend)
     with pytest.raises(
         SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"
     ):

@@ -83,9 +83,8 @@ PYTHON_NOT_RUN = {
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 LISTED = [block for block in PYTHON if block.text.startswith(tuple(PYTHON_NOT_RUN))]
-QUICK, *SLOW = [
-    block for block in PYTHON if block not in LISTED
-]  # of `make test`: the README's, which comes first
+# Of `make test`: the README's, which comes first
+QUICK, *SLOW = [block for block in PYTHON if block not in LISTED]
 SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in SLOW]
 
 
@@ -206,9 +205,8 @@ def small(command, folder, figures):
 
 
 def mark(command):
-    is_long = any(
-        sign in command for sign in (*RUNS_A_NOTEBOOK, "ladder.py", "build.py")
-    )  # half a minute
+    # Half a minute
+    is_long = any(sign in command for sign in (*RUNS_A_NOTEBOOK, "ladder.py", "build.py"))
     marks = pytest.mark.trial if is_long else () if "--example" in command else pytest.mark.slow
     return pytest.param(command, marks=marks)
 

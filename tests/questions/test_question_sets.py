@@ -67,9 +67,8 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     questions = load_questions("world-facts", limit=5, seed=seed)
-    assert (
-        questions.shots == load_questions("world-facts", limit=7, seed=2).shots
-    )  # whatever else is drawn
+    # Whatever else is drawn
+    assert questions.shots == load_questions("world-facts", limit=7, seed=2).shots
     answers = {fact["question"]: fact["answer"] for fact in FACTS if fact["split"] == "train_shots"}
     assert len(set(questions.shots)) == 10
     assert all(answers[question] == answer for question, answer in questions.shots)

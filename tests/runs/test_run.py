@@ -19,6 +19,7 @@ COLUMNS = ("text", "token_ids", "token_log_probs", "end_log_prob", "finished")
 # Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer twice.
 ANSWERS = [
     ("a", "Paris", [5], [-1.0], -0.5, True),
+    # Its last token carries text and the line's end
     (
         "a",
         "Paris, France",
@@ -26,7 +27,7 @@ ANSWERS = [
         [-1.0, -0.25],
         None,
         True,
-    ),  # its last token carries text and the line's end
+    ),
     ("a", "Lyon", [7], [-2.0], -1.0, True),
     ("a", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
     ("b", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
@@ -237,9 +238,8 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     run = run_of(rows, "ab")
     run = replace(run, answers=run.answers.assign(path_entropy=[2.0, 4.0, 3.0, 0.0, 0.0, 0.0]))
     estimate, low, high = run.entropy().to_numpy().T
-    half = 4.30265 / np.sqrt(
-        3
-    )  # the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
+    # The variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
+    half = 4.30265 / np.sqrt(3)
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)

@@ -50,9 +50,8 @@ def test_every_k_agrees_with_the_formula(rows, ks):
 @given(st.lists(distributions(), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_the_answers_is_irrelevant_and_pro_of_one_is_nll(rows, random):
     log_probs = padded(rows)
-    np.testing.assert_array_equal(
-        scoring.pro_at_k(log_probs, 1), scoring.nll(log_probs)
-    )  # PRO_1 is exactly NLL
+    # PRO_1 is exactly NLL
+    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 1), scoring.nll(log_probs))
     shuffled = log_probs[:, random.sample(range(log_probs.shape[1]), log_probs.shape[1])]
     wider = np.column_stack([np.full((len(rows), 9), NAN), shuffled])
     at_alpha = (

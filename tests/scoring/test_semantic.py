@@ -211,9 +211,8 @@ def test_the_scores_are_those_of_lm_polygraph():
     }
     assert golden["lm_polygraph"].startswith("0.7.")
     assert set(ours) == set(expected)
-    assert (
-        1 < meaning.max() < meaning.shape[1] - 1
-    )  # the clusters are neither all one nor all apart
+    # The clusters are neither all one nor all apart
+    assert 1 < meaning.max() < meaning.shape[1] - 1
     for name, values in ours.items():
         np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-12, err_msg=name)
 
@@ -300,10 +299,11 @@ SMALL = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
 }
+# So that pairs are judged differently
 SMALL |= {
     "max_position_embeddings": 64,
     "initializer_range": 0.35,
-}  # so that pairs are judged differently
+}
 
 
 def save_classifier(family, folder, id2label):

@@ -74,9 +74,8 @@ def _answers(run: Run) -> list[list[list]]:
         row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None
     )
     table = pd.concat([ended.assign(correct=correct), cut], ignore_index=True)
-    table = table[
-        table["value"].notna()
-    ]  # a text without a log-probability has no place on the page
+    # A text without a log-probability has no place on the page
+    table = table[table["value"].notna()]
     numbers, answers = dict[object, int](), [list[list]() for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
@@ -199,10 +198,11 @@ def prefix_tree(
         ends[places.get(ids if answer.finished and ids in places else ids[:-1])].append(answer)
 
     def add(v: int, parent: int, text: str, lost: float) -> None:
+        # Some tokenizers cannot spell the last token alone
         whole, before = (
             decode(paths[v]),
             decode(paths[v][:-1]),
-        )  # some tokenizers cannot spell the last token alone
+        )
         text += whole[len(before) :] if whole.startswith(before) else decode(paths[v][-1:])
         below = [u for u in nodes if parents[u] == v]
         lost += p[v] - sum(p[u] for u in below) - sum(answer.probability for answer in ends[v])

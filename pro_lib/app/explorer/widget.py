@@ -103,9 +103,8 @@ class Explorer(anywidget.AnyWidget):
             Path(self._experiment.generations_dir) / self._run.info.dataset / self._run.info.model
         )
         try:
-            samples = runs.read_run(
-                min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES)
-            )  # those by default, if there
+            # Those by default, if there
+            samples = runs.read_run(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))
             samples = samples.select(question_ids=list(self._run.questions["question_id"]))
         except RunError:
             samples = None

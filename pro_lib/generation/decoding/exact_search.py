@@ -30,10 +30,11 @@ _EVENT = np.dtype(
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
+# Where the search for the N most probable begins; nats further down each time
 _FIRST_ALPHA, _STEP = (
     0.02,
     math.log(4),
-)  # where the search for the N most probable begins; nats further down each time
+)
 N_QUESTIONS, FEWEST = 16, 4  # on whose likely answers ε is measured
 _LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the same end: 128 MiB
 

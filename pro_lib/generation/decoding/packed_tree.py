@@ -49,10 +49,11 @@ class ForwardCounts:
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Return the length of the longest prefix that all sequences share."""
+    # All between them share what they do
     ends = (
         min(map(tuple, sequences)),
         max(map(tuple, sequences)),
-    )  # all between them share what they do
+    )
     return sum(
         1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))
     )
@@ -241,9 +242,8 @@ class PackedTree:
         self._counts.model_calls += 1
         logits = output.logits[0]
         logits = (logits if len(logits) == len(keep) else logits[keep]).float()
-        log_probs = torch.log_softmax(
-            logits, dim=-1, out=logits
-        )  # in place: a wide vocabulary's logits are large
+        # In place: a wide vocabulary's logits are large
+        log_probs = torch.log_softmax(logits, dim=-1, out=logits)
         return log_probs.to(reducing_device(self._device))
 
 

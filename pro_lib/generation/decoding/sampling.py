@@ -18,9 +18,8 @@ def multinomial(
 ) -> list[list[Outcome]]:
     """Draw samples by inversion of `uniforms (questions, N, T)`, float64; unshaped ones have a `path_entropy`."""
     uniforms = uniforms.to(endings.stop.device)
-    buffer = uniforms.new_empty(
-        0
-    )  # memory given back and asked for anew costs more than the numbers
+    # Memory given back and asked for anew costs more than the numbers
+    buffer = uniforms.new_empty(0)
     is_model = temperature == 1 and top_p == 1
     entropies = torch.zeros_like(uniforms[:, :, 0])
 
