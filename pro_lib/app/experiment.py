@@ -251,7 +251,7 @@ class Experiment(Parameters):
 
     @kept_table
     def overview(self, methods: str = "own") -> pd.DataFrame:
-        """Return a row per setting: its questions, the share of correct answers, what is left out.
+        """Return a row per setting: its questions, the share of correct answers, what was left out.
 
         The settings are the reported ones, and the validation questions where α is chosen on them.
 
@@ -302,7 +302,7 @@ class Experiment(Parameters):
 
     @kept_table
     def costs(self) -> pd.DataFrame:
-        """Return what it cost to generate the run of each pair."""
+        """Return the cost of generating the run of each pair."""
         return tables.costs(self.runs, split=self.split)
 
     @cached_property
@@ -356,16 +356,16 @@ class Experiment(Parameters):
     @kept_table
     def accuracy_by_coverage(self) -> pd.DataFrame:
         """Return accuracy among the least uncertain questions, if each answer counts once."""
-        return tables.accuracy_by_coverage(self._splits_counted_once())
+        return tables.accuracy_by_coverage(_counted_once(self.all_splits))
 
     @kept_table
     def reliability(self) -> pd.DataFrame:
         """Return accuracy against the confidence fitted on validation, if each answer counts once."""
-        return tables.reliability(self._splits_counted_once())
+        return tables.reliability(_counted_once(self.all_splits))
 
     @kept_table
     def exact_search(self) -> pd.DataFrame:
-        """Return what an exact search finds at each α, what beams find of it, and the costs."""
+        """Return the results of an exact search at each α, the share that beams find, and the costs."""
         return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
 
     @kept_table
@@ -406,7 +406,7 @@ class Experiment(Parameters):
 
     @kept_table
     def guarantees(self) -> pd.DataFrame:
-        """Return what share of questions each method may answer with a guaranteed accuracy."""
+        """Return the share of questions that each method may answer with a guaranteed accuracy."""
         options = self._values("alpha", "confidence", "seed")
         return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
 
@@ -435,11 +435,8 @@ class Experiment(Parameters):
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
         """All validation questions and the reported ones, if each answer counts once, for all methods."""
-        splits = []
-        for both in self._pools_and_reports("all"):
-            if both[0].protocol.startswith("workbench"):
-                splits.append(Splits(*both, n_validation=None))
-        return splits
+        splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
+        return _counted_once(splits)
 
     @cached_property
     def evaluation_once(self) -> Evaluation:
@@ -519,9 +516,6 @@ class Experiment(Parameters):
                 both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
         return both
 
-    def _splits_counted_once(self) -> list[Splits]:
-        return [each for each in self.all_splits if each.reported.protocol.startswith("workbench")]
-
     def _runs_of_both_splits(self, strategy: str) -> list[Run]:
         return [self.both_splits(*pair, strategy) for pair in self.pairs()]
 
@@ -583,3 +577,8 @@ class Experiment(Parameters):
             # All splits, because a wrong answer is often the right one to another question.
             return question_sets.load_questions(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table
+
+
+def _counted_once(splits: Sequence[Splits]) -> list[Splits]:
+    """Return the splits in which each answer counts once."""
+    return [each for each in splits if each.reported.protocol.startswith("workbench")]

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 import pandas as pd
 from scipy.special import ndtri
 
+from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.settings import SettingCounts, beyond_chance, count_beyond_chance
 from pro_lib.evaluation.tables.gains import BOTH_VARIED
 
@@ -44,7 +45,7 @@ def comparison(
     *,
     family: pd.DataFrame | None = None,
 ) -> str:
-    """Return what the paired differences between two methods show, as one or two sentences.
+    """Return one or two sentences about the paired differences between two methods.
 
     Args:
         rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
@@ -254,14 +255,13 @@ def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
     kept = rows[has_enough]
     if kept.empty:
         return ""
-    kept = kept.assign(similarity=kept["similarity"].fillna(""))
-    by_method = kept.pivot_table(
-        index=[*setting, "method", "similarity"], columns="rouge_threshold", values="auroc"
+    by_method = kept.assign(label=method_labels(kept)).pivot_table(
+        index=[*setting, "label"], columns="rouge_threshold", values="auroc"
     )
     moves = by_method.max(axis=1) - by_method.min(axis=1)
-    dataset, model, method, similarity = moves.idxmax()
-    name = f"{method} ({similarity})" if similarity else method
-    text = f"The threshold changes no AUROC by more than {moves.max():.3f} ({name}, {model} on {dataset})."
+    dataset, model, label = moves.idxmax()
+    where = f"({label}, {model} on {dataset})"
+    text = f"The threshold changes no AUROC by more than {moves.max():.3f} {where}."
     taus = pd.Series(
         [
             part[first].corr(part[last], method="kendall")
@@ -344,7 +344,7 @@ def _redraws_sentence(redraws: pd.DataFrame) -> str:
 
 def _method_sentences(others: pd.DataFrame) -> list[str]:
     """Return which methods are significantly better or worse than PRO, and which intervals are below 0.5."""
-    others = others.assign(label=_method_labels(others), is_significant=_significant_tests(others))
+    others = others.assign(label=method_labels(others), is_significant=_significant_tests(others))
     others = others[others["method"] != "NLL"]
     n_settings = others.groupby("label", sort=False).size()
     difference = others["auroc_minus_pro"]
@@ -376,11 +376,6 @@ def _method_sentences(others: pd.DataFrame) -> list[str]:
             f"{', '.join(parts)} (each interval by itself)."
         )
     return sentences
-
-
-def _method_labels(rows: pd.DataFrame) -> pd.Series:
-    """Return the method of each row, with its similarity in parentheses if it has one."""
-    return rows["method"] + rows["similarity"].map(" ({})".format, na_action="ignore").fillna("")
 
 
 def exact_search(table: pd.DataFrame, bounds: pd.DataFrame, aurocs: pd.DataFrame) -> str:
@@ -585,7 +580,7 @@ def _causes_sentences(causes: pd.DataFrame) -> str:
     setting = causes.iloc[:1]
     if not _has_enough(setting).all():
         return _left_out(setting)
-    is_significant = pd.Series(beyond_chance(causes["p_value"]), causes.index)
+    is_significant = _significant_tests(causes)
     row = setting.iloc[0]
     lines = [f"{row['model']} on {row['dataset']}, {row['n_questions']:,} questions:\n"]
     for cause, rows in causes.groupby("cause", sort=False):

@@ -26,9 +26,7 @@ from pro_lib.importing.records import (
     TABLES,
     from_records,
     names_in,
-    read_labels,
     record_tables,
-    split_records,
 )
 from pro_lib.importing.response_formats import response_format_of
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
@@ -37,16 +35,6 @@ from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
-
-__all__ = [
-    "from_openai",
-    "from_records",
-    "from_vllm",
-    "import_answers",
-    "read_labels",
-    "record_files",
-    "split_records",
-]
 
 # The number of entries that show whether a file contains records or responses.
 _N_PEEKED = 10

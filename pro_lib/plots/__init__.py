@@ -14,7 +14,6 @@ from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure
 from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
-    ALPHA_LABEL,
     COLORS,
     PAPER_METHODS,
     PRINTED,
@@ -35,7 +34,6 @@ from pro_lib.plots.style import (
 )
 
 __all__ = [
-    "ALPHA_LABEL",
     "COLORS",
     "PAPER_METHODS",
     "PRINTED",

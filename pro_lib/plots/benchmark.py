@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.style import (
     COLORS,
     checked_table,
     distinct_values,
     label_figure,
     line_style,
-    method_labels,
     name_rows,
     panels,
     plt,

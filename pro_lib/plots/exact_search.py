@@ -115,8 +115,8 @@ def exact_search(
 def _draw(ax: Axes, panel: _Panel, rows: pd.DataFrame) -> None:
     for index, (column, label) in enumerate(panel.lines.items()):
         has_interval = f"{column}_low" in rows and rows[f"{column}_low"].notna().any()
-        of = f"{column}_" if has_interval else "no interval "
-        draw_curve(ax, rows["alpha"], rows, index, y=column, of=of, label=label)
+        interval = f"{column}_" if has_interval else ""
+        draw_curve(ax, rows["alpha"], rows, index, y=column, of=interval, label=label)
     ax.set_xscale("log")
     set_ticks(ax, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
     ax.set_ylim(0, None)

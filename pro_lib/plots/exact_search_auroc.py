@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pro_lib.plots.style import COLORS, checked_table, label_figure, name_rows, panels
+from pro_lib.plots.style import (
+    COLORS,
+    checked_table,
+    label_figure,
+    name_rows,
+    panels,
+    title_at_right,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,9 +68,7 @@ def exact_search_auroc(
             ax.hlines(places, rows["low"], rows["high"], color="black", lw=1)
             ax.plot(rows["value"], places, marker="o", ls="", color=COLORS[0])
             name_rows(ax, names, list(rows["score"]))
-            # A title at the right may be wider than its panel, which has long names at its left.
-            ax.set_title(ax.get_title(), loc="right")
-            ax.set_title("")
+            title_at_right(ax)
             if rows["quantity"].iloc[0] == "auroc_minus_pro":
                 ax.axvline(0, color="black", lw=0.6)
         label_figure(

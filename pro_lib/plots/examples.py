@@ -17,6 +17,7 @@ from pro_lib.plots.style import (
     panels,
     plt,
     set_ticks,
+    title_at_right,
 )
 
 if TYPE_CHECKING:
@@ -132,9 +133,7 @@ def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
     reference = first.get("reference")
     if isinstance(reference, str):
         lines.append(f"reference: {_short(reference)}")
-    # At the right, a long title lies above the names of the answers and not beyond the figure.
-    ax.set_title("")
-    ax.set_title("\n".join(lines), fontsize=7, loc="right")
+    title_at_right(ax, "\n".join(lines), fontsize=7)
 
 
 def _short(text: str, most: int = 24) -> str:

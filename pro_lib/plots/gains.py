@@ -15,6 +15,7 @@ from pro_lib.plots.style import (
     name_rows,
     panels,
     set_ticks,
+    title_at_right,
 )
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def _draw_gains(
             _draw_rows(ax, rows, scores)
             set_ticks(ax, [-0.1, -_LINEAR, 0, _LINEAR, 0.1])
             ax.tick_params(labelbottom=True)
-            # A title at the right may be wider than its panel, which has long names at its left.
-            ax.set_title(ax.get_title(), loc="right")
-            ax.set_title("")
+            title_at_right(ax)
         label_figure(figure, title=title, x=x, y=y, entries=handles(scores, ls=""))
     return figure
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
@@ -52,7 +53,7 @@ def guarantees(
         plots.guarantees(table)
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
-    table = table.assign(row_name=_method_names(table))
+    table = table.assign(row_name=method_labels(table).to_numpy())
     table["goal"] = [f"{100 * target:g} % correct" for target in table["target"]]
     coverages = table.groupby("row_name", sort=False)["coverage"].mean()
     names = list(coverages.sort_values(ascending=False, kind="stable").index)
@@ -149,16 +150,6 @@ def entropies(
     return figure
 
 
-def _method_names(table: pd.DataFrame) -> list[str]:
-    """Return the names of the rows: the method, with its similarity if it has one."""
-    if "similarity" not in table:
-        return list(table["method"])
-    names = []
-    for method, similarity in zip(table["method"], table["similarity"], strict=True):
-        names.append(f"{method}, {similarity}" if isinstance(similarity, str) else method)
-    return names
-
-
 def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     places = rows["row_name"].map(names.index)
     ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], label="share answered")
@@ -183,7 +174,7 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
 def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
     fixed = rows[rows["delta"].isna()]
     for index, (column, has_interval, name) in enumerate(_SET_LINES):
-        interval = f"{column}_" if has_interval else "no interval: "
+        interval = f"{column}_" if has_interval else ""
         draw_curve(ax, fixed["alpha"], fixed, index, y=column, of=interval, label=name)
     chosen = rows.dropna(subset=["delta", "alpha"])
     style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.style import (
     PRINTED,
     checked_table,
@@ -15,7 +16,6 @@ from pro_lib.plots.style import (
     handles,
     label_figure,
     matching_rows,
-    method_labels,
     panels,
     printed_entry,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots.style import (
     COLORS,
@@ -18,7 +19,6 @@ from pro_lib.plots.style import (
     handles,
     label_figure,
     line_style,
-    method_labels,
     minus_nll,
     panels,
     plt,

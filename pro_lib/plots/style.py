@@ -1,4 +1,4 @@
-"""The style that all figures share: colours, panels, axes, and how a figure is saved with its numbers."""
+"""The style that all figures share: colours, panels, axes, titles and legends."""
 
 import re
 import textwrap
@@ -34,7 +34,7 @@ DASHES = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
-ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
+SHARE_TICKS = (0, 0.25, 0.5, 0.75, 1)
 # The paper's numbers
 PRINTED: dict[str, Any] = {
     "color": "#777777",
@@ -237,16 +237,12 @@ def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     )
 
 
-def handles(
-    names: Sequence[object], paper: pd.DataFrame | None = None, **other
-) -> list[plt.Line2D]:
-    """Return a legend's entries for the lines with these names, and for what the paper printed, if it did."""
-    lines = [
+def handles(names: Sequence[object], **other: Any) -> list[plt.Line2D]:
+    """Return a legend entry for the line of each name."""
+    return [
         plt.Line2D([], [], label=name, **{**line_style(index), **other})
         for index, name in enumerate(names)
     ]
-    printed = plt.Line2D([], [], label="the paper", marker="D", **PRINTED)
-    return lines if paper is None or paper.empty else [*lines, printed]
 
 
 def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str = "") -> None:
@@ -289,14 +285,14 @@ def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> p
     return table if "model" in table else table.assign(model="")
 
 
-def method_labels(table: pd.DataFrame) -> pd.Series:
-    """Return the method of each row, with its similarity in parentheses if it has one."""
-    methods = table["method"].astype(str)
-    if "similarity" not in table:
-        return methods
-    with_similarity = methods + " (" + table["similarity"].astype(str) + ")"
-    labels = np.where(table["similarity"].isna(), methods, with_similarity)
-    return pd.Series(labels, index=table.index)
+def title_at_right(ax: Axes, text: str | None = None, **style: Any) -> None:
+    """Set the title of a panel at the right, or move it there if no text is given.
+
+    There a long title lies above the names at the left of the panel and not beyond the figure.
+    """
+    shown = ax.get_title() if text is None else text
+    ax.set_title("")
+    ax.set_title(shown, loc="right", **style)
 
 
 def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:

@@ -46,6 +46,7 @@ from pro_lib.evaluation.tables.selective import accuracy_by_coverage, reliabilit
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
+    difference_columns,
     method_columns,
     nll_comparison_columns,
     overview,
@@ -71,6 +72,7 @@ __all__ = [
     "causes",
     "costs",
     "default_targets",
+    "difference_columns",
     "entropies",
     "entropy_bounds",
     "exact_search",

@@ -99,10 +99,10 @@ def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
 
 def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list]:
     """Return the columns method, similarity, alpha and alpha_choice of scores with these names."""
-    columns: dict[str, list] = method_columns(
-        ["PRO" if name in _PRO_ROWS else name for name in names]
-    )
-    choices = dict.fromkeys(alphas, "validation") | _PRO_ROWS
-    columns["alpha"] = [alphas.get(name) for name in names]
-    columns["alpha_choice"] = [choices.get(name) for name in names]
+    columns = method_columns(names, alphas=alphas)
+    for place, name in enumerate(names):
+        if name in _PRO_ROWS:
+            columns["method"][place] = "PRO"
+            columns["similarity"][place] = None
+            columns["alpha_choice"][place] = _PRO_ROWS[name]
     return columns

@@ -13,7 +13,12 @@ import pandas as pd
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha
-from pro_lib.evaluation.tables.settings import auroc_columns, with_setting
+from pro_lib.evaluation.tables.settings import (
+    auroc_columns,
+    difference_columns,
+    with_run,
+    with_setting,
+)
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import FloatArray
@@ -55,7 +60,7 @@ def exact_search(
     split: str = "test",
     default: float = DEFAULT_ALPHA,
 ) -> pd.DataFrame:
-    """Return what an exact search finds at each α, what beams find of it, and what both cost.
+    """Return the results of an exact search at each α, the share that beams find, and the costs.
 
     One search is made, at the smallest α. Its tree contains the tree of every larger α, from which
     the other rows are read. Columns of a row, besides dataset, model, strategy, split, n_questions
@@ -72,8 +77,9 @@ def exact_search(
     - n_with_answers, share_all_recalled: number of questions that have answers with p ≥ α, and the
       share of them for which beams found all of these answers.
     """
-    rows = []
+    tables = []
     for each in runs:
+        rows = []
         setting = each.select(split)
         search = setting.search
         matrices = _Search.of_run(search)
@@ -91,9 +97,10 @@ def exact_search(
             means = questions.drop(columns=["status", "pro"]).rename(
                 columns={"answers": "mean_answers"}
             )
-            row = {**_labels(search, split, alpha), **shares, **means.mean().to_dict(), **costs}
+            row = {"alpha": alpha, **shares, **means.mean().to_dict(), **costs}
             rows.append(row | _recall(answers[answers["value"] >= np.log(alpha)]))
-    return pd.DataFrame(rows)
+        tables.append(with_run(pd.DataFrame(rows), search, split))
+    return pd.concat(tables, ignore_index=True)
 
 
 def entropy_bounds(
@@ -115,17 +122,18 @@ def entropy_bounds(
     - n_ordered: number of questions with PRO ≤ α-floor ≤ tree bound.
     - entropy_minus_tree_bound: mean paired difference, with its 95 % interval.
     """
-    rows = []
+    tables = []
     for each in runs:
+        rows = []
         setting = each.select(split)
         matrices = _Search.of_run(setting.search)
         entropies = setting.samples.entropy().rename(columns={"estimate": "entropy"})
         for alpha in _search_alphas(setting.search, default):
             questions = matrices.at(alpha).join(entropies)
             certified = questions[questions["status"] == "certified"]
-            row = {**_labels(setting.search, split, alpha), "n_certified": len(certified)}
-            rows.append(row | _bounds(certified))
-    return pd.DataFrame(rows)
+            rows.append({"alpha": alpha, "n_certified": len(certified)} | _bounds(certified))
+        tables.append(with_run(pd.DataFrame(rows), setting.search, split))
+    return pd.concat(tables, ignore_index=True)
 
 
 def exact_search_auroc(
@@ -160,16 +168,6 @@ def _search_alphas(search: Run, default: float) -> FloatArray:
     return alpha_grid(search.search_alpha, of=(default, *SEARCH_ALPHAS))[::-1]
 
 
-def _labels(search: Run, split: str, alpha: float) -> dict[str, object]:
-    return {
-        **search.info.labels(),
-        "strategy": search.info.strategy,
-        "split": split,
-        "n_questions": len(search.questions),
-        "alpha": alpha,
-    }
-
-
 def _forwards_per_question(run: Run) -> float:
     return run.info.cost.token_forwards / run.info.n_planned
 
@@ -193,7 +191,9 @@ class _Search:
         return cls(run.search_alpha, run.log_probs(), run.open_log_probs(), *matrices)
 
     def at(self, alpha: float) -> pd.DataFrame:
-        """Return what a search at this α, not below that of the run, finds: a row per question.
+        """Return the results of a search at this α, which is not below that of the run.
+
+        The table has a row per question.
 
         The tree of such a search is a part of the tree of this one.
         """
@@ -304,20 +304,14 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
         "alpha": alphas,
         "alpha_choice": alpha_choices,
         **auroc_columns(scores, reported),
-        **_pro_comparison_columns(scores, reported),
+        **difference_columns(
+            scores,
+            scores[:, 0],
+            reported.correct,
+            name="pro",
+            clusters=reported.answers.get("cluster"),
+            is_reference=np.arange(len(methods)) == 0,
+        ),
+        "n_differ": (scores != scores[:, :1]).sum(axis=0),
     }
     return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)
-
-
-def _pro_comparison_columns(scores: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
-    """Return the paired difference in AUROC between each column of scores and the first one."""
-    clusters = evaluation.answers.get("cluster")
-    tests = metrics.delong(scores, evaluation.correct, clusters=clusters)
-    low, high = tests.interval()
-    return {
-        "n_differ": (scores != scores[:, :1]).sum(axis=0),
-        "auroc_minus_pro": tests.difference,
-        "auroc_minus_pro_low": low,
-        "auroc_minus_pro_high": high,
-        "p_value": tests.p_value,
-    }

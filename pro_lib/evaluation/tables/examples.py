@@ -17,7 +17,7 @@ _N_EXAMPLES = 6
 def answer_details(
     run: Run, *, alpha: float = 0.4, distinct: bool = True, split: str = "test"
 ) -> pd.DataFrame:
-    """Return every answer of a run with what PRO makes of it, the most probable answers first.
+    """Return every answer of a run with its probability and its PRO, the most probable first.
 
     Args:
         run: the run of the questions.
@@ -114,7 +114,9 @@ def appendix_pro(run: Run) -> pd.DataFrame:
 
 
 def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
-    """Return whether the answers of a run satisfy the premise of PRO's bound, with and without repeats.
+    """Return the summed probabilities of the answers of a run, with and without repeats.
+
+    The bound of PRO holds if the answers are distinct and their probabilities sum to at most 1.
 
     Columns: dataset, model, strategy, split and n_questions; repeats, `counted` or `left out`;
     mean_answers, the mean number of answers to a question; largest_mass, the largest sum of the

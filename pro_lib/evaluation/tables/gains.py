@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
-from pro_lib.evaluation.tables.settings import with_setting
+from pro_lib.evaluation.tables.settings import difference_columns, with_setting
 from pro_lib.evaluation.worlds import World, simulate
 from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import FloatArray
@@ -24,7 +24,8 @@ FIXED_KS = (2, 5, 10)
 WORLD_ALPHAS = (0.1, 0.4)
 BASE_WORLD = World()
 _SPELLINGS = (1, 2, 3, 5)
-# What is varied, the property of a world, and its values; the base world has one of them.
+# The properties that are varied, in words, with their names and values in `World`.
+# The base world has one of the values.
 VARIED = {
     "sharpness of probabilities": ("sharpness", (1.0, 2.0, 4.0, 8.0)),
     "possible meanings of an answer": ("n_meanings", (3, 10, 30, 100)),
@@ -159,8 +160,9 @@ def pro_minus_nll(
         options = {"search_alpha": search_alpha}
         scores = [scoring.pro(log_probs, alpha=alpha, **options) for alpha in alphas]
         scores += [scoring.pro_at_k(log_probs, k, **options) for k in FIXED_KS]
-    tests = metrics.delong(np.column_stack([nll, *scores]), correct, clusters=clusters)
-    low, high = tests.interval()
+    differences = difference_columns(
+        np.column_stack(scores), nll, correct, name="nll", clusters=clusters
+    )
     n_alphas, n_ks = len(alphas), len(FIXED_KS)
     return pd.DataFrame(
         {
@@ -169,17 +171,14 @@ def pro_minus_nll(
             "k_choice": ["adaptive"] * n_alphas + ["fixed"] * n_ks,
             "k": pd.array([None] * n_alphas + list(FIXED_KS), dtype="Int64"),
             "alpha": [*alphas, *[np.nan] * n_ks],
+            **differences,
             "n_differ": [int((score != nll).sum()) for score in scores],
-            "auroc_minus_nll": tests.difference[1:],
-            "auroc_minus_nll_low": low[1:],
-            "auroc_minus_nll_high": high[1:],
-            "p_value": tests.p_value[1:],
         }
     )
 
 
 def _groups() -> list[tuple[str, str, World]]:
-    """Return what is varied, its value as text, and the world, for each row of the comparison."""
+    """Return the property that is varied, its value as text, and the world, for each row."""
     groups = []
     for words, (name, levels) in VARIED.items():
         for level in levels:

@@ -48,7 +48,7 @@ def generated_answers(
 
 
 def costs(runs: Sequence[Run], *, split: str = "test") -> pd.DataFrame:
-    """Return what each run cost, over all questions of its folder.
+    """Return the cost of each run, over all questions of its folder.
 
     Columns: the dataset, model, strategy, split and n_questions; prompt_tokens; token_forwards, the
     tokens that were put through the model after the prompts; model_calls; seconds;

@@ -10,7 +10,12 @@ import pandas as pd
 from pro_lib import metrics
 from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate, rouge_and_correct
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
-from pro_lib.evaluation.tables.settings import auroc_columns, with_run, with_setting
+from pro_lib.evaluation.tables.settings import (
+    auroc_columns,
+    method_columns,
+    with_run,
+    with_setting,
+)
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import FloatArray
@@ -28,7 +33,7 @@ def guarantees(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Return, for each method and target, the share of questions that may be answered, and the accuracy on these.
+    """Return the share of questions that each method may answer, and the accuracy on these.
 
     All validation questions decide about the guarantee (`guarantees.guarantee`). The reported
     questions show how many questions it lets a method answer, and how many of these answers are
@@ -54,6 +59,7 @@ def guarantees(
         scores = reported.with_pro({"PRO": alpha})
         validation_scores = setting.pool.with_pro({"PRO": alpha})
         rows = []
+        names = []
         for name in scores:
             for target in targets:
                 found = guarantee(
@@ -65,13 +71,18 @@ def guarantees(
                     texts=setting.pool.answers.get("text_number"),
                     seed=seed,
                 )
-                row = _method_columns(str(name), alpha)
-                row |= {"target": target, "confidence": confidence}
-                row |= {"n_validation": found.n_validation, "threshold": found.threshold}
-                row |= _accuracy(reported, found.answers(scores[name]))
+                row = {
+                    "target": target,
+                    "confidence": confidence,
+                    "n_validation": found.n_validation,
+                    "threshold": found.threshold,
+                    **_accuracy(reported, found.answers(scores[name])),
+                }
                 rows.append(row)
-        table = pd.DataFrame(rows).astype({"threshold": float, "alpha": float})
-        tables.append(with_setting(table, reported))
+                names.append(str(name))
+        methods = method_columns(names, alphas={"PRO": alpha}, alpha_choice="default")
+        results = pd.DataFrame(rows).astype({"threshold": float})
+        tables.append(with_setting(pd.DataFrame(methods).join(results), reported))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -93,7 +104,7 @@ def answer_sets(
     choices: Choices | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Return how often the set of all answers with a probability of at least α has no correct answer.
+    """Return how often the set of all answers with p ≥ α has no correct answer.
 
     Rows with a `delta` have the α that validation questions choose for it, τ
     (`guarantees.set_threshold`). Rows without one have an α that is fixed beforehand.
@@ -120,7 +131,7 @@ def answer_sets(
 def entropies(
     searches: Iterable[Run], samples: Iterable[Run], *, split: str = "test"
 ) -> pd.DataFrame:
-    """Return the entropy of the answers to each question, estimated from samples, beside the search's bounds.
+    """Return the entropy of the answers to each question, and the bounds of the search.
 
     Args:
         searches: exact searches (strategy `threshold`).
@@ -129,8 +140,8 @@ def entropies(
 
     Returns:
         A table with a row per question: the dataset, model, strategy, split and n_questions;
-        question_id; tree_bound and upper_bound of the search; entropy with its 95 % interval
-        (`Run.entropy`). All are in nats. The table is empty without runs.
+        question_id; tree_bound and upper_bound of the search; entropy with its 95 % interval,
+        estimated from the samples (`Run.entropy`). All are in nats. The table is empty without runs.
     """
     tables = []
     for search, sample in zip(searches, samples, strict=True):
@@ -144,25 +155,11 @@ def entropies(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _method_columns(name: str, alpha: float) -> dict[str, object]:
-    """Return the columns of a method: PRO has an α, and `<method>, <similarity>` has a similarity.
-
-    `<method>, given` is a score that records bring; its name stays whole.
-    """
-    method, _, similarity = name.partition(", ")
-    if similarity == "given":
-        method, similarity = name, ""
-    is_pro = name == "PRO"
-    return {
-        "method": method,
-        "similarity": similarity or None,
-        "alpha": alpha if is_pro else np.nan,
-        "alpha_choice": "default" if is_pro else None,
-    }
-
-
 def _accuracy(reported: Evaluation, is_answered: np.ndarray) -> dict[str, float]:
-    """Return the share of questions that are answered, and the accuracy on these; NaN if there are none."""
+    """Return the share of questions that are answered, and the accuracy on these.
+
+    The accuracy is NaN if no question is answered.
+    """
     correct = reported.correct[is_answered]
     accuracy = correct.mean() if correct.size else np.nan
     low, high = metrics.wilson(accuracy, correct.size)

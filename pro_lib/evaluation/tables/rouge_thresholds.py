@@ -47,16 +47,13 @@ def rouge_thresholds(
             )
         alpha = chosen_alpha(setting)
         scores = reported.with_pro({"PRO": alpha})
-        is_pro = scores.columns == "PRO"
         for threshold in thresholds:
             answers = reported.answers.assign(correct=rouge_l > threshold)
             judged = replace(reported, answers=answers)
             columns = {
                 "rouge_threshold": threshold,
                 "accuracy": judged.correct.mean(),
-                **method_columns(scores.columns),
-                "alpha": pd.Series(alpha, index=range(len(is_pro))).where(is_pro),
-                "alpha_choice": pd.Series("validation", index=range(len(is_pro))).where(is_pro),
+                **method_columns(list(scores), alphas={"PRO": alpha}),
                 **auroc_columns(scores.to_numpy(), judged),
                 **nll_comparison_columns(scores.to_numpy(), judged, is_nll=scores.columns == "NLL"),
             }

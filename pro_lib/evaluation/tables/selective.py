@@ -130,8 +130,5 @@ def _selected_methods(splits: Sequence[Splits]) -> list[str]:
 
 def _with_method(table: pd.DataFrame, name: str, alpha: float) -> pd.DataFrame:
     """Return the table with the columns method, similarity, alpha and alpha_choice in front."""
-    is_pro = name == "PRO"
-    columns: dict[str, object] = {key: values[0] for key, values in method_columns([name]).items()}
-    columns["alpha"] = alpha if is_pro else np.nan
-    columns["alpha_choice"] = "validation" if is_pro else None
-    return table.assign(**columns)[[*columns, *table.columns]]
+    columns = method_columns([name] * len(table), alphas={"PRO": alpha})
+    return pd.DataFrame(columns, index=table.index).join(table)
