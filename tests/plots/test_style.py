@@ -233,7 +233,7 @@ def test_a_method_without_a_guarantee_says_so():
     rows = {"method": ["PRO", "SE"], "similarity": [None, "alias"], "target": 0.7}
     table = pd.DataFrame(rows | {"coverage": [0.4, 0.0], "accuracy": [0.8, np.nan]})
     [ax] = plots.guarantees(table).axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO", "SE, alias"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO", "SE (alias)"]
     assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [
         ("not guaranteed", 1)
     ]
