@@ -1,0 +1,33 @@
+"""What a model must offer to choose between a few texts: a protocol for `p_true` and `judge`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ChoiceModel(Protocol):
+    """A model, or a client of one, that says how probable each of a few continuations is.
+
+    Attributes:
+        name: the name of the model in tables and files.
+        fingerprint: a digest of the model's files, or the address of its server. Two models with
+            the same name and fingerprint are taken for the same model.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the model in tables and files."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest of the model's files, or the address of its server."""
+
+    def choice_log_probs(
+        self, prompts: Sequence[str], choices: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Return log P(choice | prompt) in nats, (n, C) for n prompts and C choices.
+
+        A value that is not known is NaN, such as one that a server does not return.
+        """

@@ -1,0 +1,200 @@
+"""A language model as judge of correctness: the probability that an answer is right.
+
+The judge reads the question, the accepted answers and the answer to judge, and chooses between
+two continuations. Its verdict is the probability of the first one. `judge` never takes a refusal,
+or a value that the model did not return, for a verdict.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from pro_lib.common.choice_model import ChoiceModel
+from pro_lib.common.files import sha256
+from pro_lib.common.line_file import append_lines, read_lines
+from pro_lib.common.validation import SentenceError
+
+JUDGE_CHOICES = (" (A)", " (B)")
+JUDGE_THRESHOLD = 0.5
+# Both choices together must have this probability. With less, the model says something else.
+LEAST_MASS = 0.5
+_BATCH = 32  # prompts whose verdicts are stored together
+
+
+def judge_prompt(question: str, references: Sequence[str], answer: str, *, shots: str = "") -> str:
+    """Write the prompt that asks a judge whether an answer is right.
+
+    Args:
+        question: the question.
+        references: the accepted answers.
+        answer: the answer to judge.
+        shots: text in front of the prompt, such as solved examples in the same format.
+
+    Returns:
+        The prompt, which ends before the choice (" (A)" for right, " (B)" for wrong).
+
+    Example:
+        >>> print(judge_prompt("Who painted Guernica?", ["Pablo Picasso", "Picasso"], "Dali"))
+        Question: Who painted Guernica?
+        Accepted answers: Pablo Picasso; Picasso
+        Proposed answer: Dali
+        Does the proposed answer mean the same as an accepted answer?
+        (A) Yes
+        (B) No
+        The choice is:
+    """
+    lines = [
+        f"Question: {question.strip()}",
+        f"Accepted answers: {'; '.join(reference.strip() for reference in references)}",
+        f"Proposed answer: {answer.strip()}",
+        "Does the proposed answer mean the same as an accepted answer?",
+        "(A) Yes",
+        "(B) No",
+        "The choice is:",
+    ]
+    return shots + "\n".join(lines)
+
+
+def judge(  # noqa: PLR0913 - the settings of a judge, all by name
+    questions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    answers: Sequence[str],
+    *,
+    model: ChoiceModel,
+    shots: str = "",
+    least_mass: float = LEAST_MASS,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Ask a language model how probable it is that each answer is right.
+
+    Args:
+        questions: n questions.
+        references: for each question, its accepted answers.
+        answers: (n,) the answers to judge.
+        model: an object with `choice_log_probs`, such as a loaded model or a connected server.
+        shots: text in front of every prompt.
+        least_mass: least probability of both choices together. Below it the model wants to say
+            something else, and there is no verdict.
+        cache: an append-only file of verdicts. A prompt that the same model has already answered
+            is read from it, so an interrupted call continues where it stopped.
+        progress: show a progress bar.
+
+    Returns:
+        One row per answer. Columns: p_right (probability that the answer is right, given that the
+        judge chooses; NaN without a verdict), mass (probability of both choices together; NaN if
+        it is unknown) and status (`judged`, `refused` if the mass is too small, `unknown` if the
+        model did not return both probabilities).
+
+    Raises:
+        SentenceError: the arguments have different lengths, or a question has no reference.
+        RunError: the cache cannot be read or written.
+
+    Example:
+        >>> class Strict:
+        ...     name, fingerprint = "strict", "1"
+        ...     def choice_log_probs(self, prompts, choices):
+        ...         return np.log([[0.2, 0.6]] * len(prompts))
+        >>> judge(["Who?"], [["Ada"]], ["Bob"], model=Strict()).round(2)
+           p_right  mass  status
+        0     0.25   0.8  judged
+    """
+    prompts = _prompts(questions, references, answers, shots)
+    log_probs = np.full((len(prompts), 2), np.nan)
+    for numbers, values in _answered(prompts, model, cache, progress=progress):
+        log_probs[numbers] = values
+    mass = np.exp(log_probs).sum(axis=1)
+    is_unknown = np.isnan(mass)
+    is_refused = mass < least_mass
+    with np.errstate(invalid="ignore"):
+        share = np.exp(log_probs[:, 0]) / mass
+    return pd.DataFrame(
+        {
+            "p_right": np.where(is_unknown | is_refused, np.nan, share),
+            "mass": mass,
+            "status": np.select([is_unknown, is_refused], ["unknown", "refused"], "judged"),
+        }
+    )
+
+
+def _prompts(
+    questions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    answers: Sequence[str],
+    shots: str,
+) -> list[str]:
+    """Return the prompt of each answer."""
+    if not len(questions) == len(references) == len(answers):
+        raise SentenceError(
+            f"questions, references and answers must have the same length; "
+            f"got {len(questions)}, {len(references)} and {len(answers)}"
+        )
+    for row, accepted in enumerate(references):
+        if isinstance(accepted, str) or not len(accepted):
+            raise SentenceError(f"references must be a list of texts for each question; row {row}")
+    return [
+        judge_prompt(question, accepted, answer, shots=shots)
+        for question, accepted, answer in zip(questions, references, answers, strict=True)
+    ]
+
+
+def _answered(
+    prompts: Sequence[str], model: ChoiceModel, cache: str | Path | None, *, progress: bool
+) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    """Yield the positions of each prompt with its log-probabilities; a prompt is sent once."""
+    stored = _stored(cache, model) if cache is not None else {}
+    positions: dict[str, list[int]] = {}
+    for position, prompt in enumerate(prompts):
+        positions.setdefault(prompt, []).append(position)
+    missing = []
+    for prompt, places in positions.items():
+        if _key(prompt) in stored:
+            yield places, np.array(stored[_key(prompt)])
+        else:
+            missing.append(prompt)
+    for start in tqdm(range(0, len(missing), _BATCH), disable=not progress, unit="batch"):
+        batch = missing[start : start + _BATCH]
+        values = np.asarray(model.choice_log_probs(batch, JUDGE_CHOICES), dtype=np.float64)
+        is_known = ~np.isnan(values).any(axis=1)
+        if cache is not None:
+            known = np.flatnonzero(is_known)
+            lines = [_line(batch[number], values[number], model) for number in known]
+            append_lines(cache, lines)
+        for prompt, row in zip(batch, values, strict=True):
+            yield positions[prompt], row
+
+
+def _line(prompt: str, log_probs: NDArray[np.float64], model: ChoiceModel) -> dict[str, object]:
+    """Return the line of the cache for one prompt."""
+    return {
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+        "prompt_sha256": _key(prompt),
+        "log_probs": [float(value) for value in log_probs],
+    }
+
+
+def _stored(cache: str | Path, model: ChoiceModel) -> dict[str, list[float]]:
+    """Return the stored log-probabilities of a model by the digest of the prompt."""
+    stored = {}
+    for number, line in enumerate(read_lines(cache), 1):
+        try:
+            identity = (line["model"], line["fingerprint"])
+            log_probs = [float(value) for value in line["log_probs"]]
+            key = str(line["prompt_sha256"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SentenceError(
+                f"{cache}, line {number} is not a stored verdict; use another file as cache"
+            ) from error
+        if identity == (model.name, model.fingerprint) and len(log_probs) == 2:
+            stored[key] = log_probs
+    return stored
+
+
+def _key(prompt: str) -> str:
+    """Return the digest of a prompt and of the choices."""
+    return sha256("\n".join([*JUDGE_CHOICES, prompt]).encode())
