@@ -95,7 +95,7 @@ class Reading:
         for n, parsed_answer in enumerate(response.answers):
             answer = parsed_answer
             if self.has_masked_tokens:
-                answer = replace(answer, token_texts=None)
+                answer = answer._replace(token_texts=None)
             else:
                 self._note_texts(answer)
             self.n_with_thoughts += answer.has_thoughts

@@ -314,7 +314,7 @@ def record_tables(
         scores = {f"score_{method}": score for method, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
         for rank, answer in enumerate(_spelled_answers(record, where, left_out)):
-            values = dict(answer)
+            values = vars(answer).copy()
             del values["tokens"]
             answers.append({"question_id": question_id, "rank": rank, **values})
             answer_places.append(where)

@@ -152,9 +152,11 @@ def _transcoded(data: bytes, encoding: str, path: str | Path) -> bytes:
 
 def _wide_encoding(data: bytes) -> str | None:
     """Return UTF-16, little or big endian, where zero bytes show it; None for any other file."""
+    if 0 not in data:
+        return None
     zeros_even = data[0::2].count(0)
     zeros_odd = data[1::2].count(0)
-    if not zeros_even + zeros_odd or len(data) % 2:
+    if len(data) % 2:
         return None
     encoding = "utf-16-le" if zeros_odd > zeros_even else "utf-16-be"
     if min(zeros_even, zeros_odd) > 0 or max(zeros_even, zeros_odd) < 4:
