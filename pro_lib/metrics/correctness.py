@@ -303,7 +303,7 @@ def _forms(text: str) -> set[str]:
 def _checked(
     texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[tuple[str, list[str]]]:
-    """Return the texts with their references; raise `SentenceError` if a row has others than texts."""
+    """Return texts with their references; raise `SentenceError` for a row without strings."""
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     rows = []
