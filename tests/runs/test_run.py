@@ -211,7 +211,7 @@ def test_what_a_run_does_not_have_is_refused(run):
             getattr(run, call)(**options)
     unknown_endings = records_run({"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
     with pytest.raises(
-        RunError, match="run records/records/records does not say what its endings cost"
+        RunError, match="run records/records/records has no separate log-probability for the end"
     ):
         unknown_endings.log_probs(convention="answer_tokens")
 
