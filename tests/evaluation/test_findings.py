@@ -101,6 +101,29 @@ def test_twenty_of_each_are_enough():
     assert "significantly better" in compared(setting(0.05, p_value=0.001, n_correct=980))
 
 
+NO_INTERVAL = {"p_value": NAN, "auroc_minus_nll_low": NAN, "auroc_minus_nll_high": NAN}
+
+
+def test_a_comparison_without_an_interval_says_why():
+    said = compared(setting(0.05, model="few", **NO_INTERVAL))
+    assert said == (
+        "The difference between PRO and NLL has no interval in 1 setting, because the questions "
+        "are in too few clusters (few on d)."
+    )
+
+
+def test_settings_without_an_interval_are_not_counted_with_the_others():
+    rows = [setting(0.05, p_value=0.001), setting(0.3, model="few", **NO_INTERVAL)]
+    said = compared(*rows)
+    assert said.startswith(
+        "PRO is significantly better than NLL in the only setting (difference +0.050"
+    )
+    assert said.endswith(
+        "no interval in 1 setting, because the questions are in too few clusters (few on d)."
+    )
+    assert "nan" not in said
+
+
 # --- Notebooks ---
 
 
@@ -580,7 +603,7 @@ def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(
     assert findings.worlds_title(table, table) == (
         f"PRO is significantly better than NLL, at some α or K, in {better} of 2 simulated worlds"
     )
-    said = findings._worlds_sentences(table)
+    said = findings.worlds_sentences(table)
     assert said.startswith(
         f"PRO with at least one of the choices K = 2 and α = 0.4 is significantly better than NLL in "
         f"{better} of 2 simulated worlds. It is significantly worse with at least one of them in {worse}."
@@ -607,7 +630,7 @@ def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
 
 def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
     both = world(1, 0.031, 0.0, varied="spellings and calibration", calibration=0.5)
-    said = findings._worlds_sentences(several_worlds(BASE, both))
+    said = findings.worlds_sentences(several_worlds(BASE, both))
     assert (
         "The largest gain is +0.031 (95 % confidence interval +0.030 to +0.032), with K = 2 in the world "
         "with calibration 0.5 and 5 spellings of each meaning. It is the largest of 4 values, so part of "
@@ -617,7 +640,7 @@ def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
         "In the 1 worlds of a calibrated model with one spelling of each meaning, PRO is significantly "
         "better in 0 and significantly worse in 1 (differences −0.010 to +0.000)."
     )
-    alone = findings._worlds_sentences(world(1, 0.031, 0.0))
+    alone = findings.worlds_sentences(world(1, 0.031, 0.0))
     assert "in the world with spellings of each meaning 5." in alone
     assert "calibrated model" not in alone
 
@@ -637,7 +660,7 @@ def test_08_says_for_each_cause_which_scores_differ_from_nll():
         changed("spellings merged", 0.02, 0.0, p_value=1.0),
         changed("repeats kept", 0.02, -0.02),
     )
-    assert findings._causes_sentences(causes) == (
+    assert findings.causes_sentences(causes) == (
         "m on d, 1,000 questions:\n\n"
         "- Nothing changed: PRO is significantly worse than NLL with K = 2 and α = 0.4 (differences "
         "−0.050 to −0.030, 95 % confidence intervals within −0.051 to −0.029).\n"
@@ -652,9 +675,9 @@ def test_08_says_for_each_cause_which_scores_differ_from_nll():
 def test_08_corrects_for_all_causes_and_says_nothing_of_too_few_answers():
     alone = changed("nothing changed", 0.02, 0.02, p_value=0.02)
     more = changed("spellings merged", 0.0, 0.0, p_value=0.9)
-    assert "significantly better" in findings._causes_sentences(alone)
-    assert "significantly better" not in findings._causes_sentences(several_worlds(alone, more))
-    few = findings._causes_sentences(changed("nothing changed", 0.02, 0.02, n_correct=19))
+    assert "significantly better" in findings.causes_sentences(alone)
+    assert "significantly better" not in findings.causes_sentences(several_worlds(alone, more))
+    few = findings.causes_sentences(changed("nothing changed", 0.02, 0.02, n_correct=19))
     assert few.startswith("1 setting has fewer than 20 correct or 20 wrong answers")
 
 
