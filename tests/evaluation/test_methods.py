@@ -73,7 +73,7 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
         assert table["k"].tolist()[:6] == [1, 2, 3, 4, 5, 6]
         assert table["auroc"][:6].tolist() == pytest.approx(aurocs, abs=1e-12)
         np.testing.assert_allclose(judged.pro(alphas).T, pro[6:], rtol=0, atol=1e-12)
-        kept.append(sweeps.alpha_sweep(judged, alphas=alphas)["mean_kept"])
+        kept.append(tables.alpha_rows(judged, alphas=alphas)["mean_k"])
         assert kept[-1].tolist() == pytest.approx(np.mean(counts[6:], axis=1))
     assert (kept[0][:3] > kept[1][:3]).all()  # the paper's protocol keeps repeats
 
@@ -127,5 +127,5 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
         f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     )
     assert "sum to more" not in ours.sentence()
-    sweeps.alpha_sweep(paper)  # a warning would be an error
+    tables.alpha_rows(paper)  # a warning would be an error
     tables.benchmark([Splits(paper, paper, None)])

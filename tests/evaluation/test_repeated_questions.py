@@ -137,10 +137,10 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     sentence = "Labels or references cover 4 of 10 questions and have no inclusion probabilities"
     assert sentence in some.sentence()
     assert "the result holds for the labelled questions only" in some.cautions()
-    assert some.labels()["n_unlabelled"] == 6
+    assert some.n_unlabelled == 6
     whole = evaluate(run, choices=Choices(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
-    assert "n_unlabelled" not in whole.labels()
+    assert whole.n_unlabelled == 0
 
 
 def test_a_figure_says_of_how_many_questions_the_labels_are():
