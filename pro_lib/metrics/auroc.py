@@ -167,7 +167,7 @@ def _class_inverse_n(
     design_effect = (cluster_sizes**2).sum() / n
     estimate = scarcity**2 * squares
     maximum = _SCARCE**3 * design_effect
-    return (estimate + maximum) / (scarcity**3 + _SCARCE**3) / n
+    return np.asarray((estimate + maximum) / (scarcity**3 + _SCARCE**3) / n)
 
 
 def auroc_in_words(auroc: float, low: float, high: float) -> str:
@@ -199,7 +199,7 @@ def _clustered(inverse_n: FloatArray, area: FloatArray, jackknifed: FloatArray) 
     effective = np.divide(total, fourth, out=np.full(len(area), np.inf), where=fourth != 0)
     freedom = np.minimum(n_clusters - 1, 1.5 * effective)
     student_quantile = -stdtrit(freedom, 0.025)
-    return np.maximum(inverse_n, shares) * (student_quantile / _Z) ** 2
+    return np.asarray(np.maximum(inverse_n, shares) * (student_quantile / _Z) ** 2)
 
 
 def cluster_codes(clusters: ArrayLike, n_questions: int) -> NDArray[np.intp]:
@@ -248,7 +248,7 @@ def jackknifed_aurocs(
     n_pairs = (n_wrong - wrong_sizes) * (n_right - right_sizes)
     pairs_left = won_by_wrong.sum(axis=1)[:, None] - left_out
     undefined = np.full(pairs_left.shape, np.nan)
-    return np.divide(pairs_left, n_pairs, out=undefined, where=n_pairs > 0)
+    return np.asarray(np.divide(pairs_left, n_pairs, out=undefined, where=n_pairs > 0))
 
 
 def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
@@ -261,7 +261,7 @@ def jackknife_variance(jackknifed: FloatArray, estimate: FloatArray) -> FloatArr
     """Return the variance (A,) of estimates (A,) from those without each of I clusters (A, I)."""
     n_clusters = jackknifed.shape[1]
     squares = ((jackknifed - estimate[:, None]) ** 2).sum(axis=1)
-    return (n_clusters - 1) / n_clusters * squares
+    return np.asarray((n_clusters - 1) / n_clusters * squares)
 
 
 def wilson(share: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -409,4 +409,4 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
 
 def _ranks(values: FloatArray) -> FloatArray:
     """Return the rank of each value in its column (n, A), from 1; ties have their mean rank."""
-    return pd.DataFrame(values).rank().to_numpy()
+    return np.asarray(pd.DataFrame(values).rank())

@@ -76,7 +76,7 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
         )
     pairs = pd.DataFrame(rows, columns=["text", "reference"], dtype=object).explode("reference")
     values = rouge_l_between(pairs["text"].tolist(), pairs["reference"].tolist())
-    return pd.Series(values, pairs.index).groupby(level=0).max().to_numpy()
+    return np.asarray(pd.Series(values, pairs.index).groupby(level=0).max())
 
 
 def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:

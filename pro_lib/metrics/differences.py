@@ -75,7 +75,7 @@ class Moves:
         variance, freedom = self._spread(end, scale)
         quantile = -stdtrit(freedom, (1 - level) / 2)
         shift = quantile**2 * self._skewness(end, scale) / 2
-        return shift + np.sqrt(quantile**2 * variance + shift**2)
+        return np.asarray(shift + np.sqrt(quantile**2 * variance + shift**2))
 
     def p_value(self) -> FloatArray:
         """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs."""
@@ -85,7 +85,8 @@ class Moves:
         standard_error = np.sqrt(np.where(upper, variance_up, variance_down))
         size = np.abs(self.difference)
         quantile = np.divide(size, standard_error, out=np.zeros_like(size), where=size > 0)
-        return 2 * stdtr(np.where(upper, freedom_up, freedom_down), -quantile)
+        freedom = np.where(upper, freedom_up, freedom_down)
+        return np.asarray(2 * stdtr(freedom, -quantile))
 
     def _spread(self, end: int, scale: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return the variance (A,) that one end uses, and its degrees of freedom."""
@@ -578,7 +579,7 @@ def _scale_to_decide(moves: Moves) -> FloatArray:
         is_enough = is_decided(middle)
         high = np.where(is_enough, middle, high)
         low = np.where(is_enough, low, middle)
-    scales = np.exp(high)
+    scales: FloatArray = np.exp(high)
     scales[is_never_decided] = np.inf
     scales[np.isnan(moves.variance)] = np.nan
     return scales

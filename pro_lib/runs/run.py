@@ -151,7 +151,7 @@ class Run:
         """Return the number of questions with a finished answer whose log-probability is known."""
         is_finished = self.answers["finished"].to_numpy(bool)
         is_known = is_finished & self.answers["log_prob"].notna().to_numpy()
-        return self.answers.loc[is_known, "question_id"].nunique()
+        return int(self.answers.loc[is_known, "question_id"].nunique())
 
     def as_texts(self) -> "Run":
         """Return the run with the texts of its answers, but without log-probabilities."""
@@ -325,7 +325,8 @@ class Run:
 
     def _question_rows(self, table: pd.DataFrame) -> NDArray[np.intp]:
         """Return the row of `questions` that each row of a table belongs to."""
-        return pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
+        ids = pd.Index(self.questions["question_id"])
+        return np.asarray(ids.get_indexer(table["question_id"]))
 
     def ranked_answers(
         self, *, convention: str = "complete", distinct: bool = True

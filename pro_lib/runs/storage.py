@@ -143,7 +143,7 @@ def complete_log_prob(log_prob: _Numbers, end_log_prob: ArrayLike) -> _Numbers:
 
 def part_table(
     questions: pd.DataFrame,
-    answers: Sequence[Sequence[Mapping]],
+    answers: Sequence[Sequence[Mapping[str, Any]]],
     certificates: Sequence[Certificate | None],
 ) -> pa.Table:
     """Return the table of a part.
@@ -208,7 +208,7 @@ def plain(value: object) -> object:
     return str(value)
 
 
-class RunFolder(AbstractContextManager):
+class RunFolder(AbstractContextManager[Any]):
     """A run folder that one process writes.
 
     The folder is locked until the `with` block ends. A finished run is only read. Every method
@@ -438,10 +438,10 @@ def _part_bytes(info: RunInfo, table: pa.Table, cost: Cost) -> bytes:
     footer = {b"cost": json.dumps(asdict(cost)), b"identity": _digest(info.parameters)}
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
-class Journal(AbstractContextManager):
+class Journal(AbstractContextManager[Any]):
     """The answers of an unfinished part, each stored as soon as it is complete.
 
     Records are appended to `<part>.journal` and flushed to the disk, so a process that dies loses

@@ -16,6 +16,7 @@ PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, a
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -200,7 +201,7 @@ def adaptive_k(
     has_answers = (~np.isnan(checked)).any(axis=1)
 
     def number(selected: FloatArray, log_alpha: float) -> IntArray:
-        return np.maximum((~np.isnan(selected)).sum(axis=1), has_answers)
+        return np.asarray(np.maximum((~np.isnan(selected)).sum(axis=1), has_answers))
 
     return _by_alpha(number, checked, alpha, search_alpha)
 
@@ -271,7 +272,7 @@ def tree_bound(
     nan_without_prefixes = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
 
     def bound(selected: FloatArray, log_alpha: float) -> FloatArray:
-        return np.nansum(np.exp(selected) * entropies, axis=1) + nan_without_prefixes
+        return np.asarray(np.nansum(np.exp(selected) * entropies, axis=1) + nan_without_prefixes)
 
     return _by_alpha(bound, checked, alpha)
 
@@ -293,7 +294,7 @@ def nll(log_probs: ArrayLike) -> FloatArray:
         [0.5]
     """
     # fmax ignores NaN. Adding 0 turns -0.0, the score of a certain answer, into 0.0.
-    return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0
+    return np.asarray(-np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0)
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> FloatArray:
@@ -415,11 +416,11 @@ def row_sums(values: FloatArray) -> FloatArray:
 
 
 def _by_alpha(
-    score: Callable[[FloatArray, float], NDArray],
+    score: Callable[[FloatArray, float], NDArray[Any]],
     log_probs: FloatArray,
     alpha: ArrayLike,
     search_alpha: float | None = None,
-) -> NDArray:
+) -> NDArray[Any]:
     """Return a score of the answers with p ≥ α for each α.
 
     Args:
@@ -472,7 +473,7 @@ def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1, so
     # that PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
-    by_k = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
+    by_k: FloatArray = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
     if k is None:
         return by_k
     from_zero = np.column_stack([np.full(len(by_k), np.nan), by_k])

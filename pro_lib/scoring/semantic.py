@@ -11,7 +11,8 @@ not change a single bit of them. Arrays whose shapes do not fit raise `ValueErro
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scoring.likelihood import FloatArray, as_log_probs, row_sums
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.scoring.likelihood import as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]
 
@@ -36,7 +37,7 @@ def matches(compared: ArrayLike) -> Mask:
     entailment, neutral, contradiction = np.moveaxis(labels, -1, 0)
     # Comparisons with NaN, of a missing answer, are False.
     entails = (entailment >= neutral) & (entailment >= contradiction)
-    return entails & entails.transpose(0, 2, 1)
+    return np.asarray(entails & entails.transpose(0, 2, 1))
 
 
 def clusters(compared: ArrayLike) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
     """
     if questions is not None and len(questions) != len(answers):
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
-    rows: list[list] = []
+    rows: list[list[str | None]] = []
     for number, answer_row in enumerate(answers):
         # NaN differs from itself.
         row = [None if text is None or text != text else text for text in answer_row]
@@ -63,11 +63,11 @@ def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
     is_first = []
     for row in padded_texts(answers):
         is_first.append([text is not None and text not in row[:n] for n, text in enumerate(row)])
-    return pd.DataFrame(is_first).to_numpy(bool)
+    return np.asarray(pd.DataFrame(is_first), dtype=bool)
 
 
 def pairwise_similarity(
-    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDArray], Any]
+    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray[Any], NDArray[Any]], Any]
 ) -> NDArray[np.float64]:
     """Return the similarity of all pairs in each row.
 
@@ -109,7 +109,7 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
         [[[1.0, 0.67], [0.67, 1.0]]]
     """
 
-    def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
+    def compare(texts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
         f1 = metrics.rouge_l_between(texts.tolist(), others.tolist())
         return np.where(texts == others, 1.0, f1)
 
@@ -163,7 +163,7 @@ class Alias:
 
 
 # The words of an answer, and the questions whose answer it names.
-_Meaning = tuple[str, frozenset]
+_Meaning = tuple[str, frozenset[Hashable]]
 
 
 class _NameTable:
@@ -187,7 +187,7 @@ class _NameTable:
         return name, frozenset(ids)
 
 
-def _mean_the_same(first: NDArray, second: NDArray) -> list[bool]:
+def _mean_the_same(first: NDArray[Any], second: NDArray[Any]) -> list[bool]:
     """Return whether pairs of meanings have the same words or name the same thing."""
     return [
         name == other_name or bool(ids & other_ids)
@@ -250,7 +250,9 @@ class Nli:
             texts.append([None if text is None else f"{question} {text}" for text in row])
         return pairwise_similarity(texts, self._probabilities)
 
-    def _probabilities(self, premises: NDArray, hypotheses: NDArray) -> NDArray[np.float64]:
+    def _probabilities(
+        self, premises: NDArray[Any], hypotheses: NDArray[Any]
+    ) -> NDArray[np.float64]:
         """Return the probabilities of pairs in the order of `LABELS` (n, 3)."""
         from transformers import AutoConfig
 
