@@ -229,7 +229,7 @@ def method_scores(
         table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)
         entropies = scoring.normalized_entropy(averaged.means)
         table["NE"] = np.where(_means_known(averaged), entropies, np.nan)
-    known = _with_known_texts(counted, _texts_known(beams), _means_known(beams))
+    comparable = _with_known_texts(counted, _texts_known(beams), _means_known(beams))
     absent = set(protocol.without)
     if samples is None:
         absent.update(_SAMPLE_METHODS)
@@ -239,10 +239,10 @@ def method_scores(
         if matrices:
             similarity = _among_counted(matrices[0], is_counted)
             meaning = scoring.clusters(similarity)
-            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else known.log_probs
-            meaning_log_probs = scoring.meaning_log_probs(known.log_probs, meaning)
+            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else comparable.log_probs
+            meaning_log_probs = scoring.meaning_log_probs(comparable.log_probs, meaning)
             columns["SE"] = scoring.semantic_entropy(weights, meaning)
-            columns["SD"] = _semantic_density(known, similarity, protocol)
+            columns["SD"] = _semantic_density(comparable, similarity, protocol)
             columns["S-NLL"] = scoring.nll(meaning_log_probs)
             if "S-PRO" not in absent:
                 meanings[f"S-PRO, {name}"] = meaning_log_probs

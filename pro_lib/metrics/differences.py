@@ -78,32 +78,55 @@ class Moves:
         return np.asarray(shift + np.sqrt(quantile**2 * variance + shift**2))
 
     def p_value(self) -> FloatArray:
-        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs."""
-        upper = self.difference < 0  # whether 0 lies towards the upper end
+        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs.
+
+        The end near 0 does not move with the skewness, so only its variance counts.
+        """
+        is_upper_end = self.difference < 0
         variance_up, freedom_up = self._spread(1, 1.0)
         variance_down, freedom_down = self._spread(-1, 1.0)
-        standard_error = np.sqrt(np.where(upper, variance_up, variance_down))
+        standard_error = np.sqrt(np.where(is_upper_end, variance_up, variance_down))
         size = np.abs(self.difference)
         quantile = np.divide(size, standard_error, out=np.zeros_like(size), where=size > 0)
-        freedom = np.where(upper, freedom_up, freedom_down)
+        freedom = np.where(is_upper_end, freedom_up, freedom_down)
         return np.asarray(2 * stdtr(freedom, -quantile))
 
     def _spread(self, end: int, scale: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the variance (A,) that one end uses, and its degrees of freedom."""
-        scale = np.asarray(scale, dtype=np.float64)
-        sizes = np.array(self.sizes, dtype=np.float64)[:, None] * scale
-        n_moved = self.n_moved * scale
-        square = (self.squares * scale + _UNSEEN_SQUARE) / (n_moved.sum(axis=0) + 1)
-        weight = 1 - np.minimum(n_moved / np.minimum(_FEW_MOVED, sizes / 2), 1)
-        share = self.share_up if end > 0 else 1 - self.share_up
-        pseudo = weight * square * 2 * share / (sizes * (sizes - 1))
-        variances = self.variances / scale + pseudo
-        total = variances.sum(axis=0)
-        parts = (variances**2 / (sizes - 1)).sum(axis=0)
+        """Return the variance (A,) that one end uses, and its degrees of freedom (Satterthwaite).
+
+        Both include the variance of the pseudo-moves.
+        """
+        scales = np.asarray(scale, dtype=np.float64)
+        pseudo_variances = self._pseudo_variances(end, scales)
+        class_variances = self.variances / scales + pseudo_variances
+        total = class_variances.sum(axis=0)
+        class_freedom = self._scaled_sizes(scales) - 1
+        parts = (class_variances**2 / class_freedom).sum(axis=0)
         freedom = np.divide(total**2, parts, out=np.ones_like(total), where=parts > 0)
         if self.n_clusters is not None:
-            freedom = np.minimum(freedom, self.n_clusters * scale - 1)
-        return self.variance / scale + pseudo.sum(axis=0), freedom
+            freedom = np.minimum(freedom, self.n_clusters * scales - 1)
+        return self.variance / scales + pseudo_variances.sum(axis=0), freedom
+
+    def _pseudo_variances(self, end: int, scales: FloatArray) -> FloatArray:
+        """Return the variance that pseudo-moves add to each class, (2, A).
+
+        If few answers of a class moved, the sample says little about the variance of its moves. A
+        pseudo-move has the mean square of all moves of both classes, and the share of the moves
+        that go towards the end. Its weight is 1 if no answer of the class moved, and falls to 0 at
+        `_FEW_MOVED` moved answers, or half of a small class.
+        """
+        sizes = self._scaled_sizes(scales)
+        n_moved = self.n_moved * scales
+        mean_square = (self.squares * scales + _UNSEEN_SQUARE) / (n_moved.sum(axis=0) + 1)
+        enough = np.minimum(_FEW_MOVED, sizes / 2)
+        weight = 1 - np.minimum(n_moved / enough, 1)
+        share = self.share_up if end > 0 else 1 - self.share_up
+        return np.asarray(weight * mean_square * 2 * share / (sizes * (sizes - 1)))
+
+    def _scaled_sizes(self, scales: FloatArray) -> FloatArray:
+        """Return the numbers of wrong and right answers, (2, A) or (2, 1), times the scale."""
+        sizes = np.array(self.sizes, dtype=np.float64)[:, None]
+        return np.asarray(sizes * scales)
 
     def _skewness(self, end: int, scale: ArrayLike) -> FloatArray:
         """Return the third moment over the variance (A,) if it points outward at this end.
@@ -111,11 +134,12 @@ class Moves:
         An end moves outward only if it is farther from 0 than the difference.
         """
         variance = self.variances.sum(axis=0)
-        outward = (np.sign(self.difference) == end) & (end * self.third_moment > 0)
+        is_far_end = np.sign(self.difference) == end
+        points_outward = is_far_end & (end * self.third_moment > 0)
         ratio = np.divide(
             end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0
         )
-        return np.where(outward, _SKEWNESS * ratio / scale, 0.0)
+        return np.where(points_outward, _SKEWNESS * ratio / scale, 0.0)
 
 
 def measure_moves(

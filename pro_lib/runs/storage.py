@@ -162,7 +162,9 @@ def part_table(
     table = table.append_column(_OWN, pa.array(further_json, pa.string()))
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
-        rows = pa.Table.from_pylist([vars(each) for each in certificates], _CERTIFICATE)
+        rows = pa.Table.from_pylist(
+            [vars(certificate) for certificate in certificates], _CERTIFICATE
+        )
         for column in _CERTIFICATE:
             table = table.append_column(column, rows[column.name])
     return table
