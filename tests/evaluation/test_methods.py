@@ -10,7 +10,7 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.evaluation import sweeps, tables
+from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
 
@@ -18,7 +18,7 @@ TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
 
 def drawn_run(seed, n=40, strategy="diverse_beam"):
-    """A run with repeated answers, ties, and masses above 1 with repeats; and its (text, p, p of the ending)."""
+    """Return a run with repeats, ties and masses above 1, and its (text, p, p of the ending)."""
     rng, found = np.random.default_rng(seed), {}
     for question in range(n):
         probs = dict(
@@ -86,8 +86,8 @@ def test_each_protocol_reads_its_answers_by_hand():
     np.testing.assert_allclose(judged[0].log_probs, np.log([[0.5, 0.5, 0.2, 0.1]]))
     np.testing.assert_allclose(judged[1].log_probs, np.log([[0.5, 0.2, 0.1]]))
     paper, ours = (of.baselines.iloc[0].filter(like="alias") for of in judged)
-    # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
-    # One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
+    # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 -
+    # 7/8 log 7. One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
     expected = {
         "SE": 3 * np.log(2) - 7 / 8 * np.log(7),
         "SD": 0.1 / 0.8,

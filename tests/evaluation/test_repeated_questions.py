@@ -1,4 +1,4 @@
-"""Repeated questions and labels of some questions: what evaluations, intervals and guarantees make of them."""
+"""Evaluations, intervals and guarantees with repeated questions and with few labels."""
 
 import warnings
 
@@ -13,7 +13,10 @@ from pro_lib.metrics.correctness import Choices
 
 
 def records(n_texts, *, n_copies=1, relation=None):
-    """A run in which each question stands so many times, with the same answers; right where its number is even."""
+    """Return a run that has each question several times, with the same answers.
+
+    The answers to questions with an even number are right.
+    """
     rng = np.random.default_rng(0)
     probabilities = rng.uniform(0.05, 0.5, (n_texts, 2))
     rows = []

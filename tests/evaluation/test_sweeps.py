@@ -41,8 +41,9 @@ def splits_of(evaluation, n_validation=None, **options):
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
-    # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
-    # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
+    # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 -
+    # 0.5 log 12.5 = 1.956 of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is
+    # 0.693 and 0.799, at 0 1.956 and 4.159.
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
     aurocs = tables.alpha_rows(evaluation).set_index("alpha")["auroc"]
     assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]

@@ -92,9 +92,10 @@ def test_accuracy_coverage_by_hand():
 
 
 def test_calibration_by_hand():
-    # Right, wrong, right, wrong as uncertainty grows: the middle two pool to 1/2, so 1 -> 1, 2 to 3 -> 1/2, 4 -> 0.
-    # On the others 1, 2.5, 4 and 5 (beyond: as 4) have 1, 1/2, 0, 0. Brier: (0 + 1/4 + 0 + 1) / 4.
-    # A bin each, the two that tie together: distances 1/2 (twice), 1/2 and 0. ECE: 3/2 / 4.
+    # Right, wrong, right, wrong as uncertainty grows: the middle two pool to 1/2, so the fit is 1
+    # at 1, 1/2 from 2 to 3, and 0 at 4. On the others, 1, 2.5, 4 and 5 (beyond the largest) have
+    # 1, 1/2, 0 and 0. The Brier score is the mean of 0, 1/4, 0 and 1. The two that tie share a
+    # bin: the distances are 1/2 (twice), 1/2 and 0, and their mean 3/8 is the ECE.
     labels = [True, False, True, False], [True, True, False, True]
     result = metrics.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
     assert result.probability.tolist() == [1, 0.5, 0, 0]
@@ -115,7 +116,8 @@ def test_calibration_by_hand():
 
 
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
-    # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
+    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
+    # wrong, so the ECE is 3/4.
     result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
     # Ties are not split
     assert result.table[["n", "low", "high"]].to_numpy().tolist() == [
@@ -130,7 +132,7 @@ def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
 
 
 def naive_isotonic(uncertainty, correct):
-    """The max-min formula of isotonic regression on distinct values of minus the uncertainty, ascending."""
+    """Return isotonic regression on minus the uncertainty by the max-min formula."""
     pools = [correct[-uncertainty == value] for value in np.unique(-uncertainty)]
     n = range(len(pools))
     means = [[np.concatenate(pools[a : b + 1]).mean() if a <= b else np.inf for b in n] for a in n]
