@@ -334,6 +334,12 @@ def common_methods(
     Returns:
         The table without these methods, and by the name of each: the number of questions with a
         value, and the number of all.
+
+    Example:
+        >>> table = pd.DataFrame({"NLL": [0.5, 1.0], "SC": [0.1, np.nan]})
+        >>> selected, left_out = common_methods(table, [True, False])
+        >>> list(selected), left_out
+        (['NLL'], {'SC': (1, 2)})
     """
     has_value = table.notna()
     is_counted = pd.notna(np.asarray(correct)) & has_value.any(axis=1).to_numpy()

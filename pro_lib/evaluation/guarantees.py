@@ -208,6 +208,11 @@ def set_threshold(
 
     Raises:
         ValueError: `delta` is not in (0, 1), or `right` are not probabilities.
+
+    Example:
+        >>> right = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+        >>> set_threshold(right, delta=0.3, search_alpha=0.1)
+        0.3
     """
     values = _right(right, search_alpha)
     values = np.sort(values[_one_of_each(texts, len(values), seed)])
@@ -215,7 +220,7 @@ def set_threshold(
         raise ValueError(f"delta={delta} must lie between 0 and 1")
     # Without the rounding, 0.29 of 100 would be 28.
     rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
-    # `_right` makes 0 of what is below `search_alpha`
+    # `_right` sets probabilities below `search_alpha` to 0.
     is_censored = rank == 0 or values[rank - 1] == 0
     return None if is_censored else float(values[rank - 1])
 

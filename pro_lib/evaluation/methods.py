@@ -55,8 +55,15 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
         distinct: whether each answer counts once; None for the rule of the protocol. A changed rule
             is part of the name, such as `paper, distinct`.
 
+    Returns:
+        The protocol.
+
     Raises:
         ValueError: the name is unknown.
+
+    Example:
+        >>> find_protocol("paper", distinct=True).name
+        'paper, distinct'
     """
     if name not in PROTOCOLS:
         raise ValueError(f"protocol={name!r} is unknown; choose {' or '.join(PROTOCOLS)}")
@@ -122,6 +129,9 @@ def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices
     Args:
         run: the run.
         convention: `complete` (ending included) or `answer_tokens` (ending left out).
+
+    Returns:
+        The matrices.
     """
     table = run.ranked_answers(distinct=False, convention=convention)
     n_answers = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
@@ -214,6 +224,9 @@ def method_scores(
         samples: the samples, if there are any.
         protocol: the rules.
         compared: the result of `similarity_matrices`.
+
+    Returns:
+        The scores, and what the methods with α read.
     """
     are_texts = bool(np.isnan(beams.log_probs).all())
     is_counted = ~(beams.repeats & (protocol.distinct and not are_texts))

@@ -72,6 +72,11 @@ def count_beyond_chance(
 
     Returns:
         The counts; a setting with several rows counts once.
+
+    Example:
+        >>> rows = pd.DataFrame({"dataset": "d", "model": ["a", "b"], "difference": [0.1, -0.1]})
+        >>> count_beyond_chance(rows.assign(p_value=[0.01, 0.5]))
+        SettingCounts(n_settings=2, higher=1, lower=0)
     """
     if family is None:
         is_significant = beyond_chance(rows["p_value"])
@@ -96,6 +101,11 @@ def count_settings(rows: pd.DataFrame, is_counted: ArrayLike) -> str:
     Returns:
         The count. With several protocols there is a count for each, because they are not settings
         of their own: "3 of 4 settings (paper) and 4 of 4 (workbench)".
+
+    Example:
+        >>> rows = pd.DataFrame({"dataset": "d", "model": ["a", "b"], "protocol": "paper"})
+        >>> count_settings(rows, [True, False])
+        '1 of 2 settings'
     """
     table = rows[["protocol"]].assign(is_counted=np.asarray(is_counted, dtype=bool))
     protocols = table["protocol"].unique()

@@ -20,6 +20,9 @@ def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:
     Args:
         splits: the validation questions and the reported ones.
         name: PRO, or another score that needs an α (`Evaluation.pro`).
+
+    Returns:
+        The α.
     """
     return select_alpha(splits.validation, alphas=splits.alphas, name=name)
 
@@ -36,6 +39,9 @@ def select_alpha(
         validation: the questions.
         alphas: the values to choose from; None for `ALPHA_GRID`.
         name: PRO, or another score that needs an α (`Evaluation.pro`).
+
+    Returns:
+        The α.
     """
     one_class = validation.one_class()
     if one_class:

@@ -152,7 +152,7 @@ def auroc_intervals(
 def _class_inverse_n(
     placements: FloatArray, area: FloatArray, codes: NDArray[np.intp] | None
 ) -> FloatArray:
-    """Return what one class adds to v = 1/n of the AUROCs, (A,).
+    """Return the part of v = 1/n of the AUROCs that is due to one class, (A,).
 
     Args:
         placements: the placements of the answers of the class, (A, n).
@@ -325,6 +325,11 @@ def aligned(
 
     Raises:
         ValueError: a shape or a type is another, or a score is NaN.
+
+    Example:
+        >>> values, labels = aligned([0.5, 1], [1, 0])
+        >>> labels.tolist()
+        [True, False]
     """
     values = np.asarray(uncertainty, dtype=np.float64)
     labels = _as_booleans(np.asarray(correct))

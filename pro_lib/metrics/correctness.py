@@ -221,6 +221,9 @@ def without_accents(text: str) -> str:
     Args:
         text: the text.
 
+    Returns:
+        The text.
+
     Example:
         >>> without_accents("São")
         'Sao'

@@ -440,6 +440,13 @@ def compare_aurocs(
         KeyError: there is no column `reference`.
         OneClassError: all answers are right, or all are wrong.
         ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> scores = pd.DataFrame(rng.normal(size=(100, 2)), columns=["PRO", "NLL"])
+        >>> correct = scores["NLL"] + rng.normal(size=100) < 0
+        >>> compare_aurocs(scores, correct)["reading"].tolist()
+        ['', 'different']
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct, clusters=clusters)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)

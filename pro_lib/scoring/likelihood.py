@@ -63,6 +63,10 @@ def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
 
     Returns:
         Truth values (n,).
+
+    Example:
+        >>> above_one(np.log([[0.5, 0.25], [0.6, 0.6]])).tolist()
+        [False, True]
     """
     return mass(log_probs) > 1 + _ROUNDING
 
@@ -81,6 +85,10 @@ def mass_not_found(
 
     Returns:
         Values in [0, 1], of shape (n,) or (n, A).
+
+    Example:
+        >>> mass_not_found(np.log([[0.5, 0.1]]), alpha=0.4).tolist()
+        [0.5]
     """
     checked = as_log_probs(log_probs)
 
@@ -142,6 +150,10 @@ def pro_at_k(
     Raises:
         ValueError: k is not such an integer, or the search did not find k answers of every
             question.
+
+    Example:
+        >>> pro_at_k(np.log([[0.5, 0.25]]), [1, 2]).round(4).tolist()
+        [[0.6931, 1.0397]]
     """
     requested = np.asarray(k)
     is_integer = requested.dtype.kind in "iu" and requested.ndim <= 1 and requested.size > 0
@@ -235,6 +247,10 @@ def alpha_floor(
 
     Raises:
         ValueError: alpha is 0 or below search_alpha, or a log-probability is out of its range.
+
+    Example:
+        >>> alpha_floor(np.log([[0.5, 0.1]]), alpha=0.4).round(4).tolist()
+        [0.8047]
     """
     checked = as_log_probs(log_probs)
     if open_log_probs is not None:
@@ -266,6 +282,10 @@ def tree_bound(
 
     Returns:
         The bounds in nats, of shape (n,) or (n, A); NaN for a question without prefixes.
+
+    Example:
+        >>> tree_bound([[0.0, np.log(0.5)]], [[0.7, 0.2]]).round(4).tolist()
+        [0.8]
     """
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
     entropies = np.asarray(next_entropies, dtype=np.float64)
@@ -367,6 +387,10 @@ def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
 
     Returns:
         The scores in nats (n,); higher = more uncertain.
+
+    Example:
+        >>> normalized_entropy([[-0.5, -1.5]]).tolist()
+        [1.0]
     """
     return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
@@ -384,8 +408,15 @@ def as_log_probs(
         name: the name of the argument, for errors.
         shape: the shape that they must have, if it is known.
 
+    Returns:
+        The array.
+
     Raises:
         ValueError: a value is not a log-probability (names its place), or the shape is another.
+
+    Example:
+        >>> as_log_probs([[-1, float("nan")]]).tolist()
+        [[-1.0, nan]]
     """
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
@@ -409,6 +440,10 @@ def row_sums(values: FloatArray) -> FloatArray:
 
     Returns:
         The sums (n,).
+
+    Example:
+        >>> row_sums(np.array([[0.25, np.nan, 0.5]])).tolist()
+        [0.75]
     """
     n_columns = math.prod(values.shape[1:])
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), n_columns)

@@ -80,6 +80,10 @@ def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
 
     Returns:
         Log-probabilities (n, C) in descending order, NaN where a question has fewer meanings.
+
+    Example:
+        >>> np.exp(meaning_log_probs(np.log([[0.2, 0.2, 0.5]]), [[0, 0, 1]])).round(2).tolist()
+        [[0.5, 0.4]]
     """
     masses = _masses(log_probs, meaning)[:, ::-1]
     return np.where(np.isfinite(masses), np.minimum(masses, 0.0), np.nan)
@@ -143,6 +147,10 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> FloatArr
 
     Returns:
         The scores (n,) in [0, 1]; higher = more uncertain; NaN if the first answer has no weight.
+
+    Example:
+        >>> semantic_density(np.log([[0.5, 0.5]]), [[[1.0, 0.0], [0.0, 1.0]]]).tolist()
+        [0.5]
     """
     labels, present = _checked(compared)
     logs = _fitting(mean_log_probs, present)

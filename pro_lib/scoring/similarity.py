@@ -29,6 +29,9 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
         answers: the texts of each question, in rows of any length, None or NaN for a missing one.
         questions: one row per question, to check the number of rows.
 
+    Returns:
+        The rows.
+
     Raises:
         ValueError: a row has a value that is not a text, or the number of questions differs.
 
@@ -59,6 +62,10 @@ def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
 
     Returns:
         Truth values (n, N).
+
+    Example:
+        >>> first_occurrences([["Paris", "Lyon", "Paris"]]).tolist()
+        [[True, True, False]]
     """
     is_first = []
     for row in padded_texts(answers):
@@ -79,6 +86,10 @@ def pairwise_similarity(
     Returns:
         The similarities (n, N, N), or with more axes as `compare` returns them; NaN where a value
         is missing.
+
+    Example:
+        >>> pairwise_similarity([["a", "b"]], lambda x, y: x == y).tolist()
+        [[[1.0, 0.0], [0.0, 1.0]]]
     """
     table = pd.DataFrame(rows, dtype=object)
     codes, values = pd.factorize(table.to_numpy().ravel())  # the code of None is -1
