@@ -76,7 +76,7 @@ def measure(folder: Path) -> pd.DataFrame:
         started = time.perf_counter()
 
     from pro_lib import evaluation, metrics, runs, scoring
-    from pro_lib.evaluation import sweeps
+    from pro_lib.evaluation.tables import alpha_rows
 
     done("imports")
     run = runs.read_run(folder)
@@ -90,7 +90,7 @@ def measure(folder: Path) -> pd.DataFrame:
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")
-    sweeps.alpha_sweep(judged, alphas=np.linspace(0, 1, 101))
+    alpha_rows(judged, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")
     metrics.compare_aurocs(uncertainties, judged.correct)
     done("AUROC of three methods, DeLong")

@@ -19,6 +19,7 @@ from pro_lib import metrics
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.tables import with_setting
 
 ALPHA = 0.4
 N_RESAMPLES = 4000
@@ -41,7 +42,7 @@ def differences(splits: Splits) -> pd.DataFrame:
             both, reported.correct, reference=reference, clusters=clusters
         )
         parts.append(table[table["method"] == method].assign(reference=reference))
-    return sweeps.labelled(pd.concat(parts, ignore_index=True), reported)
+    return with_setting(pd.concat(parts, ignore_index=True), reported)
 
 
 def cluster_intervals(reported: Evaluation) -> pd.DataFrame:
@@ -61,7 +62,7 @@ def cluster_intervals(reported: Evaluation) -> pd.DataFrame:
         {"interval": "bootstrap", "auroc": rows[0]["auroc"], "auroc_low": low, "auroc_high": high}
     )
     table = pd.DataFrame(rows).assign(method="PRO", alpha=ALPHA, n_clusters=clusters.nunique())
-    return sweeps.labelled(table, reported)
+    return with_setting(table, reported)
 
 
 def bootstrap(scores: np.ndarray, correct: np.ndarray, clusters: pd.Series) -> tuple[float, float]:

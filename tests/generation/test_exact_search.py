@@ -90,7 +90,7 @@ def test_merging_spellings_adds_their_probabilities():
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
     with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
         run.log_probs(merge_by="tokens")
-    with pytest.raises(ValueError, match="has the texts of its answers"):
+    with pytest.raises(ValueError, match="needs the texts of all answers"):
         replace(run, answers=answers.assign(text=None)).log_probs(merge_by="text")
 
 

@@ -123,7 +123,7 @@ def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write)
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.125]])
     np.testing.assert_array_equal(means(run), [[-0.375, -2.125 / 2]])
     assert run.name == "answers/openai/openai"
-    with pytest.raises(RunError, match="does not say what its endings cost"):
+    with pytest.raises(RunError, match="has no separate log-probability for the endings"):
         run.log_probs(convention="answer_tokens")
 
 

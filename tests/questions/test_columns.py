@@ -9,7 +9,7 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.tables import alpha_rows
 from pro_lib.evaluation.tables import benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
@@ -79,7 +79,7 @@ def results(model, rows, out):
         for name in SHOWN:
             question.pop(name, None)
     # A column "relation" declares clusters, which the ends of intervals depend on.
-    sweep = sweeps.alpha_sweep(judged).drop(columns=["low", "high", "interval"])
+    sweep = alpha_rows(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [
         run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]

@@ -1,4 +1,4 @@
-"""Run folders: parts that are whole or absent, refusals, locks; what a crash, a full disk or a flipped bit leaves."""
+"""Run folders: whole parts, errors, locks, and crashes, full disks and flipped bits."""
 
 import errno
 import json
@@ -123,7 +123,7 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
 
 
 def texts_of(path, *, questions=None):
-    """The question and the first answer of each stored question by its id, as `runs.storage.read_folder` has them."""
+    """Return the text and the first answer of each stored question by its id."""
     answers, table, _ = storage.read_folder(path, questions)
     first = answers[answers["rank"] == 0].set_index("question_id")["text"]
     return {row.question_id: (row.question, first[row.question_id]) for row in table.itertuples()}
@@ -166,7 +166,8 @@ def test_a_question_without_an_answer_is_named(finished):
         ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
         ([("a", "1")], [("a", "2")], [-1]),
         ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
-        # The same text twice: its own id first, then what is left, and never one row for two questions.
+        # The same text twice: its own id first, then what is left, and never one row for two
+        # questions.
         ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
         ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
     ],
@@ -180,7 +181,7 @@ def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
 
 
 def journal_of(path, ids, *, per_record=1):
-    """A journal with the answers to these questions, by a process that died before it was folded."""
+    """Write a journal with the answers to these questions, as by a process that died."""
     info = storage.read_info(path)
     journal = storage.Journal(path, "part-00007", info)
     with journal:

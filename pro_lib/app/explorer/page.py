@@ -45,7 +45,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
         raise RunError(
             f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities"
         )
-    grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
+    grid = alpha_grid(run.search_alpha, alphas=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
     alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
     questions = []
