@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.explorer.javascript import FOLDER, MODULES
 from pro_lib.app.explorer.widget import Explorer
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -96,19 +97,23 @@ def test_repeats_have_one_number_and_what_was_cut_comes_last():
     assert (finished, correct) == ([True] * 4 + [False], [True, True, False, True, None])
 
 
-def in_javascript(folder, code, value):
-    """What `code` makes of a value with the functions of explorer.js, by node."""
-    if (node := shutil.which("node")) is None:
-        driver = pytest.importorskip(
-            "playwright._impl._driver", reason="neither node nor playwright is installed"
-        )
+def run_javascript(folder, function, argument):
+    """Return the result of a JavaScript function, which uses the explorer as `page`."""
+    node = shutil.which("node")
+    if node is None:
+        reason = "neither node nor playwright is installed"
+        driver = pytest.importorskip("playwright._impl._driver", reason=reason)
         node = driver.compute_driver_executable()[0]
-    (folder / "explorer.mjs").write_text(explorer.JAVASCRIPT.read_text())
-    program = "import { readFileSync } from 'node:fs';\nimport * as page from './explorer.mjs';\n"
-    program += f"console.log(JSON.stringify(({code})(JSON.parse(readFileSync(0)))));"
-    (folder / "run.mjs").write_text(program)
+    (folder / "explorer.mjs").write_text(explorer.read_javascript())
+    lines = [
+        "import { readFileSync } from 'node:fs';",
+        "import * as page from './explorer.mjs';",
+        f"const result = ({function})(JSON.parse(readFileSync(0)));",
+        "console.log(JSON.stringify(result));",
+    ]
+    (folder / "run.mjs").write_text("\n".join(lines))
     process = subprocess.run(
-        [node, "run.mjs"], cwd=folder, input=json.dumps(value), capture_output=True, text=True
+        [node, "run.mjs"], cwd=folder, input=json.dumps(argument), capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
@@ -127,10 +132,10 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     ]
     alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
     logs = [None, *np.log(alphas[1:])]
-    code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proAllK(list), ...logs.map((log) => {
-        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proAllK(list)[k - 1] ?? NaN]; })])"""
+    code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proForEachK(list), ...logs.map((log) => {
+        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proForEachK(list)[k - 1] ?? NaN]; })])"""
     given = {"lists": [values.tolist() for values in lists], "logs": logs}
-    nothing, *results = in_javascript(tmp_path, code, given)
+    nothing, *results = run_javascript(tmp_path, code, given)
     assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
     for values, (by_k, *at) in zip(lists, results, strict=True):
         assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
@@ -152,17 +157,17 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
         [0.0, 1.0],
     ]
     correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    code = (
-        "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
-    )
-    results = in_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
+    code = "({ u, c }) => u.map((values, at) => [page.aurocWithInterval(values, c[at]), page.percentRanks(values)])"
+    results = run_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
     for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
         assert auroc == pytest.approx(
             np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9
         )
         assert ranks == pytest.approx(100 * rankdata(values) / len(values))
-    one_class = "() => [page.aurocWithin([1, 2], [true, true]), page.aurocWithin([], [])]"
-    assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
+    one_class = (
+        "() => [page.aurocWithInterval([1, 2], [true, true]), page.aurocWithInterval([], [])]"
+    )
+    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
@@ -171,9 +176,9 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
     run = replace(RUN, answers=twice).select(split="test")
     data = explorer.run_data(run)
-    code = """({ data, repeats }) => { const view = new page.View(data, "test", repeats);
+    code = """({ data, repeats }) => { const view = new page.RunView(data, "test", repeats);
         return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), view.uncertainty] }"""
-    sweep, uncertainty = in_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
+    sweep, uncertainty = run_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
     log_probs, alphas = run.log_probs(distinct=distinct), np.array(data["alphas"])
     expected = scoring.pro(log_probs, alpha=alphas)
     assert np.transpose(uncertainty) == pytest.approx(expected, rel=1e-9)
@@ -358,3 +363,30 @@ def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     assert answer["kind"] == "comparison" or "no answer can be judged" in answer["status"]
     (_, comparison) = page_data(explorer.to_html(run, tmp_path / "run.html"))
     assert "scores" in comparison or "no answer can be judged" in comparison["why"]
+
+
+def module_text(name):
+    return (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+
+
+def test_the_page_contains_every_javascript_module():
+    assert sorted(MODULES) == sorted(path.stem for path in FOLDER.glob("*.js"))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_javascript_module_imports_modules_before_it(name):
+    imported = re.findall(
+        r'^(?:import|\}) .*from "\./(\w+)\.js";$', module_text(name), re.MULTILINE
+    )
+    assert set(imported) <= set(MODULES[: MODULES.index(name)])
+
+
+def test_no_import_is_left_in_the_joined_javascript():
+    assert not re.search(r"^import\b", explorer.read_javascript(), re.MULTILINE)
+
+
+def test_no_two_javascript_modules_define_the_same_name():
+    pattern = r"^(?:export )?(?:const|let|function|class) (\w+)"
+    names = re.findall(pattern, explorer.read_javascript(), re.MULTILINE)
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))
