@@ -272,7 +272,7 @@ class Experiment(Parameters):
 
     @kept_table
     def repeats(self) -> pd.DataFrame:
-        """Return how probable the answers of the only run are together, with and without repeats."""
+        """Return the total probability of the answers of the only run, with and without repeats."""
         return tables.repeats(self.single_run, **self._values("alpha", "split"))
 
     @kept_table
@@ -355,17 +355,17 @@ class Experiment(Parameters):
 
     @kept_table
     def accuracy_by_coverage(self) -> pd.DataFrame:
-        """Return accuracy among the least uncertain questions, if each answer counts once."""
+        """Return accuracy among the least uncertain questions; each answer counts once."""
         return tables.accuracy_by_coverage(_counted_once(self.all_splits))
 
     @kept_table
     def reliability(self) -> pd.DataFrame:
-        """Return accuracy against the confidence fitted on validation, if each answer counts once."""
+        """Return accuracy by confidence, which is fitted on validation; each answer counts once."""
         return tables.reliability(_counted_once(self.all_splits))
 
     @kept_table
     def exact_search(self) -> pd.DataFrame:
-        """Return the results of an exact search at each α, the share that beams find, and the costs."""
+        """Return what an exact search finds at each α, the share that beams find, and the costs."""
         return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
 
     @kept_table
@@ -434,7 +434,7 @@ class Experiment(Parameters):
 
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
-        """All validation questions and the reported ones, if each answer counts once, for all methods."""
+        """All validation questions and the reported ones for all methods; each answer counts once."""
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 

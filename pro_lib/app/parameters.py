@@ -103,8 +103,9 @@ Names = Annotated[str | Sequence[str], _NAMES]
 def _check_columns(columns: object) -> object:
     """Check the names of columns; the width of a figure has another parameter."""
     if isinstance(columns, int):
-        words = "must be names of columns, such as {'question': 'Frage'}; the width of a figure is figure_columns"
-        raise PydanticCustomError("rule", words)
+        expected = "must be names of columns, such as {'question': 'Frage'}"
+        remedy = "the width of a figure is figure_columns"
+        raise PydanticCustomError("rule", f"{expected}; {remedy}")
     if not isinstance(columns, Mapping):
         raise PydanticCustomError(
             "rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}"

@@ -24,7 +24,7 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
 from pro_lib import importing, metrics
 from pro_lib.app import explorer
-from pro_lib.app.cli import _declared_parameters
+from pro_lib.app.notebook_execution import declared_parameters
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the Python package playwright is not installed"
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 def notebook_with(folder, base, **parameters):
     """A copy of the notebook in `folder` with parameters injected; it writes below `base`."""
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
-    values = _declared_parameters(NOTEBOOK, parameters)
+    values = declared_parameters(NOTEBOOK, parameters)
     copy = folder / NOTEBOOK.name
     papermill.execute_notebook(NOTEBOOK, copy, values, prepare_only=True, progress_bar=False)
 

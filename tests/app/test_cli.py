@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+import webbrowser
 from pathlib import Path
 
 import nbformat
@@ -503,7 +504,7 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
 ):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr(cli.webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()

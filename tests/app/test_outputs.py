@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import webbrowser
 from pathlib import Path
 
 import click
@@ -14,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from pro_lib import app, generation, importing, plots, runs
-from pro_lib.app import cli, explorer
+from pro_lib.app import explorer
 from pro_lib.app.cli import pro
+from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, files
 from pro_lib.generation import models
@@ -308,7 +310,7 @@ def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
 
 
 def test_pages_of_different_runs_have_different_names(place, stored_run, monkeypatch):
-    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
     folders = ["multinomial,top_p=0.9", "multinomial,top_p=0.95", "other/multinomial,top_p=0.9"]
     for folder in folders:
         shutil.copytree(stored_run, folder)
@@ -385,7 +387,7 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 
 def test_text_may_be_empty():
-    assert {"header"} == cli.MAY_BE_EMPTY
+    assert {"header"} == MAY_BE_EMPTY
     assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
     done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
     assert "fits 0 notebooks" in done.stderr

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import webbrowser
 from importlib import import_module
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
 
 
 def test_explore_prints_escapes(nasty, monkeypatch):
-    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
     assert "page: nasty_[31m__.jsonl.html\n" in printed("explore", nasty)
     assert r"page: nasty\x1b[31m\x9b\u202e" in printed("explore", nasty, "--html", NAME)
 
