@@ -434,7 +434,7 @@ class Experiment(Parameters):
 
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
-        """All validation questions and the reported ones for all methods; each answer counts once."""
+        """All validation questions and the reported ones for all methods, by distinct answers."""
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 

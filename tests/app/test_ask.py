@@ -147,7 +147,10 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     ("question", "options", "named"),
     [
         *((empty, {}, "empty") for empty in ("", "  \n")),
-        *((other, {}, "is no text; generate.generate takes several") for other in (None, ["Who?"])),
+        *(
+            (other, {}, "must be a text; generation.generate takes several")
+            for other in (None, ["Who?"])
+        ),
         (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
         (
             ASKED,
@@ -167,7 +170,7 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
         (ASKED, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
         (ASKED, {"alpha": 1.5}, "must lie in"),
         (ASKED, {"alpha": 0.01}, "is below search_alpha"),
-        (ASKED, {"alpha": [0.1, 0.2]}, "more than one number"),
+        (ASKED, {"alpha": [0.1, 0.2]}, "must be one number"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(
