@@ -19,7 +19,7 @@ _FEW = 20  # right or wrong answers; fewer of one kind say little
 
 
 def notes(scores: ScoreTable) -> list[str]:
-    """Return what a reader of the table must know about its scores."""
+    """Return sentences about the scores of the table: texts alone, and PRO that equals NLL."""
     lines = []
     if scores.run.is_texts:
         lines.append(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pro_lib.generation.models import Model
     from pro_lib.questions.question_sets import QuestionSet
 
-# What an exact search guarantees, by its status.
+# The guarantee of an exact search, by its status.
 SEARCH_SENTENCES = {
     "certified": "All answers with p ≥ {:g} were found; whether they are right, "
     "the model does not know.",

@@ -37,7 +37,7 @@ class Command(click.Command):
 def _texts_in(value: object) -> Iterator[str]:
     """Yield the names and paths in the value of a parameter.
 
-    Of a pair NAME VALUE, this is the name only, because a value may be an empty text.
+    A pair NAME VALUE has only its name checked, because a value may be an empty text.
     """
     if isinstance(value, str):
         yield value

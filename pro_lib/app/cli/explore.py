@@ -67,7 +67,7 @@ def explore_command(
         columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
     )
     inputs = [run, questions] if questions else [run]
-    if html:
+    if html:  # checked before the run is read, which may take long
         _check_page(html, inputs, force)
     answers = _read_run(run, questions, names)
     page = html or _default_page(run, answers)

@@ -1,6 +1,6 @@
 """The group `pro` with all of its commands.
 
-What a command needs of the package is imported when the command runs, so that `pro --help` is fast.
+A command imports the parts of the package that it needs when it runs, so that `pro --help` is fast.
 """
 
 import click

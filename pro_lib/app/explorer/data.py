@@ -54,7 +54,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
         raise RunError(f"run {run.name} {reason}")
     answers = _answers_by_question(run)
     rows = run.questions.to_dict("records")
-    questions = [_question_data(row, own) for row, own in zip(rows, answers, strict=True)]
+    questions = [_question_data(*pair) for pair in zip(rows, answers, strict=True)]
     has_questions = run.questions["question"].notna().any()
     has_answers = run.answers["text"].notna().any()
     alphas = _slider_alphas(run, alpha)
@@ -73,7 +73,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
 def _slider_alphas(run: Run, alpha: float) -> list[float]:
     """Return the values of the slider: hundredths, those of figures, and `alpha`.
 
-    Values below the α of a search are left out, because the search has not looked for them.
+    Values below the α of a search are left out, because the search did not look for them.
     """
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     hundredths = np.arange(1, 101) / 100

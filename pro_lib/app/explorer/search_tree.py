@@ -29,7 +29,7 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
         n_nodes: how many of the most probable prefixes are shown; the greedy path is always shown.
 
     Returns:
-        A table with a row per node, parents first, and the columns
+        A table with a row per node, parents first. Its columns are
 
         - `node`, and `parent`, which is -1 for the root;
         - `kind`: a `prefix` was expanded, an `answer` ended, `open` was cut at the length limit,
@@ -119,7 +119,7 @@ def _answers_by_vertex(run: Run, vertices: Mapping[Path, int]) -> defaultdict[in
 def _add_prefix(
     rows: list[tuple], search: _Search, decode: Decode, *, vertex: int, parent: int
 ) -> None:
-    """Add the rows of a prefix, of its answers, of the prefixes below it, and of what is cut."""
+    """Add rows for a prefix, its answers, the prefixes below it, and its other continuations."""
     text = _added_text(search.paths[vertex], decode)
     hidden = search.hidden_probability(vertex)
     while _has_single_continuation(search, vertex) and hidden < _NEGLIGIBLE:
@@ -127,12 +127,12 @@ def _add_prefix(
         text += _added_text(search.paths[vertex], decode)
         hidden += search.hidden_probability(vertex)
     node = len(rows)
-    greedy = bool(search.is_greedy[vertex])
-    rows.append((node, parent, "prefix", text, search.probabilities[vertex], greedy))
+    is_greedy = bool(search.is_greedy[vertex])
+    rows.append((node, parent, "prefix", text, search.probabilities[vertex], is_greedy))
+    are_answers_greedy = search.ends_greedy_path(vertex)
     for answer in search.answers[vertex]:
         kind = "answer" if answer.finished else "open"
-        greedy = search.ends_greedy_path(vertex)
-        rows.append((len(rows), node, kind, answer.text, answer.probability, greedy))
+        rows.append((len(rows), node, kind, answer.text, answer.probability, are_answers_greedy))
     for child in search.children[vertex]:
         _add_prefix(rows, search, decode, vertex=child, parent=node)
     rows.append((len(rows), node, "cut", "cut", max(hidden, 0.0), False))
@@ -143,10 +143,10 @@ def _has_single_continuation(search: _Search, vertex: int) -> bool:
 
 
 def _added_text(path: Path, decode: Decode) -> str:
-    """Return what the last token of a prefix adds to the text."""
+    """Return the text that the last token of a prefix adds."""
     text = decode(path)
     text_before = decode(path[:-1])
     if text.startswith(text_before):
         return text[len(text_before) :]
-    # The tokenizer spells the tokens before differently without the last one.
+    # Some tokenizers spell the other tokens differently if the last one is missing.
     return decode(path[-1:])

@@ -129,7 +129,7 @@ class Explorer(anywidget.AnyWidget):
         """Return the samples of the run's questions; None if they are not stored."""
         info = self._run.info
         folder = Path(self._experiment.generations_dir) / info.dataset / info.model
-        # Of these folders, the first by name has the samples with default settings.
+        # The first of these folders by name has the samples with default settings.
         sample_folder = min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES)
         try:
             samples = runs.read_run(sample_folder)
