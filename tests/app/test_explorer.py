@@ -22,13 +22,13 @@ from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
-# Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.
+# Reversed writing, an isolate that is not closed, line ends, and a word wider than any page
 NASTY += "\u202eturned\u2066 round\nnext line\u2028another\u0000" + "w" * 700
 CAPITAL = "What is the capital of France?"
 
 
 def many(*, n=40, seed=0):
-    """A run of `n` questions with three answers each, every third one answered right, with exposure."""
+    """Return a run of `n` questions with three answers each; every third question is right."""
     ids, p = (
         [f"q{i:02}" for i in range(n)],
         np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3],
@@ -55,7 +55,7 @@ def many(*, n=40, seed=0):
 
 
 def nasty():
-    """Three questions of which every text is hostile."""
+    """Return a run of three questions in which every text is hostile."""
     run = many(n=3)
     questions = run.questions.assign(question=NASTY, references=[[NASTY]] * 3, note=NASTY)
     return replace(run, answers=run.answers.assign(text=NASTY), questions=questions)
@@ -68,7 +68,7 @@ def corrects(run):
     return [question["correct"] for question in explorer.run_data(run)["questions"]]
 
 
-def test_a_run_is_data_with_the_alphas_of_its_slider():
+def test_the_data_of_a_run_has_its_questions_and_the_alphas_of_the_slider():
     data = explorer.run_data(RUN, alpha=0.123)
     assert {0.0, 0.001, 0.07, 0.123, 0.4, 1.0} <= set(data["alphas"])
     assert data["log_alphas"] == [None, *np.log(data["alphas"][1:])]
@@ -78,7 +78,7 @@ def test_a_run_is_data_with_the_alphas_of_its_slider():
 
 
 def repeated():
-    """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
+    """Return a run with Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
     answers = [
         {"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given
@@ -88,7 +88,7 @@ def repeated():
     )
 
 
-def test_repeats_have_one_number_and_what_was_cut_comes_last():
+def test_repeated_answers_have_one_identity_and_cut_answers_come_last():
     (answers,) = explorer.run_data(repeated())["answers"]
     text, log_probs, identity, finished, correct = map(list, zip(*answers, strict=True))
     assert text == ["Paris", "Paris", "Lyon", "paris!", "Par"]
@@ -132,8 +132,11 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     ]
     alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
     logs = [None, *np.log(alphas[1:])]
-    code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proForEachK(list), ...logs.map((log) => {
-        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proForEachK(list)[k - 1] ?? NaN]; })])"""
+    code = """({ lists, logs }) => [[], ...lists].map((list) => {
+        const proByK = page.proForEachK(list);
+        const counts = logs.map((log) => page.adaptiveK(list, log ?? -Infinity));
+        return [proByK, ...counts.map((k) => [k, proByK[k - 1] ?? NaN])];
+    })"""
     given = {"lists": [values.tolist() for values in lists], "logs": logs}
     nothing, *results = run_javascript(tmp_path, code, given)
     assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
@@ -145,7 +148,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
         )
 
 
-def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
+def test_the_page_computes_auroc_and_ranks_as_pro_lib_does(tmp_path):
     rng = np.random.default_rng(1)
     uncertainty = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
     correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
@@ -157,7 +160,9 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
         [0.0, 1.0],
     ]
     correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    code = "({ u, c }) => u.map((values, at) => [page.aurocWithInterval(values, c[at]), page.percentRanks(values)])"
+    code = """({ u, c }) => u.map((values, index) => [
+        page.aurocWithInterval(values, c[index]), page.percentRanks(values)
+    ])"""
     results = run_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
     for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
         assert auroc == pytest.approx(
@@ -172,7 +177,7 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @pytest.mark.parametrize("distinct", [True, False])
-def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
+def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, tmp_path):
     twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
     run = replace(RUN, answers=twice).select(split="test")
     data = explorer.run_data(run)
@@ -190,7 +195,7 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     )
 
 
-def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
+def test_the_leaves_of_a_search_tree_sum_to_one_and_agree_with_the_certificate(facts_2m):
     questions = question_sets.load_questions("world-facts", split="test", limit=12)
     run = generation.generate(
         facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False
@@ -225,11 +230,11 @@ def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
 
 
 def page_data(page):
-    """The run and the comparison of methods that a page holds."""
+    """Return the run and the comparison of methods that a page contains."""
     return json.loads(re.search(r'id="run">(.*)</script>', page.read_text())[1])
 
 
-def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_path):
+def test_no_text_of_the_data_ends_the_script_of_the_page(tmp_path):
     run = replace(nasty(), info=replace(nasty().info, model=NASTY))
     page = explorer.to_html(run, tmp_path / "run.html")
     text = page.read_text()
@@ -241,7 +246,7 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
 
 
 def reply(app, **message):
-    """What the kernel answers to a message of the page."""
+    """Return the reply of the widget to a message of the page."""
     replies = []
     app.send = replies.append
     app._handle_custom_msg(message, [])
@@ -250,9 +255,7 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(
-    tmp_path,
-):
+def test_the_widget_offers_the_papers_examples_with_the_papers_pro(tmp_path):
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
@@ -284,7 +287,7 @@ def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours
     assert app.data["scope"] == catalog.scope("facts-2m") * is_ours
 
 
-def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
+def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
@@ -305,7 +308,7 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
         assert name in answer["status"]
 
 
-def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkeypatch):
+def test_methods_are_compared_with_stored_samples(tmp_path, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
     alone, beside = (explorer.comparison_data(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
@@ -321,7 +324,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
     assert answer["correct"] == corrects(RUN)
 
 
-def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
+def test_the_widget_asks_the_model_with_the_prompt_of_the_run(facts_2m, tmp_path):
     questions = question_sets.load_questions("world-facts", split="test", limit=2)
     run = generation.generate(
         facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False
@@ -349,7 +352,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
+def test_runs_with_missing_parts_are_shown(name, tmp_path):
     run = ODD[name]
     app = Explorer(run, Experiment(generations_dir=tmp_path))
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)

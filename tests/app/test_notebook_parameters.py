@@ -1,4 +1,4 @@
-"""The parameters of shipped notebooks: passed by name, through `options`, or injected by papermill."""
+"""Parameters of shipped notebooks: passed by name, in `options`, or injected by papermill."""
 
 from types import SimpleNamespace
 
