@@ -137,7 +137,7 @@ def gallery() -> str:
 def explorer(path: Path, *, plain: bool) -> None:
     """The explorer of 300 exact searches that notebook 09 reads, small enough for a first page."""
     from pro_lib.app.experiment import Experiment
-    from pro_lib.app.explorer.page import appendix_run, to_html
+    from pro_lib.app.explorer import appendix_run, to_html
 
     if plain:
         to_html(appendix_run(), path)

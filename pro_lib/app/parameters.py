@@ -103,17 +103,18 @@ Names = Annotated[str | Sequence[str], _NAMES]
 def _check_columns(columns: object) -> object:
     """Check the names of columns; the width of a figure has another parameter."""
     if isinstance(columns, int):
-        words = "must be names of columns, such as {'question': 'Frage'}; the width of a figure is figure_columns"
-        raise PydanticCustomError("rule", words)
+        expected = "must be names of columns, such as {'question': 'Frage'}"
+        remedy = "the width of a figure is figure_columns"
+        raise PydanticCustomError("rule", f"{expected}; {remedy}")
     if not isinstance(columns, Mapping):
         raise PydanticCustomError(
             "rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}"
         )
     for ours, names in columns.items():
         if ours not in COLUMN_NAMES:
-            known = ", ".join(COLUMN_NAMES)
+            choices = ", ".join(COLUMN_NAMES)
             raise PydanticCustomError(
-                "rule", f"must have keys among {known}; {ours!r:.40} is not one of them"
+                "rule", f"must have keys among {choices}; {ours!r:.40} is not one of them"
             )
         if (
             not isinstance(names, (str, list, tuple))
@@ -264,8 +265,8 @@ class Parameters:
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
         for name, folder in _default_folders().items():
-            given = getattr(self, name)
-            object.__setattr__(self, name, folder if given is None else Path(given))
+            value = getattr(self, name)
+            object.__setattr__(self, name, folder if value is None else Path(value))
         if self.reported and self.split == "validation":
             raise ValueError("split='validation' is where alpha is chosen; report on another split")
         for name in ("strategy", "other_strategies"):
@@ -307,14 +308,14 @@ class Parameters:
     def _check_known(
         self,
         name: str,
-        known: Collection[str],
+        choices: Collection[str],
         other: str,
         is_other: Callable = lambda _: False,
     ) -> None:
         """Check that every value of a parameter is known or is of the other kind."""
         for value in as_list(getattr(self, name)):
-            if value not in known and not is_other(value):
-                raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
+            if value not in choices and not is_other(value):
+                raise ValueError(f"{name}={value!r} is neither {', '.join(choices)}, nor {other}")
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
@@ -344,7 +345,8 @@ class Parameters:
 
 def default_values() -> dict[str, Any]:
     """Return the default of every parameter that a user may give."""
-    defaults = {each.name: each.default for each in fields(Parameters)} | _default_folders()
+    defaults = {item.name: item.default for item in fields(Parameters)}
+    defaults |= _default_folders()
     for name in NOT_FOR_USERS:
         del defaults[name]
     return defaults
@@ -352,16 +354,16 @@ def default_values() -> dict[str, Any]:
 
 def help_texts() -> dict[str, str]:
     """Return the help text of every parameter that a user may give."""
-    texts = {each.name: each.metadata.get("help", "") for each in fields(Parameters)}
+    texts = {item.name: item.metadata.get("help", "") for item in fields(Parameters)}
     return {name: texts[name] for name in default_values()}
 
 
 def type_names() -> dict[str, str]:
     """Return the type of every parameter that a user may give, in words."""
     names = {}
-    for each in fields(Parameters):
-        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(each.type).split(" | ")]
-        names[each.name] = " or ".join(kinds)
+    for item in fields(Parameters):
+        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(item.type).split(" | ")]
+        names[item.name] = " or ".join(kinds)
     return {name: names[name] for name in default_values()}
 
 

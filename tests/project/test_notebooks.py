@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 from parameter_values import FIXED, OTHER, PARAMETERS, write_questions, write_records
 
-from pro_lib.app.cli import _declared_parameters
+from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.notebook_parameters import read_shipped
 from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
@@ -151,7 +151,7 @@ def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder,
 def experiment_of(path, **injected):
     """What the third cell of a notebook makes of its parameters and of those that papermill injects."""
     _, parameters, third = code_cells(path)[:3]
-    injected = _declared_parameters(path, injected)
+    injected = declared_parameters(path, injected)
     values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
     names = {"In": ["", parameters, values], "Experiment": Experiment}
     for cell in (parameters, values, third):
@@ -245,13 +245,13 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
 
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
-    given = _declared_parameters(path, parameters | {"figures_dir": str(folder)})
+    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
     papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
 
 def run_cells(path, folder, **parameters):
     """Run the cells of a notebook in this process, which is quicker than a kernel, with its figures in the folder."""
-    given = _declared_parameters(path, parameters | {"figures_dir": str(folder)})
+    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
     namespace = {"display": print}
     with contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
         for number, cell in enumerate(code_cells(path)):
