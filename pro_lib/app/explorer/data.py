@@ -75,7 +75,7 @@ def _slider_alphas(run: Run, alpha: float) -> list[float]:
 
     Values below the α of a search are left out, because the search did not look for them.
     """
-    grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
+    grid = alpha_grid(run.search_alpha, alphas=DRAWN_ALPHAS)
     hundredths = np.arange(1, 101) / 100
     alphas = np.unique(np.round([*grid, *hundredths, alpha], 9))
     return alphas[alphas >= grid[0]].tolist()
