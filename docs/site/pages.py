@@ -18,6 +18,7 @@ from pathlib import Path
 import api
 import cells
 from formulas import PageError, outside_code, typeset
+from redirects import write_redirects
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m"))
@@ -37,11 +38,10 @@ DOCS = [
 # Without neighbours there is no list of them to show
 ALONE = (
     "index.md",
-    "quick_start.md",
     "gallery.md",
 )
 LINK = re.compile(
-    r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")'
+    r'(\]\(|(?:src|srcset)="(?=(?:\.\./)*images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")'
 )
 EXPLORER_HERE = "<!-- the explorer, on the site -->"
 
@@ -77,6 +77,7 @@ def make(out: Path, executed: Path | None) -> None:
         (out / site).write_text(head + text)
     for name in ("site.css", "site.js"):
         shutil.copy(Path(__file__).with_name(name), out)
+    write_redirects(out)
 
 
 def turned(name: str, made: set[str], out: Path, link: re.Match) -> str:
@@ -118,7 +119,7 @@ def gallery() -> str:
         "Every figure that the notebooks leave: of the embedded models and, where there is one, of SmolLM2-135M",
     ]
     parts += [
-        "and of [published outputs of large models](real_models.md). A picture leads to its notebook.\n"
+        "and of [published outputs of large models](results/real_models.md). A picture leads to its notebook.\n"
     ]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")

@@ -2,7 +2,7 @@
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
 page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A comparison
+lists the pairs: where a CSV file has the paired difference. They make docs/results/claims.md. A comparison
 without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
@@ -138,7 +138,7 @@ def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
 
 
 def _paired(method: str, reference: str) -> list[Pair]:
-    """Return the differences of docs/paired_differences.csv, a pair for each setting."""
+    """Return the differences of docs/results/data/paired_differences.csv, a pair for each setting."""
     where = {"method": method, "reference": reference}
     return [
         Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each})
@@ -267,7 +267,7 @@ def _meadow() -> pd.Series:
 
 
 def _benchmark() -> list[Sentence]:
-    page = "docs/benchmark.md"
+    page = "docs/results/benchmark.md"
     nll = [*_nll("workbench"), *_nll("paper")]
     readings = [record["reading"] for record in _nll("workbench")]
     oracles = rows(PAIRED, method="PRO, oracle", reference="NLL")
@@ -319,12 +319,12 @@ def _benchmark() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The 95 % [intervals](intervals.md) are by {unit}.",
+            "The 95 % [intervals](../explanation/intervals.md) are by {unit}.",
             {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
         ),
         Sentence(
             page,
-            "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
+            "by neither [way of counting](../explanation/protocols.md), and nowhere more than {most} from NLL.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
@@ -429,7 +429,7 @@ def _benchmark() -> list[Sentence]:
             (
                 Pair(
                     "NE on samples − on beams, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("NE"),
                     -1,
                     low="low",
@@ -437,7 +437,7 @@ def _benchmark() -> list[Sentence]:
                 ),
                 Pair(
                     "PE without repeats − with, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("PE"),
                     -1,
                     low="low",
@@ -578,7 +578,7 @@ def _to_exact(name: str, where: Mapping[str, object], sign: int = 1) -> Pair:
 
 
 def _costs(page: str) -> list[Sentence]:
-    seconds = read_csv("docs/score_cost.csv").set_index("method")["seconds"]
+    seconds = read_csv("docs/results/data/score_cost.csv").set_index("method")["seconds"]
     by = {
         judge: shared_range([seconds[f"{name}, {judge}"] for name in ("SE", "SD", "Deg")], 2)
         for judge in ("lexical", "alias")
@@ -593,7 +593,7 @@ def _costs(page: str) -> list[Sentence]:
 
 
 def _sampling(page: str) -> list[Sentence]:
-    path = "docs/sampling.csv"
+    path = "docs/results/data/sampling.csv"
     table = read_csv(path)
     pro = table[table["method"] == "PRO"]
     fixed = table[table["method"].str.startswith("PRO_")]
@@ -641,7 +641,7 @@ def _sampling(page: str) -> list[Sentence]:
 
 
 def _audit_page() -> list[Sentence]:
-    path, page = "docs/audit.csv", "docs/audit.md"
+    path, page = "docs/results/data/audit.csv", "docs/results/audit.md"
     alias = row(path, method="PRO", choice="alias match")
     exact = row(path, method="PRO", choice="exact match")
     released = row(path, method="PRO", choice="as released, but for the cuts in the text")
@@ -714,7 +714,7 @@ def _audit_page() -> list[Sentence]:
 
 
 def _real_models() -> list[Sentence]:
-    page, benchmark = "docs/real_models.md", f"{REAL}/06_benchmark.csv"
+    page, benchmark = "docs/results/real_models.md", f"{REAL}/06_benchmark.csv"
     small = f"{SMOLLM2}/06_benchmark.csv"
     of = {
         name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
@@ -950,7 +950,10 @@ def _guaranteed_of_published(page: str) -> Sentence:
 
 
 def _notebooks() -> list[Sentence]:
-    page, worlds = "docs/notebooks.md", read_csv("figures/08_when_does_pro_help.csv")
+    page, worlds = (
+        "docs/explanation/notebooks_and_paper.md",
+        read_csv("figures/08_when_does_pro_help.csv"),
+    )
     world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
         ["min", "max"]
     )
@@ -1101,7 +1104,7 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "at α = 0.4 K is [{repeats} with repeats and {once} without](benchmark.md#fixed-k):",
+            "at α = 0.4 K is [{repeats} with repeats and {once} without](../results/benchmark.md#fixed-k):",
             {
                 name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
@@ -1114,7 +1117,7 @@ def _protocols() -> list[Sentence]:
     repeats = rows("figures/00_repeats.csv", repeats="counted").iloc[0]
     return [
         Sentence(
-            "docs/protocols.md",
+            "docs/explanation/protocols.md",
             "{above} of 3,408 questions of facts-2m have beams whose probabilities sum to "
             "more than 1, the worst to {worst}.",
             {"above": f"{repeats['n_above_one']:,}", "worst": f"{repeats['largest_mass']:.2f}"},
@@ -1123,7 +1126,7 @@ def _protocols() -> list[Sentence]:
 
 
 def _intervals_page() -> list[Sentence]:
-    page, table = "docs/intervals.md", read_csv(INTERVALS)
+    page, table = "docs/explanation/intervals.md", read_csv(INTERVALS)
     cells = table[table["delong_covered"].notna()]
     few = cells[cells["covered"] < 0.93]
     share_rarer = few["share_right"].where(few["share_right"] < 0.5, 1 - few["share_right"])
@@ -1234,16 +1237,16 @@ def _intervals_page() -> list[Sentence]:
 # Numbers with three decimals that no CSV file has, by page.
 NO_FILE = {
     # Worked by hand from the formula on the page.
-    "docs/concepts.md": ("0.916", "1.748"),
+    "docs/explanation/pro.md": ("0.916", "1.748"),
     # Settings and tolerances.
-    "docs/doors.md": ("0.001",),
-    "docs/guarantees.md": ("0.005",),
-    "docs/limitations.md": ("0.001",),
-    "docs/tutorials/reading_figures.md": ("0.001", "0.005"),
+    "docs/how_to/use_a_server.md": ("0.001",),
+    "docs/explanation/guarantees.md": ("0.005",),
+    "docs/explanation/limitations.md": ("0.001",),
+    "docs/how_to/read_a_figure.md": ("0.001", "0.005"),
     # Of the made-up answers on the page; its commands print them.
     "docs/tutorials/api_responses.md": ("0.836", "0.799"),
     # Of the formula on the page, of an earlier version of benchmarks/coverage.py, and errors of the simulation.
-    "docs/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
+    "docs/explanation/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
 }
 
 
@@ -1283,7 +1286,7 @@ def _signed_range(pairs: Sequence[Pair]) -> str:
 
 def _in_words() -> list[Sentence]:
     """Return the sentences that compare values without printing them."""
-    real, more = "docs/real_models.md", "docs/notebooks.md"
+    real, more = "docs/results/real_models.md", "docs/explanation/notebooks_and_paper.md"
     once = tuple(_cause(k) for k in (2, 5, 10))
     repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
     nll_of_published = tuple(
@@ -1330,17 +1333,20 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
         Sentence(
-            "docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once
+            "docs/explanation/pro.md",
+            "in the [benchmark](../results/benchmark.md) AUROC falls with K.",
+            {},
+            once,
         ),
         Sentence(
-            "docs/tutorials/reading_figures.md",
+            "docs/how_to/read_a_figure.md",
             "**It shows** that here more answers make PRO worse; "
             "each counted once (in the table) they make it much worse.",
             {},
             (*repeats, *once),
         ),
         Sentence(
-            "docs/audit.md",
+            "docs/results/audit.md",
             "with them K = 2 costs nothing,",
             {},
             (_cause(2, "repeats kept"),),

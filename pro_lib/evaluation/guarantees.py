@@ -79,7 +79,7 @@ def guarantee(
         uncertainty: scores (m,) of validation questions, higher = more uncertain; infinite ones are never below.
         correct: (m,) booleans.
         unlabelled: scores (n,) of other questions of the population, whose percentiles are the thresholds. None takes
-            those of `uncertainty`, for which the guarantee is not exact: docs/guarantees.md has what was measured.
+            those of `uncertainty`, for which the guarantee is not exact: docs/explanation/guarantees.md has what was measured.
         texts: (m,), the text of each validation question. The binomial tests need independent questions, and copies of
             one question are not: one question of each text is drawn with `seed`, and the others are left out. The
             guarantee is then about a population of different questions. None says that no question is repeated.

@@ -1,6 +1,6 @@
 """How answers are counted, by the paper's rules or by ours, and what every method says of them then.
 
-It knows runs, scores and similarities, not which answers are right. `docs/protocols.md` has the two line by line.
+It knows runs, scores and similarities, not which answers are right. `docs/explanation/protocols.md` has the two line by line.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -211,7 +211,7 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 
 @dataclass(frozen=True)
 class Choices:
-    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
+    """What counts as an answer and what as right. The defaults are this project's; docs/results/audit.md says what others do.
 
     `labels` of people or of a judge model (question_id, text, correct) replace every other correctness. An answer
     without one is left out and counted.

@@ -1,6 +1,6 @@
 """Differences of AUROCs on the same questions: intervals, tests, readings. `auroc` has single ones.
 
-The method and the simulation it was judged by are in docs/intervals.md.
+The method and the simulation it was judged by are in docs/explanation/intervals.md.
 """
 
 from collections.abc import Collection
@@ -186,7 +186,7 @@ def delong(
     make the interval cover in small samples: Student's quantile with Satterthwaite's degrees of
     freedom, an end away from 0 that moves outward with the skewness, pseudo-moves in a class in which fewer
     than five answers moved, and, with `clusters`, the jackknife over clusters wherever its variance
-    is larger. docs/intervals.md has the formulas and the coverage. Placements are found by sorting
+    is larger. docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting
     (Sun & Xu 2014); the bias is only computed for up to 300,000 pairs.
 
     Args:

@@ -20,7 +20,15 @@ import pro_lib
 from pro_lib.app import parameters
 
 README = ROOT / "README.md"
-DOCS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+# The code of tutorials and examples is in test_examples.py
+DOCS = [
+    README,
+    *(
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.parent.name not in ("tutorials", "examples")
+    ),
+]
 PAGES = [*DOCS, *sorted((ROOT / "data").rglob("README.md"))]
 
 
@@ -260,7 +268,7 @@ def table_rows(page, heading):
 
 
 def test_the_page_of_own_data_names_every_response_format():
-    rows = table_rows("own_data.md", "## Log-probabilities made elsewhere")[1:]
+    rows = table_rows("how_to/load_questions.md", "## Log-probabilities made elsewhere")[1:]
     assert {row[0].strip("`") for row in rows} == {
         each.name for each in pro_lib.importing.response_formats.RESPONSE_FORMATS
     } | {"records"}
@@ -272,7 +280,7 @@ def test_the_page_of_parameters_has_the_texts_of_the_package():
     expected = [
         [f"`{name}`", kinds[name], f"`{defaults[name]!r}`", texts[name]] for name in defaults
     ]
-    assert table_rows("parameters.md", "# Parameters")[1:] == expected
+    assert table_rows("reference/parameters.md", "# Parameters")[1:] == expected
 
 
 # The tables of converted notebooks, whose columns the page describes.
@@ -281,9 +289,11 @@ DESCRIBED = sorted((ROOT / "figures").glob("0*.csv"))
 
 def described_columns():
     """The columns that the page describes: those of every setting, and the others with their tables."""
-    setting = [row[0].strip("`") for row in table_rows("columns.md", "## The setting")[1:]]
+    setting = [
+        row[0].strip("`") for row in table_rows("reference/table_columns.md", "## The setting")[1:]
+    ]
     others = {}
-    for names, places, meaning in table_rows("columns.md", "## Quantities")[1:]:
+    for names, places, meaning in table_rows("reference/table_columns.md", "## Quantities")[1:]:
         for name in names.replace("`", "").split(", "):
             for place in places.split(", "):
                 has_interval = "interval" in meaning and (
@@ -312,7 +322,7 @@ def test_the_page_of_columns_describes_every_table(path):
 
 def test_the_page_of_columns_names_every_value_and_no_other_table():
     assert set(described_columns()[1]) == {path.stem for path in DESCRIBED}
-    text = (ROOT / "docs" / "columns.md").read_text()
+    text = (ROOT / "docs" / "reference" / "table_columns.md").read_text()
     for path in DESCRIBED:
         table = pd.read_csv(path)
         for column in table.columns.intersection(

@@ -3,6 +3,7 @@
 import ast
 import functools
 import http.server
+import posixpath
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from formulas import PageError, typeset
+from redirects import read_redirects
 from test_browser import CHROMIUM, NOTEBOOK, browser_page, sync_api
 
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
@@ -135,6 +137,17 @@ def test_every_page_is_in_the_navigation_links_lead_somewhere_and_nothing_is_ask
         )
 
 
+def test_old_urls_lead_to_pages_and_headings_that_exist(site):
+    for old, new in read_redirects().items():
+        page, _, anchor = new.partition("#")
+        text = (site / page).read_text()
+        assert not anchor or f'id="{anchor}"' in text, new
+        moved, _, old_anchor = old.partition("#")
+        stub = (site / moved).read_text()
+        place = posixpath.relpath(new, posixpath.dirname(moved) or ".")
+        assert (f'"{old_anchor}": "{place}"' if old_anchor else f"url={place}") in stub, old
+
+
 @pytest.fixture
 def served(site):
     """The address of a server of the site."""
@@ -159,7 +172,7 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
         page.on("request", lambda request: asked.append(request.url))
         for name in (
             "index",
-            "concepts",
+            "explanation/pro",
             "gallery",
             "notebooks/00_explore_examples",
             "api/scoring",

@@ -1,4 +1,4 @@
-"""The tables behind the figures, one module per figure; `docs/columns.md` describes their columns."""
+"""The tables behind the figures, one module per figure; `docs/reference/table_columns.md` describes their columns."""
 
 from pro_lib.evaluation.tables.alpha_sweep import (
     alpha_choices,
