@@ -28,7 +28,11 @@ NOTEBOOKS = {
     for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 }
 # Where a Markdown file goes that is not at its place below docs/; examples are parts of the API's pages.
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
 DOCS = [
     p.relative_to(ROOT).as_posix()

@@ -202,8 +202,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "In the {n} settings of the bundled models and SmolLM2-135M it is {low} to {high}, and {count} of these "
-            "differences is significant.",
+            "PRO's AUROC minus NLL's is {low} to {high} in the {n} settings of the bundled models and "
+            "SmolLM2-135M, and {count} of these differences is significant.",
             {
                 "n": spelled(len(others)),
                 "low": signed(-max(each["auroc_minus_pro"] for each in others)),
@@ -214,7 +214,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "the AUROC on Meadow was better than NLL's in {share} of 200 such choices only.",
+            "In 200 random draws of these questions, PRO had a higher AUROC than NLL on Meadow in "
+            "only {share} of the draws.",
             {"share": percent(meadow["above_nll"])},
             (
                 _gain(
@@ -1001,8 +1002,9 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default repeats count once, which gives {once}. "
-            "The ten probabilities of that question add up to {mass}, so the {printed} bounds no entropy.",
+            "by default the notebook counts repeats once, which gives {once} for one of these questions. "
+            "With repeats, the ten printed probabilities of this question add up to {mass}. "
+            "So the printed value {printed} is not a lower bound of an entropy.",
             {
                 "once": f"{scoring.pro(np.log([first['probability']]), alpha=0.1)[0]:.3f}",
                 "mass": f"{(first['probability'] * first['count']).sum():.3f}",
@@ -1011,25 +1013,27 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "*Worlds*: {n} simulated settings, fixed before any was looked at.",
+            "**Worlds**: {n} simulated settings, fixed before any result was seen.",
             # A panel repeats the base setting, whose accuracy and NLL are the same.
             {"n": str(len(worlds.drop_duplicates("world")))},
         ),
-        Sentence(page, "PRO is best at each, by {gains}.", {"gains": shared_range(gains)}),
+        Sentence(
+            page, "PRO is best at each threshold, by {gains}.", {"gains": shared_range(gains)}
+        ),
         Sentence(
             page,
-            "so no AUROC moves by more than {most}.",
+            "So no AUROC changes by more than {most}.",
             {"most": f"{(by_bar.max(axis=1) - by_bar.min(axis=1)).max():.3f}"},
         ),
         Sentence(
             page,
-            "There every answer added costs ({low} to {high}).",
+            "every additional answer lowers the AUROC ({low} to {high}).",
             {"low": signed(calibrated.min()), "high": signed(calibrated.max())},
         ),
         Sentence(
             page,
-            "Split spellings alone turn it ({spellings} with five), and so does a model "
-            "surer than it should be ({sure}).",
+            "Split spellings alone make PRO better than NLL ({spellings} with five spellings). "
+            "So does an overconfident model ({sure}).",
             {
                 "spellings": signed(world_gains["max"][five]),
                 "sure": signed(world_gains["max"][sure]),
@@ -1041,7 +1045,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "An unsure one costs up to {cost}; both together give {both}.",
+            "An underconfident model lowers the AUROC by up to {cost}. "
+            "Five spellings and an overconfident model together give {both}.",
             {
                 "cost": f"{-world_gains['min'][unsure]:.3f}",
                 "both": signed(world_gains["max"][five_and_sure]),
@@ -1050,8 +1055,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On facts-2m each answer added costs too (K = 5: {gain}); with the mass of the "
-            "answers made 1 nothing is left of that ({one}).",
+            "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the probabilities "
+            "of the answers are scaled to sum to 1, the loss disappears ({one}).",
             {
                 "gain": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **causes)),
                 "one": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **one)),
@@ -1067,7 +1072,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On gpt-3.5-turbo and NQ, each answer once, PRO₅ gains {gain}, without the tail {tail}.",
+            "On gpt-3.5-turbo and Natural Questions, with each answer once, PRO₅ gains {gain}, "
+            "and {tail} without improbable answers.",
             {
                 "gain": f"{cell(real, 'auroc_minus_nll', **causes):.3f}",
                 "tail": f"{cell(real, 'auroc_minus_nll', **tail):.3f}",
@@ -1079,7 +1085,7 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "All {n} scores can guarantee 70 % right, for {low} to {high} of the questions.",
+            "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the questions.",
             {
                 "n": spelled(len(at[0.7])),
                 "low": f"{100 * at[0.7]['coverage'].min():.0f}",
@@ -1088,23 +1094,24 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{n} can guarantee 80 %, for {most} at most.",
+            "{n} scores can guarantee 80 %, for {most} of the questions at most.",
             {"n": spelled(len(at[0.8])).capitalize(), "most": percent(at[0.8]["coverage"].max())},
         ),
-        Sentence(page, "90 % is guaranteed by {n}.", {"n": spelled(len(at[0.9]))}),
+        Sentence(page, "{n} can guarantee 90 %.", {"n": spelled(len(at[0.9])).capitalize()}),
         Sentence(
             page,
-            "Sets of answers that may miss 40 % hold {size} answers.",
+            "sets that may miss every right answer for 40 % of the questions have {size} answers.",
             {"size": f"{issued['set_size']:.1f}"},
         ),
         Sentence(
             page,
-            "Those at the paper's α of 0.4 miss {missed} and are empty for {empty} of the questions.",
+            "Sets at the paper's α of 0.4 miss for {missed} of the questions and are empty for "
+            "{empty} of the questions.",
             {"missed": percent(fixed["missed"]), "empty": percent(fixed["share_empty"])},
         ),
         Sentence(
             page,
-            "at α = 0.4 K is [{repeats} with repeats and {once} without](../results/benchmark.md#fixed-k):",
+            "mean K at α = 0.4 is [{repeats} with repeats and {once} without](../results/benchmark.md#fixed-k), because",
             {
                 name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
@@ -1331,7 +1338,7 @@ def _in_words() -> list[Sentence]:
             {name: _signed_range(_small(name.upper(), "paper")) for name in ("pe", "ne")},
             (*_small("PE", "paper"), *_small("NE", "paper")),
         ),
-        Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
+        Sentence(more, "K = 1 is best in both protocols.", {}, (*repeats, *once)),
         Sentence(
             "docs/explanation/pro.md",
             "in the [benchmark](../results/benchmark.md) AUROC falls with K.",
@@ -1340,8 +1347,8 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             "docs/how_to/read_a_figure.md",
-            "**It shows** that here more answers make PRO worse; "
-            "each counted once (in the table) they make it much worse.",
+            "**The figure shows** that more answers make PRO worse here. "
+            "If each answer counts once (in the table), they make it much worse.",
             {},
             (*repeats, *once),
         ),

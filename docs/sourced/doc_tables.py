@@ -329,24 +329,6 @@ def real_gain() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
 
 
-def readme_gain() -> pd.DataFrame:
-    """The gain of PRO over NLL on all published data: α, the paper's method, before K."""
-    columns = {
-        "α, repeats counted": ("paper", "alpha"),
-        "α, each answer once": ("workbench", "alpha"),
-        "K, repeats counted": ("paper", "K"),
-        "K, each answer once": ("workbench", "K"),
-    }
-    lines = []
-    for name, setting in PUBLISHED.items():
-        records = [
-            row(GAIN, protocol=protocol, chosen=chosen, **setting)
-            for protocol, chosen in columns.values()
-        ]
-        lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
-    return pd.DataFrame(lines, columns=["reported questions", *columns])
-
-
 def real_all_questions() -> pd.DataFrame:
     """AUROC on all published questions, with nothing chosen."""
     columns = {"NLL": "NLL", "PRO_2": "PRO_2", "PRO_5": "PRO_5", "PRO_10": "PRO_10"}
@@ -535,7 +517,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_smollm2,
         real_gain,
         real_all_questions,
-        readme_gain,
         intervals_coverage,
         guarantees_random_splits,
         guarantees_shift,
@@ -551,6 +532,8 @@ NOT_GENERATED = {
         "docs/results/audit.md",
         "choice | the release",
     ): "definitions; the example is in tests/scoring/test_likelihood.py",
+    ("docs/how_to/use_a_server.md", "argument"): "defaults",
+    ("docs/how_to/use_in_transformers.md", "option"): "an example of a value",
     (
         "docs/how_to/use_a_server.md",
         "SmolLM2-135M, Q4_1",
@@ -559,7 +542,7 @@ NOT_GENERATED = {
     ("docs/explanation/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
     ("docs/explanation/intervals.md", "clusters"): COMPARED_BY_A_TEST,
     ("docs/explanation/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
-    ("docs/how_to/load_questions.md", "response format"): "versions",
+    ("docs/reference/response_formats.md", "response format"): "versions",
     (
         "docs/reference/table_columns.md",
         "column | tables",

@@ -282,7 +282,7 @@ def test_the_server_that_the_docs_write_gives_the_same_replies_and_a_sentence_fo
     monkeypatch.chdir(tmp_path)
     [*_, block] = re.findall(
         r"```python\n(.*?)```",
-        (ROOT / "docs" / "how_to" / "use_a_server.md").read_text(),
+        (ROOT / "docs" / "how_to" / "answer_or_abstain.md").read_text(),
         re.DOTALL,
     )
     names: dict = {}

@@ -267,8 +267,8 @@ def table_rows(page, heading):
     return [line.strip("| ").split(" | ") for line in (head, *lines)]
 
 
-def test_the_page_of_own_data_names_every_response_format():
-    rows = table_rows("how_to/load_questions.md", "## Log-probabilities made elsewhere")[1:]
+def test_the_page_of_response_formats_has_every_format():
+    rows = table_rows("reference/response_formats.md", "## Formats")[1:]
     assert {row[0].strip("`") for row in rows} == {
         each.name for each in pro_lib.importing.response_formats.RESPONSE_FORMATS
     } | {"records"}
