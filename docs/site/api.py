@@ -37,7 +37,7 @@ def index() -> str:
     lines = [
         "# Python API\n",
         "This reference lists all public names. It is generated from the docstrings, which use",
-        "these symbols: `n` questions, `N` answers to each, `T` tokens, `V` tokens in the vocabulary.",
+        "these symbols: `n` questions, `N` answers to each, `T` tokens, `V` vocabulary size.",
         "Log-probabilities and entropies are in nats. A higher uncertainty means more uncertain.\n",
         "`import pro_lib` is fast because it loads no other package. It offers these names, which",
         "are loaded on first use:",

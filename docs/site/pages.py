@@ -133,7 +133,8 @@ def gallery() -> str:
     parts = [
         "# All figures\n",
         "This page shows all figures of the notebooks for the bundled models. Some figures also",
-        "exist for SmolLM2-135M and for [published outputs of large models](results/real_models.md).",
+        "exist for SmolLM2-135M and for",
+        "[published outputs of large models](results/real_models.md).",
         "A click on a figure opens its notebook.\n",
     ]
     for name in NOTEBOOKS:

@@ -187,9 +187,9 @@ def _readme() -> list[Sentence]:
     return [
         Sentence(
             "README.md",
-            "With α, the paper's method, and repeats counted, as the paper counts, PRO's AUROC minus NLL's is "
-            "{nq} {nq_ends} on Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo), and {llama} "
-            "{llama_ends} with Llama-2-7b-chat.",
+            "With gpt-3.5-turbo, PRO's AUROC minus NLL's is {nq} {nq_ends} on Natural Questions and "
+            "{meadow} {meadow_ends} on Meadow. With Llama-2-7b-chat on Natural Questions it is "
+            "{llama} {llama_ends}.",
             {
                 **_with_ends("nq", nq, "median"),
                 **_with_ends("meadow", meadow, "median"),
@@ -202,8 +202,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "PRO's AUROC minus NLL's is {low} to {high} in the {n} settings of the bundled models and "
-            "SmolLM2-135M, and {count} of these differences is significant.",
+            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's is "
+            "{low} to {high}. It is significant in {count} of them.",
             {
                 "n": spelled(len(others)),
                 "low": signed(-max(each["auroc_minus_pro"] for each in others)),
@@ -225,8 +225,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "With ten answers for every question and repeats counted, AUROC minus NLL's is {nq} {nq_ends} on Natural "
-            "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
+            "With ten answers to every question, PRO's AUROC minus NLL's is {nq} {nq_ends} on "
+            "Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
                 **_with_ends(
                     "nq",
