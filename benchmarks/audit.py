@@ -1,7 +1,7 @@
 """What each choice of the evaluation moves: AUROC with one decision changed at a time, beside this project's.
 
 Run from the repository root: `python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]`.
-Every row changes one choice by an option of the package, or by what lies here and in variants.py, as docs/audit.md
+Every row changes one choice by an option of the package, or by what lies here and in variants.py, as docs/results/audit.md
 explains, and is compared with the project's own choice on the same questions: difference of the AUROCs and its 95 %
 interval by the jackknife over the relations of the questions, or over the questions where they have no relation. PRO's
 α is chosen on 100 validation questions under the same choice, but where the row says otherwise.

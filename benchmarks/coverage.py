@@ -1,4 +1,4 @@
-"""How often 95 % intervals of single AUROCs contain the value they are of: docs/intervals.md.
+"""How often 95 % intervals of single AUROCs contain the value they are of: docs/explanation/intervals.md.
 
 Differences and clusters are in difference_intervals.py.
 Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_intervals` shrinks was
@@ -153,7 +153,7 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    """Write the table beside docs/intervals.md, or where asked, and print what the page says."""
+    """Write the table beside docs/explanation/intervals.md, or where asked, and print what the page says."""
     given = parse_arguments(__doc__, {"--repetitions": 4000, "--seed": 2, "--out": Path("docs")})
     table = pd.DataFrame(single(repetitions=given.repetitions, seed=given.seed))
     table.round(4).to_csv(given.out / "coverage.csv", index=False)

@@ -1,14 +1,14 @@
 """Measure how often intervals of AUROC differences cover the truth, and how often they exclude 0.
 
     python benchmarks/difference_intervals.py --workers 2 --repetitions 4000 \
-        --output docs/difference_intervals.csv
+        --output docs/results/data/difference_intervals.csv
 
 The script draws two scores of the same questions from a population whose AUROCs are known, many
 times per cell, and compares `pro_lib.metrics.delong` with DeLong's interval and two others. It
 writes the rows of fifty cells as soon as they are done; a second call with the same `--output` skips the
-cells in the file. `--page docs/intervals.md` writes the tables into the page instead. `--only` runs
+cells in the file. `--page docs/explanation/intervals.md` writes the tables into the page instead. `--only` runs
 the cells whose name contains a text, `--part 1/50` one in fifty. It needs numpy, scipy and pandas
-only. docs/intervals.md explains the table and how the method was chosen, which was done with other
+only. docs/explanation/intervals.md explains the table and how the method was chosen, which was done with other
 seeds and mostly other cells.
 """
 
@@ -452,7 +452,7 @@ def measure_clusters(cell: dict, repetitions: int, rng: np.random.Generator) -> 
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Return the three tables of docs/intervals.md."""
+    """Return the three tables of docs/explanation/intervals.md."""
     return "\n\n".join([compared(table), by_cluster(table), decided(table)])
 
 
@@ -552,7 +552,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--part", default="1/1", help="1/50 runs every fiftieth cell")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "difference_intervals.csv")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "docs" / "results" / "data" / "difference_intervals.csv",
+    )
     parser.add_argument("--page", type=Path, help="only write the tables into this page")
     given = parser.parse_args()
     if given.page:

@@ -2,7 +2,7 @@
 
 Run from the repository root: `python benchmarks/families.py`, or with the names of some families. A family is made from
 its own configuration class, saved, loaded as a user would load it, asked short texts and texts beyond its windows, and
-held against plain forward passes and `generate`. Writes docs/families.csv; of some families only with `--write`, which
+held against plain forward passes and `generate`. Writes docs/results/data/families.csv; of some families only with `--write`, which
 puts their rows in the place of theirs.
 """
 
@@ -369,7 +369,7 @@ def main() -> None:
     print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
     if given.write or not given.families:
         listed, found["error"] = (
-            ROOT / "docs" / "families.csv",
+            ROOT / "docs" / "results" / "data" / "families.csv",
             found["error"].map("{:.1e}".format, na_action="ignore"),
         )
         others = (

@@ -1,6 +1,6 @@
 """What a step costs on a GPU, by a model: bytes, operations and launches of shapes counted on a processor.
 
-Run from the repository root: `python benchmarks/gpu_model.py`; docs/speed.md has its tables. No GPU is needed, and
+Run from the repository root: `python benchmarks/gpu_model.py`; docs/results/speed.md has its tables. No GPU is needed, and
 none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one. The shapes are counted on the answers of
 `--model`, in batches of `--questions`.
 """

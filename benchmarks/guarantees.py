@@ -1,4 +1,4 @@
-"""How often guarantees are false, over 1,000 random splits of a pool: docs/guarantees.md.
+"""How often guarantees are false, over 1,000 random splits of a pool: docs/explanation/guarantees.md.
 
     python benchmarks/guarantees.py [--splits 1000] [--published FILE …] [--replace]
 
@@ -198,7 +198,7 @@ def main() -> None:
     """Write the table and print what is about PRO and NLL."""
     published, table_file = (
         [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"],
-        ROOT / "docs" / "guarantees.csv",
+        ROOT / "docs" / "results" / "data" / "guarantees.csv",
     )
     given = parse_arguments(
         __doc__,

@@ -1,6 +1,6 @@
 """The ladder of speed: from what the release does to exact search, one step at a time, in one interleaved run.
 
-Run from the repository root: `python benchmarks/ladder.py`; docs/speed.md explains the arms. Each environment has a
+Run from the repository root: `python benchmarks/ladder.py`; docs/results/speed.md explains the arms. Each environment has a
 worker process with the same weights, prompts, stop tokens, dtype, attention kernel and threads; they are asked in turn,
 round by round. Counts come first: they do not depend on the machine.
 """

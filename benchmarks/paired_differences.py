@@ -1,10 +1,10 @@
 """Measure the paired differences that the docs mention and that no notebook has.
 
-    python benchmarks/paired_differences.py --csv docs/paired_differences.csv
+    python benchmarks/paired_differences.py --csv docs/results/data/paired_differences.csv
 
 The script compares methods of notebook 06 on the bundled models with others than PRO: SE, SD and Deg
 by the table of names with the same by ROUGE-L, and the best α on the reported questions (oracle)
-with NLL. `--clusters docs/cluster_interval.csv` writes the interval of PRO's AUROC at α = 0.4 by
+with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the interval of PRO's AUROC at α = 0.4 by
 three methods: by relation, by question, and by a bootstrap of the relations. It reads the runs of
 the notebooks and generates them if they are absent.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/served.py model.gguf --questions 100 --alpha 0.02
 
-`pip install xllamacpp` brings the server. By default it is started as docs/doors.md says; with `--as-it-comes` it keeps
+`pip install xllamacpp` brings the server. By default it is started as docs/how_to/use_a_server.md says; with `--as-it-comes` it keeps
 its caches in half precision and puts many tokens through at once. Kernels of the two round differently: by how much is
 printed. False is an answer that a decided question lacks, though the server itself, asked for it, says it reaches α.
 """

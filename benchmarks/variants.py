@@ -1,6 +1,6 @@
 """Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.scoring`; for the audit and the tests.
 
-`docs/semantic_variants.md` says whose is whose. `nli` is (n, N, N, 3), `log_probs` and `meaning` are (n, N), as in
+`docs/explanation/semantic_scores.md` says whose is whose. `nli` is (n, N, N, 3), `log_probs` and `meaning` are (n, N), as in
 `pro_lib.scoring`; what comes back is (n,), higher = more uncertain, but where another shape is named.
 """
 

@@ -1,4 +1,4 @@
-"""The API as Markdown: signatures and docstrings as griffe reads them, a page for each package."""
+"""Write the API reference as Markdown, one page per package, from the docstrings."""
 
 import re
 from functools import cache
@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 def page(name: str) -> str:
-    """Return the page of a package: its public names, then what its modules document, below an example if any."""
+    """Return the page of a package: its public names, then the examples and docs of its modules."""
     package = _dotted(ROOT / name)
     public = ", ".join(f"`{each}`" for each in _public_names(ROOT / name))
     parts = [
@@ -33,12 +33,14 @@ def page(name: str) -> str:
 
 
 def index() -> str:
-    """The list of packages and modules, each with the first sentence of its docstring and its lines."""
+    """Return the list of packages and modules with their first sentences and numbers of lines."""
     lines = [
-        "# API reference\n",
-        "Made from the docstrings. `n` questions, `N` answers each, `T` tokens, `V` vocabulary; log-probabilities and",
-        "entropies in nats; uncertainty: higher = more uncertain. These pages list what is public, and no more.\n",
-        "`import pro_lib` loads nothing but itself. These names are at its root, and load on first use:",
+        "# Python API\n",
+        "This reference lists all public names. It is generated from the docstrings, which use",
+        "these symbols: `n` questions, `N` answers to each, `T` tokens, `V` vocabulary size.",
+        "Log-probabilities and entropies are in nats. A higher uncertainty means more uncertain.\n",
+        "`import pro_lib` is fast because it loads no other package. It offers these names, which",
+        "are loaded on first use:",
         ", ".join(f"`{name}`" for name in _public_names(ROOT / "pro_lib" / "__init__.py")) + ".\n",
         "| package or module | | lines |\n|---|---|---|",
     ]
@@ -46,7 +48,8 @@ def index() -> str:
         own = [ROOT / name, *inside(name)]
         total = sum(len(file.read_text().splitlines()) for file in own)
         lines.append(
-            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} | {total} |"
+            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} "
+            f"| {total} |"
         )
         for path in inside(name):
             length = len(path.read_text().splitlines())
@@ -57,7 +60,7 @@ def index() -> str:
 
 
 def inside(name: str) -> list[Path]:
-    """The modules of a package and of the packages within it."""
+    """Return the modules of a package and of its subpackages."""
     return sorted((ROOT / name).parent.rglob("[a-z]*.py"))
 
 
@@ -81,7 +84,7 @@ def _package() -> griffe.Module:
 
 
 def _module(dotted: str) -> str:
-    """What a module says of itself and what is defined in it and documented."""
+    """Return the docstring of a module, then its documented members."""
     module = _package()[dotted.partition(".")[2]]
     return "\n\n".join([_said(module), *_members(module, 3)])
 
@@ -97,7 +100,7 @@ def _members(of: griffe.Object, level: int) -> list[str]:
 
 
 def _entry(of: griffe.Object, level: int) -> list[str]:
-    """A heading that can be linked to by the dotted name, the signature, the docstring; of a class its members too."""
+    """Return a heading with the dotted name as anchor, the signature, the docstring and members."""
     name = of.name if of.parent.is_module else f"{of.parent.name}.{of.name}"
     heading = f'{"#" * level} <a id="{of.path}"></a>{name}'
     entry = [heading, f"```python\n{_signature(of)}\n```", _said(of)]
@@ -105,7 +108,7 @@ def _entry(of: griffe.Object, level: int) -> list[str]:
 
 
 def _signature(of: griffe.Object) -> str:
-    """The call, a parameter a line where it is too long for one."""
+    """Return the signature, with one parameter a line if it is too long."""
     if of.is_attribute:
         return of.name + (f": {of.annotation}" if of.annotation else f" = {of.value}")
     init = of.members.get("__init__") if of.is_class else of
@@ -127,7 +130,7 @@ def _signature(of: griffe.Object) -> str:
 
 
 def _said(of: griffe.Object) -> str:
-    """The docstring; of its sections those that list something as lists."""
+    """Return the docstring, with its sections as lists."""
     return "\n\n".join(_section(section) for section in of.docstring.parsed) if of.docstring else ""
 
 
@@ -142,7 +145,7 @@ def _section(section: griffe.DocstringSection) -> str:
 
 
 def _item(item: griffe.DocstringElement) -> str:
-    """An item with its name; an exception is named by its type, what is returned has none."""
+    """Return an item with its name; an exception has its type as name, a return value has none."""
     name = getattr(item, "name", "") or (
         str(item.annotation) if isinstance(item, griffe.DocstringRaise) else ""
     )

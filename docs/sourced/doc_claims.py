@@ -1,5 +1,6 @@
 """The page of claims: every statement that compares two values, with its paired differences."""
 
+import posixpath
 from dataclasses import dataclass
 
 import pandas as pd
@@ -7,6 +8,8 @@ from doc_sentences import SENTENCES, Pair, Sentence
 from doc_sources import difference_with_interval, interval, read_csv, row, signed
 
 from pro_lib.evaluation import findings
+
+CLAIMS = "docs/results/claims.md"
 
 HEAD = """# Claims and their differences
 
@@ -121,11 +124,15 @@ def _difference(pair: Pair) -> str:
 def _place(pair: Pair) -> str:
     conditions = ", ".join(f"{name} = {value}" for name, value in pair.where.items())
     reverse = ", with the other sign" if pair.sign < 0 else ""
-    return f"[{pair.path.split('/', 1)[1]}]({_link(pair.path)}): `{pair.column}` where {conditions}{reverse}"
+    return f"[{_short(pair.path)}]({_link(pair.path)}): `{pair.column}` where {conditions}{reverse}"
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("figures/").removeprefix("docs/results/data/")
 
 
 def _link(path: str) -> str:
-    return path.removeprefix("docs/") if path.startswith("docs/") else f"../{path}"
+    return posixpath.relpath(path, posixpath.dirname(CLAIMS))
 
 
 def _notebooks() -> str:
@@ -152,7 +159,7 @@ def _line(compared: Compared) -> str:
     ends = [
         _with_interval(table.loc[index], compared) for index in (values.index[0], values.index[-1])
     ]
-    place = f"[{compared.path.split('/', 1)[1]}]({_link(compared.path)}): `{compared.column}`"
+    place = f"[{_short(compared.path)}]({_link(compared.path)}): `{compared.column}`"
     if compared.query:
         place = f"{place} where {compared.query}"
     if sign < 0:

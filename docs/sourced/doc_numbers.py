@@ -20,16 +20,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
-from doc_claims import claims_page
+from doc_claims import CLAIMS, claims_page
 from doc_sentences import NO_FILE, SENTENCES, Sentence
 from doc_sources import INTERVALS, ROOT
 from doc_tables import NOT_GENERATED, TABLES
 
 MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
-CLAIMS = "docs/claims.md"
-INTERVALS_PAGE = "docs/intervals.md"
+INTERVALS_PAGE = "docs/explanation/intervals.md"
 # The log is a record of what was measured on a day, which is not made again.
-NOT_CHECKED = (CLAIMS, "docs/log.md")
+NOT_CHECKED = (CLAIMS, "docs/results/experiment_log.md")
 
 
 def markdown_table(table: pd.DataFrame) -> str:
@@ -135,7 +134,7 @@ def update_page(
 
 
 def simulated_tables(text: str) -> list[str]:
-    """Return a line for each table of the simulation of intervals that differs in docs/intervals.md."""
+    """Return a line for each table of the simulation of intervals that differs in docs/explanation/intervals.md."""
     sys.path.append(str(ROOT / "benchmarks"))
     from difference_intervals import summary
 

@@ -2,7 +2,7 @@
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
 page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A comparison
+lists the pairs: where a CSV file has the paired difference. They make docs/results/claims.md. A comparison
 without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
@@ -138,7 +138,7 @@ def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
 
 
 def _paired(method: str, reference: str) -> list[Pair]:
-    """Return the differences of docs/paired_differences.csv, a pair for each setting."""
+    """Return the differences of docs/results/data/paired_differences.csv, a pair for each setting."""
     where = {"method": method, "reference": reference}
     return [
         Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each})
@@ -187,9 +187,9 @@ def _readme() -> list[Sentence]:
     return [
         Sentence(
             "README.md",
-            "With α, the paper's method, and repeats counted, as the paper counts, PRO's AUROC minus NLL's is "
-            "{nq} {nq_ends} on Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo), and {llama} "
-            "{llama_ends} with Llama-2-7b-chat.",
+            "With gpt-3.5-turbo, PRO's AUROC minus NLL's is {nq} {nq_ends} on Natural Questions and "
+            "{meadow} {meadow_ends} on Meadow. With Llama-2-7b-chat on Natural Questions it is "
+            "{llama} {llama_ends}.",
             {
                 **_with_ends("nq", nq, "median"),
                 **_with_ends("meadow", meadow, "median"),
@@ -202,8 +202,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "In the {n} settings of the bundled models and SmolLM2-135M it is {low} to {high}, and {count} of these "
-            "differences is significant.",
+            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's is "
+            "{low} to {high}. It is significant in {count} of them.",
             {
                 "n": spelled(len(others)),
                 "low": signed(-max(each["auroc_minus_pro"] for each in others)),
@@ -214,7 +214,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "the AUROC on Meadow was better than NLL's in {share} of 200 such choices only.",
+            "In 200 random draws of these questions, PRO had a higher AUROC than NLL on Meadow in "
+            "only {share} of the draws.",
             {"share": percent(meadow["above_nll"])},
             (
                 _gain(
@@ -224,8 +225,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "With ten answers for every question and repeats counted, AUROC minus NLL's is {nq} {nq_ends} on Natural "
-            "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
+            "With ten answers to every question, PRO's AUROC minus NLL's is {nq} {nq_ends} on "
+            "Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
                 **_with_ends(
                     "nq",
@@ -267,7 +268,7 @@ def _meadow() -> pd.Series:
 
 
 def _benchmark() -> list[Sentence]:
-    page = "docs/benchmark.md"
+    page = "docs/results/benchmark.md"
     nll = [*_nll("workbench"), *_nll("paper")]
     readings = [record["reading"] for record in _nll("workbench")]
     oracles = rows(PAIRED, method="PRO, oracle", reference="NLL")
@@ -319,12 +320,12 @@ def _benchmark() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The 95 % [intervals](intervals.md) are by {unit}.",
+            "The 95 % [intervals](../explanation/intervals.md) are by {unit}.",
             {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
         ),
         Sentence(
             page,
-            "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
+            "by neither [way of counting](../explanation/protocols.md), and nowhere more than {most} from NLL.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
@@ -429,7 +430,7 @@ def _benchmark() -> list[Sentence]:
             (
                 Pair(
                     "NE on samples − on beams, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("NE"),
                     -1,
                     low="low",
@@ -437,7 +438,7 @@ def _benchmark() -> list[Sentence]:
                 ),
                 Pair(
                     "PE without repeats − with, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("PE"),
                     -1,
                     low="low",
@@ -578,7 +579,7 @@ def _to_exact(name: str, where: Mapping[str, object], sign: int = 1) -> Pair:
 
 
 def _costs(page: str) -> list[Sentence]:
-    seconds = read_csv("docs/score_cost.csv").set_index("method")["seconds"]
+    seconds = read_csv("docs/results/data/score_cost.csv").set_index("method")["seconds"]
     by = {
         judge: shared_range([seconds[f"{name}, {judge}"] for name in ("SE", "SD", "Deg")], 2)
         for judge in ("lexical", "alias")
@@ -593,7 +594,7 @@ def _costs(page: str) -> list[Sentence]:
 
 
 def _sampling(page: str) -> list[Sentence]:
-    path = "docs/sampling.csv"
+    path = "docs/results/data/sampling.csv"
     table = read_csv(path)
     pro = table[table["method"] == "PRO"]
     fixed = table[table["method"].str.startswith("PRO_")]
@@ -641,7 +642,7 @@ def _sampling(page: str) -> list[Sentence]:
 
 
 def _audit_page() -> list[Sentence]:
-    path, page = "docs/audit.csv", "docs/audit.md"
+    path, page = "docs/results/data/audit.csv", "docs/results/audit.md"
     alias = row(path, method="PRO", choice="alias match")
     exact = row(path, method="PRO", choice="exact match")
     released = row(path, method="PRO", choice="as released, but for the cuts in the text")
@@ -714,7 +715,7 @@ def _audit_page() -> list[Sentence]:
 
 
 def _real_models() -> list[Sentence]:
-    page, benchmark = "docs/real_models.md", f"{REAL}/06_benchmark.csv"
+    page, benchmark = "docs/results/real_models.md", f"{REAL}/06_benchmark.csv"
     small = f"{SMOLLM2}/06_benchmark.csv"
     of = {
         name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
@@ -950,7 +951,10 @@ def _guaranteed_of_published(page: str) -> Sentence:
 
 
 def _notebooks() -> list[Sentence]:
-    page, worlds = "docs/notebooks.md", read_csv("figures/08_when_does_pro_help.csv")
+    page, worlds = (
+        "docs/explanation/notebooks_and_paper.md",
+        read_csv("figures/08_when_does_pro_help.csv"),
+    )
     world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
         ["min", "max"]
     )
@@ -998,8 +1002,9 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default repeats count once, which gives {once}. "
-            "The ten probabilities of that question add up to {mass}, so the {printed} bounds no entropy.",
+            "by default the notebook counts repeats once, which gives {once} for one of these questions. "
+            "With repeats, the ten printed probabilities of this question add up to {mass}. "
+            "So the printed value {printed} is not a lower bound of an entropy.",
             {
                 "once": f"{scoring.pro(np.log([first['probability']]), alpha=0.1)[0]:.3f}",
                 "mass": f"{(first['probability'] * first['count']).sum():.3f}",
@@ -1008,25 +1013,27 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "*Worlds*: {n} simulated settings, fixed before any was looked at.",
+            "**Worlds**: {n} simulated settings, fixed before any result was seen.",
             # A panel repeats the base setting, whose accuracy and NLL are the same.
             {"n": str(len(worlds.drop_duplicates("world")))},
         ),
-        Sentence(page, "PRO is best at each, by {gains}.", {"gains": shared_range(gains)}),
+        Sentence(
+            page, "PRO is best at each threshold, by {gains}.", {"gains": shared_range(gains)}
+        ),
         Sentence(
             page,
-            "so no AUROC moves by more than {most}.",
+            "So no AUROC changes by more than {most}.",
             {"most": f"{(by_bar.max(axis=1) - by_bar.min(axis=1)).max():.3f}"},
         ),
         Sentence(
             page,
-            "There every answer added costs ({low} to {high}).",
+            "every additional answer lowers the AUROC ({low} to {high}).",
             {"low": signed(calibrated.min()), "high": signed(calibrated.max())},
         ),
         Sentence(
             page,
-            "Split spellings alone turn it ({spellings} with five), and so does a model "
-            "surer than it should be ({sure}).",
+            "Split spellings alone make PRO better than NLL ({spellings} with five spellings). "
+            "So does an overconfident model ({sure}).",
             {
                 "spellings": signed(world_gains["max"][five]),
                 "sure": signed(world_gains["max"][sure]),
@@ -1038,7 +1045,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "An unsure one costs up to {cost}; both together give {both}.",
+            "An underconfident model lowers the AUROC by up to {cost}. "
+            "Five spellings and an overconfident model together give {both}.",
             {
                 "cost": f"{-world_gains['min'][unsure]:.3f}",
                 "both": signed(world_gains["max"][five_and_sure]),
@@ -1047,8 +1055,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On facts-2m each answer added costs too (K = 5: {gain}); with the mass of the "
-            "answers made 1 nothing is left of that ({one}).",
+            "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the probabilities "
+            "of the answers are scaled to sum to 1, the loss disappears ({one}).",
             {
                 "gain": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **causes)),
                 "one": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **one)),
@@ -1064,7 +1072,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On gpt-3.5-turbo and NQ, each answer once, PRO₅ gains {gain}, without the tail {tail}.",
+            "On gpt-3.5-turbo and Natural Questions, with each answer once, PRO₅ gains {gain}, "
+            "and {tail} without improbable answers.",
             {
                 "gain": f"{cell(real, 'auroc_minus_nll', **causes):.3f}",
                 "tail": f"{cell(real, 'auroc_minus_nll', **tail):.3f}",
@@ -1076,7 +1085,7 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "All {n} scores can guarantee 70 % right, for {low} to {high} of the questions.",
+            "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the questions.",
             {
                 "n": spelled(len(at[0.7])),
                 "low": f"{100 * at[0.7]['coverage'].min():.0f}",
@@ -1085,23 +1094,24 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{n} can guarantee 80 %, for {most} at most.",
+            "{n} scores can guarantee 80 %, for {most} of the questions at most.",
             {"n": spelled(len(at[0.8])).capitalize(), "most": percent(at[0.8]["coverage"].max())},
         ),
-        Sentence(page, "90 % is guaranteed by {n}.", {"n": spelled(len(at[0.9]))}),
+        Sentence(page, "{n} can guarantee 90 %.", {"n": spelled(len(at[0.9])).capitalize()}),
         Sentence(
             page,
-            "Sets of answers that may miss 40 % hold {size} answers.",
+            "sets that may miss every right answer for 40 % of the questions have {size} answers.",
             {"size": f"{issued['set_size']:.1f}"},
         ),
         Sentence(
             page,
-            "Those at the paper's α of 0.4 miss {missed} and are empty for {empty} of the questions.",
+            "Sets at the paper's α of 0.4 miss for {missed} of the questions and are empty for "
+            "{empty} of the questions.",
             {"missed": percent(fixed["missed"]), "empty": percent(fixed["share_empty"])},
         ),
         Sentence(
             page,
-            "at α = 0.4 K is [{repeats} with repeats and {once} without](benchmark.md#fixed-k):",
+            "mean K at α = 0.4 is [{repeats} with repeats and {once} without](../results/benchmark.md#fixed-k), because",
             {
                 name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
@@ -1114,7 +1124,7 @@ def _protocols() -> list[Sentence]:
     repeats = rows("figures/00_repeats.csv", repeats="counted").iloc[0]
     return [
         Sentence(
-            "docs/protocols.md",
+            "docs/explanation/protocols.md",
             "{above} of 3,408 questions of facts-2m have beams whose probabilities sum to "
             "more than 1, the worst to {worst}.",
             {"above": f"{repeats['n_above_one']:,}", "worst": f"{repeats['largest_mass']:.2f}"},
@@ -1123,7 +1133,7 @@ def _protocols() -> list[Sentence]:
 
 
 def _intervals_page() -> list[Sentence]:
-    page, table = "docs/intervals.md", read_csv(INTERVALS)
+    page, table = "docs/explanation/intervals.md", read_csv(INTERVALS)
     cells = table[table["delong_covered"].notna()]
     few = cells[cells["covered"] < 0.93]
     share_rarer = few["share_right"].where(few["share_right"] < 0.5, 1 - few["share_right"])
@@ -1234,16 +1244,16 @@ def _intervals_page() -> list[Sentence]:
 # Numbers with three decimals that no CSV file has, by page.
 NO_FILE = {
     # Worked by hand from the formula on the page.
-    "docs/concepts.md": ("0.916", "1.748"),
+    "docs/explanation/pro.md": ("0.916", "1.748"),
     # Settings and tolerances.
-    "docs/doors.md": ("0.001",),
-    "docs/guarantees.md": ("0.005",),
-    "docs/limitations.md": ("0.001",),
-    "docs/tutorials/reading_figures.md": ("0.001", "0.005"),
+    "docs/how_to/use_a_server.md": ("0.001",),
+    "docs/explanation/guarantees.md": ("0.005",),
+    "docs/explanation/limitations.md": ("0.001",),
+    "docs/how_to/read_a_figure.md": ("0.001", "0.005"),
     # Of the made-up answers on the page; its commands print them.
     "docs/tutorials/api_responses.md": ("0.836", "0.799"),
     # Of the formula on the page, of an earlier version of benchmarks/coverage.py, and errors of the simulation.
-    "docs/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
+    "docs/explanation/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
 }
 
 
@@ -1283,7 +1293,7 @@ def _signed_range(pairs: Sequence[Pair]) -> str:
 
 def _in_words() -> list[Sentence]:
     """Return the sentences that compare values without printing them."""
-    real, more = "docs/real_models.md", "docs/notebooks.md"
+    real, more = "docs/results/real_models.md", "docs/explanation/notebooks_and_paper.md"
     once = tuple(_cause(k) for k in (2, 5, 10))
     repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
     nll_of_published = tuple(
@@ -1328,19 +1338,22 @@ def _in_words() -> list[Sentence]:
             {name: _signed_range(_small(name.upper(), "paper")) for name in ("pe", "ne")},
             (*_small("PE", "paper"), *_small("NE", "paper")),
         ),
-        Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
+        Sentence(more, "K = 1 is best in both protocols.", {}, (*repeats, *once)),
         Sentence(
-            "docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once
+            "docs/explanation/pro.md",
+            "in the [benchmark](../results/benchmark.md) AUROC falls with K.",
+            {},
+            once,
         ),
         Sentence(
-            "docs/tutorials/reading_figures.md",
-            "**It shows** that here more answers make PRO worse; "
-            "each counted once (in the table) they make it much worse.",
+            "docs/how_to/read_a_figure.md",
+            "**The figure shows** that more answers make PRO worse here. "
+            "If each answer counts once (in the table), they make it much worse.",
             {},
             (*repeats, *once),
         ),
         Sentence(
-            "docs/audit.md",
+            "docs/results/audit.md",
             "with them K = 2 costs nothing,",
             {},
             (_cause(2, "repeats kept"),),

@@ -156,7 +156,7 @@ def benchmark_exact_auroc() -> pd.DataFrame:
 
 def benchmark_sampling() -> pd.DataFrame:
     """PRO and fixed K on samples in place of beams."""
-    path, lines = "docs/sampling.csv", []
+    path, lines = "docs/results/data/sampling.csv", []
     names = {
         "diverse_beam": "ten beams",
         **{
@@ -185,7 +185,7 @@ def benchmark_sampling() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=head)
 
 
-# Rows of docs/audit.csv that the page leaves out.
+# Rows of docs/results/data/audit.csv that the page leaves out.
 AUDIT_LEFT_OUT = {
     "PRO": (
         "α from a grid with finer steps near 0",
@@ -205,7 +205,7 @@ AUDIT_SE = ("this project's", "kuhn2023", "kuhn2023 on samples")
 def audit_choices() -> pd.DataFrame:
     """What each choice of the release moves."""
     lines = []
-    for record in read_csv("docs/audit.csv").to_dict("records"):
+    for record in read_csv("docs/results/data/audit.csv").to_dict("records"):
         method, choice = record["method"], record["choice"]
         is_project = choice == "this project's"
         if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (
@@ -234,7 +234,7 @@ def audit_choices() -> pd.DataFrame:
 
 def real_prompting() -> pd.DataFrame:
     """How SmolLM2 answers, by the way it is asked."""
-    path, lines = "docs/prompting.csv", []
+    path, lines = "docs/results/data/prompting.csv", []
     for shots in (0, 5, 10):
         for form in ("text", "chat", "chat, system"):
             line = [f"{shots}, {form}"]
@@ -329,24 +329,6 @@ def real_gain() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
 
 
-def readme_gain() -> pd.DataFrame:
-    """The gain of PRO over NLL on all published data: α, the paper's method, before K."""
-    columns = {
-        "α, repeats counted": ("paper", "alpha"),
-        "α, each answer once": ("workbench", "alpha"),
-        "K, repeats counted": ("paper", "K"),
-        "K, each answer once": ("workbench", "K"),
-    }
-    lines = []
-    for name, setting in PUBLISHED.items():
-        records = [
-            row(GAIN, protocol=protocol, chosen=chosen, **setting)
-            for protocol, chosen in columns.values()
-        ]
-        lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
-    return pd.DataFrame(lines, columns=["reported questions", *columns])
-
-
 def real_all_questions() -> pd.DataFrame:
     """AUROC on all published questions, with nothing chosen."""
     columns = {"NLL": "NLL", "PRO_2": "PRO_2", "PRO_5": "PRO_5", "PRO_10": "PRO_10"}
@@ -360,7 +342,7 @@ def real_all_questions() -> pd.DataFrame:
 
 def intervals_coverage() -> pd.DataFrame:
     """How often the intervals of single AUROCs contain the truth."""
-    table = read_csv("docs/coverage.csv")
+    table = read_csv("docs/results/data/coverage.csv")
     lines = []
     for name, cells in table.groupby("scores", sort=False):
         rarer = cells["n_questions"] * cells["share_right"].where(
@@ -382,7 +364,7 @@ def intervals_coverage() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "DeLong, below 0.93"])
 
 
-GUARANTEES = "docs/guarantees.csv"
+GUARANTEES = "docs/results/data/guarantees.csv"
 POOLS = {"facts-2m, 305": "facts-2m", "gpt-3.5, NQ, 1,000": "gpt-3.5-turbo"}
 
 
@@ -455,7 +437,7 @@ def guarantees_sets() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "with the shift: issued and missed"])
 
 
-SPEED = "docs/speed.csv"
+SPEED = "docs/results/data/speed.csv"
 SPEED_COLUMNS = {
     "facts-2m, ten shots": ("facts-2m", 10),
     "facts-2m, zero shots": ("facts-2m", 0),
@@ -535,7 +517,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_smollm2,
         real_gain,
         real_all_questions,
-        readme_gain,
         intervals_coverage,
         guarantees_random_splits,
         guarantees_shift,
@@ -544,31 +525,34 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     )
 }
 
-COMPARED_BY_A_TEST = (
-    "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
-)
+COMPARED_BY_A_TEST = "tests/benchmarks/test_difference_intervals.py compares it with docs/results/data/difference_intervals.csv"
 # Tables with numbers that are not generated, by page and the first words of the head: why.
 NOT_GENERATED = {
     (
-        "docs/audit.md",
+        "docs/results/audit.md",
         "choice | the release",
     ): "definitions; the example is in tests/scoring/test_likelihood.py",
-    ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
-    ("docs/engine.md", "strategy"): "definitions",
-    ("docs/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
-    ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
-    ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
-    ("docs/own_data.md", "response format"): "versions",
+    ("docs/how_to/use_a_server.md", "argument"): "defaults",
+    ("docs/how_to/use_in_transformers.md", "option"): "an example of a value",
     (
-        "docs/columns.md",
+        "docs/how_to/use_a_server.md",
+        "SmolLM2-135M, Q4_1",
+    ): "made by benchmarks/served.py, of a server",
+    ("docs/explanation/decoding_engine.md", "strategy"): "definitions",
+    ("docs/explanation/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
+    ("docs/explanation/intervals.md", "clusters"): COMPARED_BY_A_TEST,
+    ("docs/explanation/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
+    ("docs/reference/response_formats.md", "response format"): "versions",
+    (
+        "docs/reference/table_columns.md",
         "column | tables",
     ): "names; tests/project/test_docs.py compares them with the tables",
     (
-        "docs/parameters.md",
+        "docs/reference/parameters.md",
         "parameter | type",
     ): "defaults; tests/project/test_docs.py compares them with the package",
-    ("docs/protocols.md", "line"): "definitions",
-    ("docs/semantic_variants.md", "name here"): "versions",
-    ("docs/speed.md", "arm"): "definitions",
-    ("docs/speed.md", "| steps"): "made by benchmarks/gpu_model.py, a model",
+    ("docs/explanation/protocols.md", "line"): "definitions",
+    ("docs/explanation/semantic_scores.md", "name here"): "versions",
+    ("docs/results/speed.md", "arm"): "definitions",
+    ("docs/results/speed.md", "| steps"): "made by benchmarks/gpu_model.py, a model",
 }

@@ -103,7 +103,7 @@ def guarantee(
         confidence: the probability that the guarantee holds, between 0 and 1.
         unlabelled: scores (n,) of other questions of the population, whose percentiles are the
             thresholds. None takes those of `uncertainty`, for which the guarantee is not exact;
-            docs/guarantees.md has measurements.
+            docs/explanation/guarantees.md has measurements.
         texts: the text of each validation question (m,). The binomial tests need independent
             questions, and copies of one question are not, so one question of each text is drawn
             with `seed`. The guarantee is then about a population of different questions. None means

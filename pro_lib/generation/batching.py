@@ -36,7 +36,7 @@ from pro_lib.runs.storage import Cost, part_table
 # Measured on two cores with the bundled model: smaller batches pay more per call, larger ones attend to more in vain.
 DEFAULT_BATCH_SIZE = 32
 _CUDA_BATCH_SIZE = (
-    128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
+    128  # there a step of few rows takes as long as its launches: a model, docs/results/speed.md
 )
 # Measured once, by prompts, T and ends
 _EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()

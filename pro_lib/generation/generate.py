@@ -55,7 +55,7 @@ def generate(
         chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
             None: where there are no shots and the model has a template.
         progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
-        engine: `local`, or `ray`: by workers on a Ray cluster (docs/cluster.md), to the same tables.
+        engine: `local`, or `ray`: by workers on a Ray cluster (docs/how_to/run_on_a_cluster.md), to the same tables.
         n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
         gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread.
         settings: of the strategy, as `generation.decoding.strategies` has them: max_new_tokens (T; None for 32, in a

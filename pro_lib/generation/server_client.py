@@ -159,7 +159,7 @@ class Server:
         if not fault and not self._has_known_tokens(reply, log_probs, is_sampled=is_sampled):
             fault = "has other tokens than the tokenizer"
         if fault:
-            how_to_start = "docs/doors.md says how servers must be started"
+            how_to_start = "docs/how_to/use_a_server.md says how servers must be started"
             raise RunError(f"{self.base_url} {fault}; {how_to_start}")
         return {token: min(max(value, LOWEST), 0.0) for token, value in log_probs.items()}
 

@@ -43,7 +43,7 @@ _N_PEEKED = 10
 def from_openai(
     source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False
 ) -> Run:
-    """Return a run of the answers in a server's responses, in any format of docs/own_data.md.
+    """Return a run of the answers in a server's responses, in any format of docs/reference/response_formats.md.
 
     The source is a file of JSON, or a list of dictionaries or of a client's objects. An entry is a
     response, a line of a batch, or `{question_id?, question?, references?, split?, response}`.
@@ -156,7 +156,7 @@ def import_answers(
     """Import a file of answers: records, responses of a server, or a table with a row per answer.
 
     Args:
-        path: the file, in any response format of docs/own_data.md.
+        path: the file, in any response format of docs/reference/response_formats.md.
         questions: the questions that were answered, which replace those in the file: a file, a
             question set or a table. All splits of a file are used, and no question becomes a shot.
         columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.

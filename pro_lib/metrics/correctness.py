@@ -332,7 +332,7 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 class Choices:
     """What counts as an answer, and what makes it right.
 
-    The defaults are those of this project; docs/audit.md says what others do.
+    The defaults are those of this project; docs/results/audit.md says what others do.
 
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.

@@ -1,6 +1,6 @@
 """Differences of AUROCs on the same questions: intervals, tests and readings.
 
-The method, and the simulation by which it was chosen, are in docs/intervals.md.
+The method, and the simulation by which it was chosen, are in docs/explanation/intervals.md.
 """
 
 from collections.abc import Collection
@@ -273,7 +273,7 @@ def delong(
     - pseudo-moves in a class in which fewer than five answers moved,
     - with `clusters`, the jackknife over clusters if its variance is larger.
 
-    docs/intervals.md has the formulas and the coverage. Placements are found by sorting (Sun & Xu
+    docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting (Sun & Xu
     2014); the bias is only computed for up to 300,000 pairs.
 
     Args:

@@ -290,7 +290,9 @@ def test_the_server_of_the_docs_replies_as_an_answerer_and_refuses_bad_requests(
 ):
     monkeypatch.chdir(tmp_path)
     [*_, block] = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "doors.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```",
+        (ROOT / "docs" / "how_to" / "answer_or_abstain.md").read_text(),
+        re.DOTALL,
     )
     names: dict = {}
     exec(block, names)

@@ -1,11 +1,13 @@
-"""Families of models, tiny and random, beside plain forward passes and `generate`, as docs/families.csv has them."""
+"""Families of models, tiny and random, beside plain forward passes and `generate`, as docs/results/data/families.csv has them."""
 
 import families
 import pandas as pd
 import pytest
 from conftest import ROOT
 
-TABLE = pd.read_csv(ROOT / "docs" / "families.csv", keep_default_na=False).set_index("family")
+TABLE = pd.read_csv(
+    ROOT / "docs" / "results" / "data" / "families.csv", keep_default_na=False
+).set_index("family")
 ASKED = [family for family in families.families() if TABLE["tree"].get(family) != "not made"]
 # A cache that gives something else beyond its window than a pass over the text does; a `generate` that fails.
 OF_TWO_MINDS = ["blt", "moshi", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"]
@@ -36,6 +38,6 @@ def test_a_family_is_asked_as_the_table_says(name):
 def test_the_table_has_every_family_and_the_page_says_how_many_are_which():
     assert set(TABLE.index) == set(families.families())
     assert TABLE.index[TABLE["greedy"] == "False"].tolist() == OF_TWO_MINDS
-    page = (ROOT / "docs" / "families.md").read_text()
+    page = (ROOT / "docs" / "reference" / "model_families.md").read_text()
     for tree, n in TABLE["tree"].value_counts().items():
         assert f"{n} {tree}" in page

@@ -164,7 +164,9 @@ def test_pro_score_prints_what_counts_give(capsys, write):
 # --- PRO within other libraries ---
 
 RECIPES = re.findall(
-    r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL
+    r"```python\n(.*?)```",
+    (HERE.parent / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
+    re.DOTALL,
 )
 
 

@@ -255,9 +255,11 @@ def test_an_interval_by_cluster_covers_where_clusters_differ():
 
 
 def test_the_page_holds_the_numbers_of_its_file():
-    page = (ROOT / "docs" / "intervals.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "intervals.md").read_text()
     script = runpy.run_path(str(ROOT / "benchmarks" / "coverage.py"))
-    assert script["summary"](pd.read_csv(ROOT / "docs" / "coverage.csv")) in page
+    assert (
+        script["summary"](pd.read_csv(ROOT / "docs" / "results" / "data" / "coverage.csv")) in page
+    )
 
 
 @pytest.mark.parametrize(

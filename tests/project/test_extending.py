@@ -1,4 +1,4 @@
-"""What docs/extending.md adds, a score, a strategy and a similarity, works everywhere after one registration."""
+"""What docs/development/extending.md adds, a score, a strategy and a similarity, works everywhere after one registration."""
 
 from contextlib import chdir
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pro_lib.evaluation import SCORES, tables
 from pro_lib.generation.decoding import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs" / "development" / "extending.md"
 BLOCKS = [
     token.content
     for token in MarkdownIt("commonmark").parse(PAGE.read_text())

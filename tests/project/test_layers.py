@@ -13,7 +13,7 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "pro_lib"
 FILES = sorted(PACKAGE.rglob("*.py"))
-WALK = (ROOT / "docs" / "walk.md").read_text()
+WALK = (ROOT / "docs" / "development" / "code_tour.md").read_text()
 # Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
 LIGHT = [
     "app",

@@ -2,7 +2,7 @@
 
 No continuation is more probable than its prefix, so only prefixes with p ≥ α and the greedy path
 are expanded. The N most probable answers are found by searches at falling α, until N answers
-reach it. See docs/exact_search.md for the proofs.
+reach it. See docs/explanation/exact_search.md for the proofs.
 """
 
 import math
