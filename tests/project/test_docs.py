@@ -23,6 +23,7 @@ README = ROOT / "README.md"
 # The code of tutorials and examples is in test_examples.py
 DOCS = [
     README,
+    ROOT / "CONTRIBUTING.md",
     *(
         page
         for page in sorted((ROOT / "docs").rglob("*.md"))
@@ -130,6 +131,7 @@ OURS = f"-o {sys.prefix}/.installed VENV={sys.prefix}"  # of make: this environm
 # What commands match that are not run: why.
 NOT_RUN = {
     "(git clone|python3 -m venv) .*": "what test_installation.py and `make` do",
+    "make (install|test|lint)": "continuous integration runs them",
     "make figures$": "minutes; tests/project/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": "all notebooks, or no end; test_site.py, test_browser.py",
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (
