@@ -1026,7 +1026,8 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default the notebook counts repeats once, which gives {once} for one of these "
+            "by default the notebook counts each repeated answer once, which gives {once} for one "
+            "of these "
             "questions. "
             "With repeats, the ten printed probabilities of this question add up to {mass}. "
             "So the printed value {printed} is not a lower bound of an entropy.",
