@@ -325,7 +325,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "by neither [way of counting](../explanation/protocols.md), and nowhere more than {most} from NLL.",
+            "by either [protocol](../explanation/protocols.md), and its AUROC differs from "
+            "NLL's by {most} at most.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
@@ -341,7 +342,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "NLL is *{first}* in the first setting and *{others}* in the others.",
+            "is *{first}* in the first setting and *{others}* in the others.",
             {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
             _to_pro("NLL"),
         ),
@@ -358,7 +359,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**ALL** is above PRO in all four by {differences}, {significant} of them significantly",
+            "**ALL** is above PRO in all four settings, by {differences}. With intervals by "
+            "relation, {significant} of these differences is significant.",
             {
                 "differences": shared_range(_differences("ALL")),
                 "significant": spelled(
@@ -369,8 +371,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SD** with ROUGE-L as judge has the highest AUROC in {count} settings, "
-            "significantly above PRO in {significant}.",
+            "**SD**, with ROUGE-L to compare meanings, has the highest AUROC in {count} "
+            "settings. It is significantly above PRO in {significant}.",
             {
                 "count": spelled(int(is_sd.sum())),
                 "significant": spelled(
@@ -387,7 +389,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**PE** by the paper's Eq. 2 is {differences} below PRO:",
+            "**PE** by the paper's Eq. 2 is {differences} below PRO.",
             {"differences": shared_range([-value for value in _differences("PE")], 2)},
             _to_pro("PE"),
         ),
@@ -446,7 +448,7 @@ def _benchmark() -> list[Sentence]:
                 ),
             ),
         ),
-        Sentence(page, "SE and SD move by at most {most}.", {"most": f"{max(moves):.3f}"}),
+        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
         Sentence(
             page,
             "with 95 % intervals. {count} of these differences is significant by Holm's "
@@ -461,7 +463,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Told 32 times, half of them falsely, the model is right in {contested}.",
+            "If 32 documents state a fact and half of them are false, the model is right in "
+            "{contested}.",
             {"contested": f"{exposure['accuracy']:.0%}".replace("%", " %")},
         ),
         Sentence(page, "where it is right in {told}.", {"told": f"{told:.0%}".replace("%", " %")}),
@@ -472,7 +475,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "and it falls by {second} to K = 2 and {fifth} to K = 5.",
+            "and AUROC falls by {second} to K = 2 and {fifth} to K = 5.",
             {
                 "second": f"{fixed['paper', 1] - fixed['paper', 2]:.3f}",
                 "fifth": f"{fixed['paper', 1] - fixed['paper', 5]:.3f}",
@@ -587,7 +590,8 @@ def _costs(page: str) -> list[Sentence]:
     return [
         Sentence(
             page,
-            "NLL, PE and PRO {cheap}. SE, SD and Deg take {lexical} by ROUGE-L, {alias} by the table of names.",
+            "NLL, PE and PRO take {cheap}. SE, SD and Deg take {lexical} if ROUGE-L compares "
+            "the answers, and {alias} with the table of aliases.",
             {"cheap": listed(f"{seconds[name]:.4f}" for name in ("NLL", "PE", "PRO")), **by},
         ),
     ]
@@ -796,7 +800,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "isotonic regression leaves an error of {errors}.",
+            "With isotonic regression, the calibration error on other questions is {errors}.",
             {"errors": listed(f"{error:.2f}" for error in errors)},
         ),
         Sentence(
@@ -815,7 +819,8 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{estimate} nats in the mean on world-facts, by samples. The tree bound of the search is {bound}.",
+            "Its estimate is {estimate} nats in the mean on world-facts, by samples. The tree"
+            " bound of the search is {bound}.",
             {
                 "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
@@ -1316,7 +1321,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "Of the choices of K on validation one in twenty loses {loss} and more.",
+            "If K is chosen on validation questions, one choice in twenty loses {loss} or more.",
             {"loss": f"{worst:.2f}"},
             (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
         ),
