@@ -902,7 +902,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
+            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow.",
             {
                 **_with_ends(
                     "nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"
