@@ -327,8 +327,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "by neither [way of counting](../explanation/protocols.md), and nowhere more than "
-            "{most} from NLL.",
+            "by either [protocol](../explanation/protocols.md), and its AUROC differs from "
+            "NLL's by {most} at most.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
@@ -345,7 +345,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "NLL is *{first}* in the first setting and *{others}* in the others.",
+            "is *{first}* in the first setting and *{others}* in the others.",
             {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
             _to_pro("NLL"),
         ),
@@ -362,8 +362,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**ALL** is above PRO in all four by {differences}, {significant} of them "
-            "significantly",
+            "**ALL** is above PRO in all four settings, by {differences}. With intervals by "
+            "relation, {significant} of these differences is significant.",
             {
                 "differences": shared_range(_differences("ALL")),
                 "significant": spelled(
@@ -374,8 +374,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SD** with ROUGE-L as judge has the highest AUROC in {count} settings, "
-            "significantly above PRO in {significant}.",
+            "**SD**, with ROUGE-L to compare meanings, has the highest AUROC in {count} "
+            "settings. It is significantly above PRO in {significant}.",
             {
                 "count": spelled(int(is_sd.sum())),
                 "significant": spelled(
@@ -393,7 +393,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**PE** by the paper's Eq. 2 is {differences} below PRO:",
+            "**PE** by the paper's Eq. 2 is {differences} below PRO.",
             {"differences": shared_range([-value for value in _differences("PE")], 2)},
             _to_pro("PE"),
         ),
@@ -454,7 +454,7 @@ def _benchmark() -> list[Sentence]:
                 ),
             ),
         ),
-        Sentence(page, "SE and SD move by at most {most}.", {"most": f"{max(moves):.3f}"}),
+        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
         Sentence(
             page,
             "with 95 % intervals. {count} of these differences is significant by Holm's "
@@ -469,7 +469,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Told 32 times, half of them falsely, the model is right in {contested}.",
+            "If 32 documents state a fact and half of them are false, the model is right in "
+            "{contested}.",
             {"contested": f"{exposure['accuracy']:.0%}".replace("%", " %")},
         ),
         Sentence(page, "where it is right in {told}.", {"told": f"{told:.0%}".replace("%", " %")}),
@@ -480,7 +481,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "and it falls by {second} to K = 2 and {fifth} to K = 5.",
+            "and AUROC falls by {second} to K = 2 and {fifth} to K = 5.",
             {
                 "second": f"{fixed['paper', 1] - fixed['paper', 2]:.3f}",
                 "fifth": f"{fixed['paper', 1] - fixed['paper', 5]:.3f}",
@@ -596,8 +597,8 @@ def _costs(page: str) -> list[Sentence]:
     return [
         Sentence(
             page,
-            "NLL, PE and PRO {cheap}. SE, SD and Deg take {lexical} by ROUGE-L, {alias} by the "
-            "table of names.",
+            "NLL, PE and PRO take {cheap}. SE, SD and Deg take {lexical} if ROUGE-L compares "
+            "the answers, and {alias} with the table of aliases.",
             {"cheap": listed(f"{seconds[name]:.4f}" for name in ("NLL", "PE", "PRO")), **by},
         ),
     ]
@@ -811,7 +812,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "isotonic regression leaves an error of {errors}.",
+            "With isotonic regression, the calibration error on other questions is {errors}.",
             {"errors": listed(f"{error:.2f}" for error in errors)},
         ),
         Sentence(
@@ -832,8 +833,8 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{estimate} nats in the mean on world-facts, by samples. The tree bound of the search "
-            "is {bound}.",
+            "Its estimate is {estimate} nats in the mean on world-facts, by samples. The tree"
+            " bound of the search is {bound}.",
             {
                 "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
@@ -919,7 +920,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
+            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow.",
             {
                 **_with_ends(
                     "nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"
@@ -1356,7 +1357,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "Of the choices of K on validation one in twenty loses {loss} and more.",
+            "If K is chosen on validation questions, one choice in twenty loses {loss} or more.",
             {"loss": f"{worst:.2f}"},
             (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
         ),
