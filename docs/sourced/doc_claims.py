@@ -1,4 +1,4 @@
-"""The page of claims: every statement that compares two values, with its paired differences."""
+"""Generate the page of claims: every statement that compares two values, with its difference."""
 
 import posixpath
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ CLAIMS = "docs/results/claims.md"
 
 HEAD = """# Claims and their differences
 
-This page is generated (`make docs-numbers`). It lists the statements of README, docs, notebooks and titles of figures
-that compare two values on the same questions, except those of the log. Each has its paired difference with a 95 %
-interval, and the cell of the CSV file that the difference comes from. The difference is the first value minus the
-second. The sentences of README and docs are listed in `docs/sourced/doc_sentences.py`, those of notebooks in
-`docs/sourced/doc_claims.py`.
+This page lists the statements of README, docs, notebooks and figure titles that compare two values
+on the same questions. Statements of the experiment log are left out. Each statement has its paired
+difference with a 95 % interval, and the cell of the CSV file that the difference comes from. The
+difference is the first value minus the second.
+
+The page is generated (`make docs-numbers`). `docs/sourced/doc_sentences.py` lists the sentences of
+README and docs, and `docs/sourced/doc_claims.py` those of the notebooks.
 
 """
 IN_NOTEBOOKS = """## Notebooks and titles of figures
 
-A notebook writes its findings and titles from its tables. So the list has the columns with the paired differences
-that these statements compare, with the smallest and the largest difference among the rows. The intervals of single
-AUROCs beside them describe one method each, and no statement compares them.
+A notebook writes its findings and titles from its tables. So this list has the columns of paired
+differences that these statements use, and the smallest and the largest difference of each.
 
 """
 

@@ -1,9 +1,9 @@
 """The sentences of README and docs whose numbers come from committed CSV files.
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
-page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/results/claims.md. A comparison
-without a paired difference does not belong on a page.
+page has the plain sentence, with any line breaks. A sentence that compares two values also lists
+the pairs: the cells of CSV files with the paired differences. docs/results/claims.md is generated
+from them. A comparison without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
 `make docs-numbers`.
@@ -49,7 +49,7 @@ from doc_sources import (
 
 from pro_lib import metrics, scoring
 
-# What may stand in the place of a value: numbers, or words, joined by commas, "and" or "to".
+# A value in a sentence: numbers or words, joined by commas, "and" or "to".
 NUMBER = r"\[?[+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:\s%)?\]?"
 WORD = r"[A-Za-z]+"
 VALUE = rf"(?:{NUMBER}(?:(?:,\s+|\s+and\s+|\s+to\s+){NUMBER})*|{WORD}(?:(?:,\s+|\s+and\s+){WORD})*)"
@@ -90,7 +90,7 @@ class Sentence:
         return self.text.format(**self.numbers)
 
     def pattern(self) -> re.Pattern:
-        """Return what finds the sentence on its page, whatever its numbers and line breaks."""
+        """Return the pattern of the sentence, with any numbers and line breaks."""
         parts = re.split(r"(\{\w+\})", self.text)
         if parts[-1] == "":
             raise ValueError(
@@ -138,7 +138,7 @@ def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
 
 
 def _paired(method: str, reference: str) -> list[Pair]:
-    """Return the differences of docs/results/data/paired_differences.csv, a pair for each setting."""
+    """Return the pairs of two methods in `PAIRED`, one for each setting."""
     where = {"method": method, "reference": reference}
     return [
         Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each})
@@ -187,7 +187,8 @@ def _readme() -> list[Sentence]:
     return [
         Sentence(
             "README.md",
-            "With gpt-3.5-turbo, PRO's AUROC minus NLL's is {nq} {nq_ends} on Natural Questions and "
+            "With gpt-3.5-turbo, PRO's AUROC minus NLL's is {nq} {nq_ends} on Natural Questions "
+            "and "
             "{meadow} {meadow_ends} on Meadow. With Llama-2-7b-chat on Natural Questions it is "
             "{llama} {llama_ends}.",
             {
@@ -202,7 +203,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's is "
+            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's "
+            "is "
             "{low} to {high}. It is significant in {count} of them.",
             {
                 "n": spelled(len(others)),
@@ -325,13 +327,15 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "by neither [way of counting](../explanation/protocols.md), and nowhere more than {most} from NLL.",
+            "by either [protocol](../explanation/protocols.md), and its AUROC differs from "
+            "NLL's by {most} at most.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
         Sentence(
             page,
-            "With the chosen α ({alphas}) PRO's AUROC minus NLL's is {differences}; {significant} is significant.",
+            "With the chosen α ({alphas}) PRO's AUROC minus NLL's is {differences}; {significant} "
+            "is significant.",
             {
                 "alphas": _alphas("workbench"),
                 "differences": listed(signed(-value) for value in _differences("NLL")),
@@ -341,7 +345,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "NLL is *{first}* in the first setting and *{others}* in the others.",
+            "is *{first}* in the first setting and *{others}* in the others.",
             {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
             _to_pro("NLL"),
         ),
@@ -358,7 +362,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**ALL** is above PRO in all four by {differences}, {significant} of them significantly",
+            "**ALL** is above PRO in all four settings, by {differences}. With intervals by "
+            "relation, {significant} of these differences is significant.",
             {
                 "differences": shared_range(_differences("ALL")),
                 "significant": spelled(
@@ -369,8 +374,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SD** with ROUGE-L as judge has the highest AUROC in {count} settings, "
-            "significantly above PRO in {significant}.",
+            "**SD**, with ROUGE-L to compare meanings, has the highest AUROC in {count} "
+            "settings. It is significantly above PRO in {significant}.",
             {
                 "count": spelled(int(is_sd.sum())),
                 "significant": spelled(
@@ -381,20 +386,23 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SE** over the meanings of the beams differs from PRO significantly in {significant} setting.",
+            "**SE** over the meanings of the beams differs from PRO significantly in {significant} "
+            "setting.",
             {"significant": spelled(int(se["significant"].sum())).replace("none", "no")},
             _to_pro("SE, lexical"),
         ),
         Sentence(
             page,
-            "**PE** by the paper's Eq. 2 is {differences} below PRO:",
+            "**PE** by the paper's Eq. 2 is {differences} below PRO.",
             {"differences": shared_range([-value for value in _differences("PE")], 2)},
             _to_pro("PE"),
         ),
         Sentence(
             page,
-            "With it the AUROCs of SD, Deg and SE minus those with ROUGE-L are {low} to {high} in the {n} cases. By "
-            "Holm's correction over these, {lower} is significantly lower and {higher} significantly higher.",
+            "With it the AUROCs of SD, Deg and SE minus those with ROUGE-L are {low} to {high} in "
+            "the {n} cases. By "
+            "Holm's correction over these, {lower} is significantly lower and {higher} "
+            "significantly higher.",
             {
                 "low": signed(judges["difference"].min()),
                 "high": signed(judges["difference"].max()),
@@ -446,7 +454,7 @@ def _benchmark() -> list[Sentence]:
                 ),
             ),
         ),
-        Sentence(page, "SE and SD move by at most {most}.", {"most": f"{max(moves):.3f}"}),
+        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
         Sentence(
             page,
             "with 95 % intervals. {count} of these differences is significant by Holm's "
@@ -461,7 +469,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Told 32 times, half of them falsely, the model is right in {contested}.",
+            "If 32 documents state a fact and half of them are false, the model is right in "
+            "{contested}.",
             {"contested": f"{exposure['accuracy']:.0%}".replace("%", " %")},
         ),
         Sentence(page, "where it is right in {told}.", {"told": f"{told:.0%}".replace("%", " %")}),
@@ -472,7 +481,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "and it falls by {second} to K = 2 and {fifth} to K = 5.",
+            "and AUROC falls by {second} to K = 2 and {fifth} to K = 5.",
             {
                 "second": f"{fixed['paper', 1] - fixed['paper', 2]:.3f}",
                 "fifth": f"{fixed['paper', 1] - fixed['paper', 5]:.3f}",
@@ -491,7 +500,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its row correlates with those printed for Gemma-2B, Gemma-7B and Llama2-13B at {correlations}.",
+            "its row correlates with those printed for Gemma-2B, Gemma-7B and Llama2-13B at "
+            "{correlations}.",
             {"correlations": listed(f"{value:.2f}".replace("-", "−") for value in _correlations())},
         ),
         Sentence(
@@ -587,7 +597,8 @@ def _costs(page: str) -> list[Sentence]:
     return [
         Sentence(
             page,
-            "NLL, PE and PRO {cheap}. SE, SD and Deg take {lexical} by ROUGE-L, {alias} by the table of names.",
+            "NLL, PE and PRO take {cheap}. SE, SD and Deg take {lexical} if ROUGE-L compares "
+            "the answers, and {alias} with the table of aliases.",
             {"cheap": listed(f"{seconds[name]:.4f}" for name in ("NLL", "PE", "PRO")), **by},
         ),
     ]
@@ -659,8 +670,10 @@ def _audit_page() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The default α = 0.4 instead of the chosen α makes a difference of {default} {default_ends}, and repeated "
-            "beams one of {repeats} {repeats_ends}; {count} is significant. The answer that is judged makes one of "
+            "The default α = 0.4 instead of the chosen α makes a difference of {default} "
+            "{default_ends}, and repeated "
+            "beams one of {repeats} {repeats_ends}; {count} is significant. The answer that is "
+            "judged makes one of "
             "{judged} {judged_ends}.",
             {
                 **_with_ends("default", default),
@@ -702,7 +715,8 @@ def _audit_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**All choices of the release together** make a difference of {difference} {difference_ends}, an "
+            "**All choices of the release together** make a difference of {difference} "
+            "{difference_ends}, an "
             "interval that {verdict} 0, with an oracle α of {alpha},",
             {
                 **_with_ends("difference", released),
@@ -716,6 +730,7 @@ def _audit_page() -> list[Sentence]:
 
 def _real_models() -> list[Sentence]:
     page, benchmark = "docs/results/real_models.md", f"{REAL}/06_benchmark.csv"
+    meadow_once = {"protocol": "workbench", **MEADOW}
     small = f"{SMOLLM2}/06_benchmark.csv"
     of = {
         name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
@@ -776,7 +791,8 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} {nq_ends} on NQ, {count} "
+            "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} "
+            "{nq_ends} on NQ, {count} "
             "significant.",
             {
                 **_with_ends("sciq", sd["sciq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
@@ -796,13 +812,15 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "isotonic regression leaves an error of {errors}.",
+            "With isotonic regression, the calibration error on other questions is {errors}.",
             {"errors": listed(f"{error:.2f}" for error in errors)},
         ),
         Sentence(
             page,
-            "on world-facts PRO guarantees that 40 % of the answers are right, for {facts} of the questions, and ALL "
-            "guarantees {best}, for {all_facts}. On SciQ the highest guaranteed accuracy is {sciq}: PRO guarantees it "
+            "on world-facts PRO guarantees that 40 % of the answers are right, for {facts} of the "
+            "questions, and ALL "
+            "guarantees {best}, for {all_facts}. On SciQ the highest guaranteed accuracy is "
+            "{sciq}: PRO guarantees it "
             "for {pro} of the questions and ALL for {average}.",
             {
                 "facts": share("world-facts", 0.4, "PRO"),
@@ -815,7 +833,8 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{estimate} nats in the mean on world-facts, by samples. The tree bound of the search is {bound}.",
+            "Its estimate is {estimate} nats in the mean on world-facts, by samples. The tree"
+            " bound of the search is {bound}.",
             {
                 "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
@@ -823,8 +842,10 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The gain is {nq} {nq_ends} with repeats counted and {nq_once} {nq_once_ends} with each answer once. On "
-            "Meadow it is {meadow} {meadow_ends} and {meadow_once} {meadow_once_ends}, so no difference is shown.",
+            "The gain is {nq} {nq_ends} with repeats counted and {nq_once} {nq_once_ends} with "
+            "each answer once. On "
+            "Meadow it is {meadow} {meadow_ends} and {meadow_once} {meadow_once_ends}, so no "
+            "difference is shown.",
             {
                 **_with_ends("nq", kept[nq], "median"),
                 **_with_ends("nq_once", once[nq], "median"),
@@ -844,8 +865,10 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} without; on Meadow {meadow} "
-            "{meadow_ends} with repeats and {meadow_once} {meadow_once_ends} without. With K = 10 and repeats, AUROC "
+            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} without; "
+            "on Meadow {meadow} "
+            "{meadow_ends} with repeats and {meadow_once} {meadow_once_ends} without. With K = 10 "
+            "and repeats, AUROC "
             "minus NLL's on NQ is {ten} {ten_ends}:",
             {
                 **_with_ends("nq", k_kept[nq], "median"),
@@ -879,8 +902,8 @@ def _real_models() -> list[Sentence]:
             page,
             "(PRO {pro}, NLL {nll}: a difference of {difference} {ends}).",
             {
-                "pro": f"{cell(benchmark, 'auroc', protocol='workbench', **METHODS['PRO'], **MEADOW):.3f}",
-                "nll": f"{cell(benchmark, 'auroc', protocol='workbench', method='NLL', **MEADOW):.3f}",
+                "pro": f"{cell(benchmark, 'auroc', **METHODS['PRO'], **meadow_once):.3f}",
+                "nll": f"{cell(benchmark, 'auroc', method='NLL', **meadow_once):.3f}",
                 "difference": signed(-_meadow_once()["auroc_minus_pro"]),
                 "ends": interval(
                     -_meadow_once()["auroc_minus_pro_high"], -_meadow_once()["auroc_minus_pro_low"]
@@ -897,7 +920,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
+            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow.",
             {
                 **_with_ends(
                     "nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"
@@ -980,11 +1003,13 @@ def _notebooks() -> list[Sentence]:
     gains = paper.loc["PRO"] - paper.drop("PRO").max()
     appendix = read_csv("data/paper/appendix_examples.csv")
     first = appendix[appendix["question"] == appendix["question"].iloc[0]]
+    printed = rows("data/paper/appendix_scores.csv", selection="adaptive")
     guaranteed = read_csv("figures/09_guarantees.csv")
     at = {
         target: guaranteed[(guaranteed["target"] == target) & guaranteed["threshold"].notna()]
         for target in (0.7, 0.8, 0.9)
     }
+    mean_k = "figures/03_k_vs_alpha.csv"
     sets = read_csv("figures/09_sets.csv")
     fixed = sets[sets["delta"].isna() & (sets["alpha"] == 0.4)].iloc[0]
     issued = sets[sets["delta"] == 0.4].iloc[0]
@@ -1002,13 +1027,15 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default the notebook counts repeats once, which gives {once} for one of these questions. "
+            "by default the notebook counts each repeated answer once, which gives {once} for one "
+            "of these "
+            "questions. "
             "With repeats, the ten printed probabilities of this question add up to {mass}. "
             "So the printed value {printed} is not a lower bound of an entropy.",
             {
                 "once": f"{scoring.pro(np.log([first['probability']]), alpha=0.1)[0]:.3f}",
                 "mass": f"{(first['probability'] * first['count']).sum():.3f}",
-                "printed": f"{rows('data/paper/appendix_scores.csv', selection='adaptive')['pro'].iloc[0]:.3f}",
+                "printed": f"{printed['pro'].iloc[0]:.3f}",
             },
         ),
         Sentence(
@@ -1055,7 +1082,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the probabilities "
+            "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the "
+            "probabilities "
             "of the answers are scaled to sum to 1, the loss disappears ({one}).",
             {
                 "gain": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **causes)),
@@ -1085,7 +1113,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the questions.",
+            "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the "
+            "questions.",
             {
                 "n": spelled(len(at[0.7])),
                 "low": f"{100 * at[0.7]['coverage'].min():.0f}",
@@ -1111,9 +1140,10 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "mean K at α = 0.4 is [{repeats} with repeats and {once} without](../results/benchmark.md#fixed-k), because",
+            "mean K at α = 0.4 is [{repeats} with repeats and {once} "
+            "without](../results/benchmark.md#fixed-k), because",
             {
-                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
+                name: f"{cell(mean_k, 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
             },
         ),
@@ -1157,8 +1187,10 @@ def _intervals_page() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "*Coverage*: {n} of {all} cells are below 0.93, and the lowest coverage is {lowest}. They have {sizes} "
-            "questions, of which {share} or {other} are right. In {pro} of them PRO is compared with NLL; in the "
+            "*Coverage*: {n} of {all} cells are below 0.93, and the lowest coverage is {lowest}. "
+            "They have {sizes} "
+            "questions, of which {share} or {other} are right. In {pro} of them PRO is compared "
+            "with NLL; in the "
             "others the scores have AUROCs of {aurocs}.",
             {
                 "n": str(len(few)),
@@ -1173,9 +1205,12 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the lowest share is {lowest}. Of "
-            "these cells {rounded} have rounded scores, {moved} scores that differ on few questions, and {others} "
-            "other scores. In the rarer class {rarer} answers are expected. The widest gap is {size} questions of "
+            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the lowest "
+            "share is {lowest}. Of "
+            "these cells {rounded} have rounded scores, {moved} scores that differ on few "
+            "questions, and {others} "
+            "other scores. In the rarer class {rarer} answers are expected. The widest gap is "
+            "{size} questions of "
             "which {share} are right, with rounded scores of correlation {correlation}.",
             {
                 "n": str(len(weak)),
@@ -1192,12 +1227,14 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "sees less than a tenth of the differences count too, {n} of {all} cells are below 80 %.",
+            "sees less than a tenth of the differences count too, {n} of {all} cells are below 80 "
+            "%.",
             {"n": str(int((is_covered & (power < 0.8)).sum())), "all": str(int(is_covered.sum()))},
         ),
         Sentence(
             page,
-            "*Equivalent* is read in at most {ours} of the samples of a cell whose difference is 0.01 or more. By "
+            "*Equivalent* is read in at most {ours} of the samples of a cell whose difference is "
+            "0.01 or more. By "
             "DeLong's interval it is read in up to {delong}.",
             {
                 "ours": f"{cells.loc[is_different, 'equivalent'].max():.2f}",
@@ -1206,7 +1243,8 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The intervals by cluster of differences cover at least {difference} in every cell. Those of single AUROCs "
+            "The intervals by cluster of differences cover at least {difference} in every cell. "
+            "Those of single AUROCs "
             "cover at least {single}: {n} of {all} cells is below 0.93.",
             {
                 "difference": f"{clusters['covered'].min():.3f}",
@@ -1217,7 +1255,8 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Intervals by question cover as little as {difference} for differences and {single} for single AUROCs.",
+            "Intervals by question cover as little as {difference} for differences and {single} "
+            "for single AUROCs.",
             {
                 "difference": f"{clusters['by_question_covered'].min():.3f}",
                 "single": f"{clusters['by_question_single_covered'].min():.3f}",
@@ -1225,8 +1264,10 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On world-facts the {n} relations are clusters. The interval of PRO's AUROC on facts-2m at α = 0.4 is "
-            "{low} to {high} by relation and {question_low} to {question_high} by question; a bootstrap of the "
+            "On world-facts the {n} relations are clusters. The interval of PRO's AUROC on "
+            "facts-2m at α = 0.4 is "
+            "{low} to {high} by relation and {question_low} to {question_high} by question; a "
+            "bootstrap of the "
             "relations gives {bootstrap_low} to {bootstrap_high} (",
             {
                 "n": str(single["n_clusters"]),
@@ -1250,9 +1291,9 @@ NO_FILE = {
     "docs/explanation/guarantees.md": ("0.005",),
     "docs/explanation/limitations.md": ("0.001",),
     "docs/how_to/read_a_figure.md": ("0.001", "0.005"),
-    # Of the made-up answers on the page; its commands print them.
+    # The commands on the page print them for its invented answers.
     "docs/tutorials/api_responses.md": ("0.836", "0.799"),
-    # Of the formula on the page, of an earlier version of benchmarks/coverage.py, and errors of the simulation.
+    # From the formula on the page, an earlier benchmarks/coverage.py, and simulation errors.
     "docs/explanation/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
 }
 
@@ -1316,7 +1357,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "Of the choices of K on validation one in twenty loses {loss} and more.",
+            "If K is chosen on validation questions, one choice in twenty loses {loss} or more.",
             {"loss": f"{worst:.2f}"},
             (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
         ),

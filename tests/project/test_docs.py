@@ -15,13 +15,18 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 from conftest import ROOT
-from doc_pages import DATASHEETS, DOCS, README
+from doc_pages import CONTRIBUTING, DATASHEETS, DOCS, README
 from markdown_it import MarkdownIt
 
 import pro_lib
 
 RUN_AS_A_WHOLE = ("tutorials", "examples")
-PAGES = [README, *(page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE), *DATASHEETS]
+PAGES = [
+    README,
+    CONTRIBUTING,
+    *(page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE),
+    *DATASHEETS,
+]
 LANGUAGES = {"python", "sh", "json", "text", "indented", ""}
 PROGRAMS = "bash|conda|git|jupyter|make|papermill|pip|pro|pytest|python3?|ray|vllm"
 COMMAND_LINE = re.compile(rf"[$>]? ?(\w+=\S+ )*({PROGRAMS})\b ")
@@ -141,6 +146,7 @@ def test_python_block_that_is_not_run_exists(start):
 
 # Commands that are not run (whole line), and why
 NOT_RUN = {
+    "make (install|test|lint)": "continuous integration runs them",
     "(git clone|python3 -m venv) .*": "test_installation.py and `make` do this",
     "make figures$": "takes minutes; tests/project/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": (
