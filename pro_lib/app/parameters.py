@@ -164,11 +164,13 @@ class Parameters:
     """
 
     # Models, datasets and strategies
-    model: Names = parameter("facts-2m", "one or several: bundled or paper's name, hub id, folder")
+    model: Names = parameter(
+        "facts-2m", "one or several: bundled name, the paper's name, hub id or folder"
+    )
     dataset: Names = parameter(
         "world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file"
     )
-    split: _Name = parameter("test", "the split reported on")
+    split: _Name = parameter("test", "the split whose results are reported")
     strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
     other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
 
@@ -177,7 +179,7 @@ class Parameters:
         "paper", "how answers are counted in figures: paper, workbench, or both"
     )
     distinct: Flag | None = parameter(
-        None, "whether repeated answers count once; None as the protocol has it"
+        None, "whether repeated answers count once; None for the protocol's rule"
     )
     convention: Convention = parameter(
         "complete", "complete (ending included) or answer_tokens (left out)"
@@ -189,24 +191,26 @@ class Parameters:
     target: Probabilities | None = parameter(
         None, "accuracies to guarantee; None derives them from the data"
     )
-    confidence: Probability = parameter(0.95, "that a guarantee holds")
+    confidence: Probability = parameter(0.95, "probability that a guarantee holds")
 
     # Decoding
     search_alpha: PositiveShare = parameter(
-        0.02, "of strategy threshold: find every answer with p ≥ this"
+        0.02, "for strategy threshold: find every answer with p ≥ search_alpha"
     )
     n_answers: PositiveInt | None = parameter(
-        None, "N, answers per question; None for 10, of records for all"
+        None, "N, answers per question; None for 10, or for all of records"
     )
-    temperature: Positive = parameter(1.0, "of samples: below 1 likely tokens are drawn more often")
+    temperature: Positive = parameter(
+        1.0, "for samples: below 1, likely tokens are drawn more often"
+    )
     top_p: PositiveShare = parameter(
-        1.0, "of samples: use the likeliest tokens with this mass; 1 for all"
+        1.0, "for samples: use the likeliest tokens with this mass; 1 for all"
     )
     diversity_penalty: NotNegative = parameter(
         1.0, "λ, the penalty for a token that another beam has taken"
     )
     max_new_tokens: PositiveInt | None = parameter(
-        None, "T, where answers are cut; None for 32, in a chat 64"
+        None, "T, the most tokens of an answer; None for 32, or 64 in a chat"
     )
     stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
@@ -214,36 +218,40 @@ class Parameters:
     columns: Columns | None = parameter(
         None, "names of a question file's columns: {'question': 'Frage'}"
     )
-    strict: Flag = parameter(False, "rows of a file that cannot be used are errors, not left out")
+    strict: Flag = parameter(False, "stop at unusable rows of a file instead of leaving them out")
     limit: PositiveInt | None = parameter(
         None, "at most this many questions of each split; None for all"
     )
     n_shots: WholeNumber | None = parameter(
-        None, "shots in the prompt; None for 10, of small files fewer"
+        None, "examples in the prompt; None for 10, or fewer for small files"
     )
-    header: Text = parameter("", "text before the shots")
-    template: Template = parameter(TEMPLATE, "how a question is put; {question} stands for it")
+    header: Text = parameter("", "text before the examples")
+    template: Template = parameter(
+        TEMPLATE, "text of a question in the prompt; {question} is replaced"
+    )
     n_validation: PositiveInt | None = parameter(
         100, "validation questions for choosing α; None for all"
     )
-    seed: WholeNumber = parameter(0, "of samples, of drawn questions, of redraws")
+    seed: WholeNumber = parameter(0, "for samples, drawn questions and redraws")
 
     # Loading and running the model
     batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
     device: _Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
     dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
     loading: dict | None = parameter(
-        None, "further options of models.load, as {'device_map': 'auto'}"
+        None, "further options of load_model, such as {'device_map': 'auto'}"
     )
-    chat: Chat | None = parameter(None, "use the model's chat template; None uses it without shots")
-    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one a GPU")
+    chat: Chat | None = parameter(
+        None, "use the model's chat template; None uses it without examples"
+    )
+    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one per GPU")
     n_workers: PositiveInt | None = parameter(
-        None, "workers of ray; None for as many as there are GPUs"
+        None, "number of ray workers; None for the number of GPUs"
     )
 
     # Meaning and correctness of answers
     similarity: Names = parameter(
-        "lexical", "what means the same: lexical, alias, nli, or an NLI model"
+        "lexical", "how meanings are compared: lexical, alias, nli, or an NLI model"
     )
     correctness: _Name = parameter(
         "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
@@ -253,9 +261,9 @@ class Parameters:
     records: Names | None = parameter(
         None, "files of log-probabilities made elsewhere; None asks the model"
     )
-    generations_dir: _Folder = parameter(None, "where runs are kept; None for data/generations")
-    figures_dir: _Folder = parameter(None, "where figures go; None for figures of the repository")
-    figure_columns: Literal[1, 2] = parameter(2, "columns of a paper that a figure spans, 1 or 2")
+    generations_dir: _Folder = parameter(None, "folder of runs; None for data/generations")
+    figures_dir: _Folder = parameter(None, "folder of figures; None for figures of the repository")
+    figure_columns: Literal[1, 2] = parameter(2, "width of a figure in columns of a paper, 1 or 2")
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # results are for `split`, so it may not be validation
