@@ -26,8 +26,9 @@ may be a part of a sentence.
 IN_NOTEBOOKS = """## Notebooks and titles of figures
 
 Notebooks write their findings and titles from their tables. So this list has the columns with the
-paired differences, and the smallest and largest difference in the selected rows. The CSV files also
-have intervals of single AUROCs. They describe one method each, and no statement compares them.
+paired differences, and the smallest and largest difference in the selected rows. The CSV files
+also have intervals of single AUROCs. They describe one method each, and no statement compares
+them.
 
 """
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from conftest import ROOT
 
 README = ROOT / "README.md"
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 DATASHEETS = sorted((ROOT / "data").rglob("README.md"))
 

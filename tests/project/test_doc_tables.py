@@ -43,7 +43,7 @@ def test_page_of_parameters_has_types_defaults_and_texts_of_the_package():
         [f"`{name}`", types[name], f"`{default!r}`", texts[name]]
         for name, default in defaults.items()
     ]
-    assert table_rows("reference/parameters.md", "# Parameters") == expected
+    assert table_rows("parameters.md", "# Parameters") == expected
 
 
 def setting_columns() -> list[str]:

@@ -15,18 +15,15 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 from conftest import ROOT
-from doc_pages import CONTRIBUTING, DATASHEETS, DOCS, README
+from doc_pages import DATASHEETS, DOCS, README
 from markdown_it import MarkdownIt
 
 import pro_lib
 
 RUN_AS_A_WHOLE = ("tutorials", "examples")
-PAGES = [
-    README,
-    CONTRIBUTING,
-    *(page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE),
-    *DATASHEETS,
-]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+GUIDES = [page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE]
+PAGES = [README, CONTRIBUTING, *GUIDES, *DATASHEETS]
 LANGUAGES = {"python", "sh", "json", "text", "indented", ""}
 PROGRAMS = "bash|conda|git|jupyter|make|papermill|pip|pro|pytest|python3?|ray|vllm"
 COMMAND_LINE = re.compile(rf"[$>]? ?(\w+=\S+ )*({PROGRAMS})\b ")
@@ -146,8 +143,8 @@ def test_python_block_that_is_not_run_exists(start):
 
 # Commands that are not run (whole line), and why
 NOT_RUN = {
-    "make (install|test|lint)": "continuous integration runs them",
     "(git clone|python3 -m venv) .*": "test_installation.py and `make` do this",
+    "make (install|test|lint)": "continuous integration runs these",
     "make figures$": "takes minutes; tests/project/test_notebooks.py runs every notebook",
     "make (docs|lab)|pro explore$|python -m http.*": (
         "runs all notebooks, or does not end; see test_site.py and test_browser.py"
