@@ -1,4 +1,4 @@
-"""The numbers of README and docs are those of the committed CSV files, and a wrong one is found and written."""
+"""Numbers in README and docs are those of the committed CSV files; wrong ones are corrected."""
 
 import pandas as pd
 import pytest
