@@ -785,7 +785,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Of 200 redraws {share} beat NLL there.",
+            "In 200 redraws of the validation questions, PRO beats NLL in {share} of the redraws.",
             {"share": f"{100 * redraws.min():.0f} to {100 * redraws.max():.0f} %"},
         ),
         Sentence(
@@ -1365,7 +1365,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "By Holm's correction no difference between PRO and NLL counts.",
+            "By Holm's correction no difference between PRO and NLL is significant.",
             {},
             (*_small("NLL", "paper"), *_small("NLL", "workbench")),
         ),
