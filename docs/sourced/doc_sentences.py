@@ -671,10 +671,9 @@ def _audit_page() -> list[Sentence]:
         Sentence(
             page,
             "The default α = 0.4 instead of the chosen α makes a difference of {default} "
-            "{default_ends}, and repeated "
-            "beams one of {repeats} {repeats_ends}; {count} is significant. The answer that is "
-            "judged makes one of "
-            "{judged} {judged_ends}.",
+            "{default_ends}. Repeated beams make one of {repeats} {repeats_ends}; {count} is "
+            "significant. Another rule for the judged answer makes one of {judged} "
+            "{judged_ends}.",
             {
                 **_with_ends("default", default),
                 **_with_ends("repeats", repeats),
@@ -786,7 +785,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Of 200 redraws {share} beat NLL there.",
+            "In 200 redraws of the validation questions, PRO beats NLL in {share} of the redraws.",
             {"share": f"{100 * redraws.min():.0f} to {100 * redraws.max():.0f} %"},
         ),
         Sentence(
@@ -865,11 +864,10 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} without; "
-            "on Meadow {meadow} "
-            "{meadow_ends} with repeats and {meadow_once} {meadow_once_ends} without. With K = 10 "
-            "and repeats, AUROC "
-            "minus NLL's on NQ is {ten} {ten_ends}:",
+            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} "
+            "without. On Meadow it is {meadow} {meadow_ends} with repeats and {meadow_once} "
+            "{meadow_once_ends} without. With K = 10 and repeats, AUROC minus NLL's on NQ is "
+            "{ten} {ten_ends}:",
             {
                 **_with_ends("nq", k_kept[nq], "median"),
                 **_with_ends("nq_once", k_once[nq], "median"),
@@ -960,8 +958,8 @@ def _guaranteed_of_published(page: str) -> Sentence:
     below = made[made["accuracy"] < 0.7]
     return Sentence(
         page,
-        "Of the {n} guarantees {below} come out below 0.7 on the reported questions, by "
-        "{differences}, {covered} with 0.7 in its interval.",
+        "There are {n} guarantees. On the reported questions, {below} of them have an "
+        "accuracy below 0.7, by {differences}, {covered} with 0.7 in its interval.",
         {
             "n": str(len(made)),
             "below": spelled(len(below)),
@@ -1205,13 +1203,12 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the lowest "
-            "share is {lowest}. Of "
-            "these cells {rounded} have rounded scores, {moved} scores that differ on few "
-            "questions, and {others} "
-            "other scores. In the rarer class {rarer} answers are expected. The widest gap is "
-            "{size} questions of "
-            "which {share} are right, with rounded scores of correlation {correlation}.",
+            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the "
+            "lowest share is {lowest}. {rounded} of these cells have rounded scores, {moved} "
+            "have scores that differ on few questions, and {others} have other scores. In "
+            "these cells, the rarer class has {rarer} answers. The widest gap is for {size} "
+            "questions of which {share} are right, with rounded scores of correlation "
+            "{correlation}.",
             {
                 "n": str(len(weak)),
                 "all": str(int(counted.sum())),
@@ -1227,15 +1224,14 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "sees less than a tenth of the differences count too, {n} of {all} cells are below 80 "
-            "%.",
+            "detects less than a tenth of the differences, {n} of {all} cells are below 80 %.",
             {"n": str(int((is_covered & (power < 0.8)).sum())), "all": str(int(is_covered.sum()))},
         ),
         Sentence(
             page,
-            "*Equivalent* is read in at most {ours} of the samples of a cell whose difference is "
-            "0.01 or more. By "
-            "DeLong's interval it is read in up to {delong}.",
+            "The reading *equivalent* is wrong if the true difference is 0.01 or more. In "
+            "these cells, at most {ours} of the samples have this reading. With DeLong's "
+            "interval, up to {delong} have it.",
             {
                 "ours": f"{cells.loc[is_different, 'equivalent'].max():.2f}",
                 "delong": f"{cells.loc[is_different, 'delong_equivalent'].max():.2f}",
@@ -1369,7 +1365,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "By Holm's correction no difference between PRO and NLL counts.",
+            "By Holm's correction no difference between PRO and NLL is significant.",
             {},
             (*_small("NLL", "paper"), *_small("NLL", "workbench")),
         ),

@@ -262,8 +262,8 @@ def real_smollm2() -> pd.DataFrame:
         "PRO − NLL, answers once; its α; they differ on",
         "the highest AUROC, repeats counted",
         "questions certified at α = 0.05; 0.02; 0.005",
-        "of the answers with p ≥ 0.05; 0.005, ten beams find",
-        "tokens put through for α = 0.05; 0.005; ten beams; greedy",
+        "share of the answers with p ≥ 0.05; 0.005 that ten beams find",
+        "token-forwards for α = 0.05; 0.005; ten beams; greedy",
     ]
     for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
         of = {"dataset": name, "model": "smollm2-135m"}
