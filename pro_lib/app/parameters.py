@@ -161,7 +161,8 @@ class Parameters:
     """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
 
     Each field declares the name, type, default and help text of a parameter. The parameters cells
-    of notebooks, `pro run --help` and `docs/reference/parameters.md` show the same texts; tests compare them.
+    of notebooks, `pro run --help` and `docs/reference/parameters.md` show the same texts, which
+    tests compare.
     """
 
     # Models, datasets and strategies

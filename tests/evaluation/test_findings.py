@@ -44,22 +44,22 @@ def test_an_effect_that_was_not_shown_and_would_have_been():
     rows = [setting(-0.001), setting(0.002)]
     assert compared(*rows) == (
         "PRO is not significantly different from NLL in any of the 2 settings "
-        "(differences −0.001 to +0.002, 95 % confidence intervals within −0.011 to +0.012; "
-        "an effect of 0.02 or more would have been detected in all of them)."
+        "(differences −0.001 to +0.002, 95 % confidence intervals within −0.011 to +0.012). "
+        "An effect of 0.02 or more would have been detected in all of them."
     )
 
 
 def test_an_effect_would_have_been_detected_in_some_of_the_settings():
     said = compared(setting(0.0), setting(0.0), setting(0.0, half_width=0.02))
-    assert "an effect of 0.02 or more would have been detected in 2 of them" in said
+    assert "An effect of 0.02 or more would have been detected in 2 of them." in said
 
 
 def test_an_undecided_comparison_says_what_it_would_take():
     # The interval is ± 0.1, so the standard error is 0.051 and 2.8 of them are 0.143.
     assert compared(setting(0.03, half_width=0.1)) == (
         "PRO is not significantly different from NLL in the only setting "
-        "(difference +0.030, 95 % confidence interval −0.070 to +0.130; there are too few "
-        "questions to detect an effect of 0.02 or more, only effects of about 0.14)."
+        "(difference +0.030, 95 % confidence interval −0.070 to +0.130). There are too few "
+        "questions to detect an effect of 0.02 or more, only effects of about 0.14."
     )
 
 
@@ -69,9 +69,9 @@ def test_effects_in_both_directions_and_none():
     assert said.startswith(
         "PRO is significantly better than NLL in 1 of 3 settings (difference +0.050"
     )
-    assert "; it is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
+    assert ". It is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
     assert (
-        "; it is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
+        ". It is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
     )
 
 
@@ -250,7 +250,7 @@ def test_06_corrects_for_all_methods_and_settings():
     beside = findings.benchmark(benchmark_rows((-0.05, 0.03), others), auroc_redraws())
     assert "not significantly different from NLL" in beside
     # Two tests need a smaller standard error: 0.0077 times (2.24 + 0.84) is 0.024.
-    assert "only effects of about 0.02)" in beside
+    assert "only effects of about 0.02." in beside
 
 
 def test_06_lists_better_and_worse_methods_and_those_that_were_not_shown_to_differ():

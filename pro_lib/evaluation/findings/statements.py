@@ -50,13 +50,16 @@ def comparison(
     sentences = []
     if len(kept):
         tests = kept if family is None else family[has_enough(family)]
-        sentences.append(f"{subject} {_outcomes(kept, tests, reference, quantity)}.")
+        is_significant = significant_tests(tests).loc[kept.index]
+        sentences.append(f"{subject} {_outcomes(kept, is_significant, reference, quantity)}.")
+        others = kept[~is_significant]
+        if len(others):
+            sentences.append(_detectable_sentence(others, quantity, len(tests)))
     return " ".join(text for text in [*sentences, *remarks] if text)
 
 
-def _outcomes(kept: pd.DataFrame, tests: pd.DataFrame, reference: str, quantity: str) -> str:
+def _outcomes(kept: pd.DataFrame, is_significant: pd.Series, reference: str, quantity: str) -> str:
     """Return in which settings a method is better, worse or not significantly different."""
-    is_significant = significant_tests(tests).loc[kept.index]
     better = kept[is_significant & (kept[quantity] > 0)]
     worse = kept[is_significant & (kept[quantity] < 0)]
     others = kept[~is_significant]
@@ -70,9 +73,9 @@ def _outcomes(kept: pd.DataFrame, tests: pd.DataFrame, reference: str, quantity:
         where = in_settings(len(others), len(kept))
         if len(others) == len(kept) > 1:
             where = f"in any of the {len(kept)} settings"
-        values = difference_values(others, quantity, len(tests))
+        values = difference_values(others, quantity)
         parts.append(f"is not significantly different from {reference} {where} {values}")
-    return "; it ".join(parts)
+    return ". It ".join(parts)
 
 
 def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -140,8 +143,8 @@ def in_settings(number: int, total: int) -> str:
     return f"in {number} of {total} settings"
 
 
-def difference_values(rows: pd.DataFrame, quantity: str, n_tests: int | None = None) -> str:
-    """Return the differences in parentheses; with `n_tests` also what would have been detected."""
+def difference_values(rows: pd.DataFrame, quantity: str) -> str:
+    """Return the differences with their confidence intervals, in parentheses."""
     if len(rows) == 1:
         [row] = rows.to_dict("records")
         low = signed(row[f"{quantity}_low"])
@@ -152,8 +155,6 @@ def difference_values(rows: pd.DataFrame, quantity: str, n_tests: int | None = N
         high = signed(rows[f"{quantity}_high"].max())
         limits = f"95 % confidence intervals within {low} to {high}"
         text = f"differences {signed_span(rows[quantity])}, {limits}"
-    if n_tests is not None:
-        text = f"{text}; {_detectable(rows, quantity, n_tests)}"
     return f"({text})"
 
 
@@ -194,17 +195,19 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> str:
+def _detectable_sentence(rows: pd.DataFrame, quantity: str, n_tests: int) -> str:
     """Return in how many settings an effect would have been detected with a probability of 80 %."""
     width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
     standard_error = width / (2 * ndtri(0.975))
     smallest = (ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)) * standard_error
     number = int((smallest <= EFFECT).sum())
-    effect = f"an effect of {EFFECT:g} or more"
     if number == 0:
         needed = span(smallest, "{:.2f}")
-        return f"there are too few questions to detect {effect}, only effects of about {needed}"
+        return (
+            f"There are too few questions to detect an effect of {EFFECT:g} or more, "
+            f"only effects of about {needed}."
+        )
+    sentence = f"An effect of {EFFECT:g} or more would have been detected"
     if len(rows) == 1:
-        return f"{effect} would have been detected"
-    where = "all of them" if number == len(rows) else f"{number} of them"
-    return f"{effect} would have been detected in {where}"
+        return f"{sentence}."
+    return f"{sentence} in {'all' if number == len(rows) else number} of them."
