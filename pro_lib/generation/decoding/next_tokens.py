@@ -133,12 +133,18 @@ def places_above_floor(
         lowest = torch.where(greedy, torch.minimum(floors, greatest), floors)
         places = np.flatnonzero(log_probs.numpy() >= lowest.numpy()[:, None])
         return torch.from_numpy(places)
-    ids = torch.arange(log_probs.shape[1], device=log_probs.device)
-    is_best = ids == log_probs.argmax(dim=-1)[:, None]
-    is_listed = ((log_probs >= floors[:, None]) | (is_best & greedy[:, None])).flatten()
+    is_listed = _is_best(log_probs) & greedy[:, None]
+    is_listed = (is_listed | (log_probs >= floors[:, None])).flatten()
     if most > _MOST_PADDED:
         return is_listed.nonzero().squeeze(1)
     return is_listed.nonzero_static(size=most, fill_value=padding).squeeze(1)
+
+
+def _is_best(log_probs: Tensor) -> Tensor:
+    """Return which token of each row is its most probable one, as a boolean table `(rows, V)`."""
+    # A function of its own, so that the memory of `ids` is freed.
+    ids = torch.arange(log_probs.shape[1], device=log_probs.device)
+    return ids == log_probs.argmax(dim=-1)[:, None]
 
 
 class NextEvents(NamedTuple):
