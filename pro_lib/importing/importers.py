@@ -43,7 +43,9 @@ _N_PEEKED = 10
 def from_openai(
     source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False
 ) -> Run:
-    """Return a run of the answers in a server's responses, in any format of docs/reference/response_formats.md.
+    """Return a run of the answers in a server's responses.
+
+    docs/reference/response_formats.md lists the formats.
 
     The source is a file of JSON, or a list of dictionaries or of a client's objects. An entry is a
     response, a line of a batch, or `{question_id?, question?, references?, split?, response}`.
