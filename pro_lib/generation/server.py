@@ -6,7 +6,7 @@ The requests themselves are in `server_client`.
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -209,10 +209,10 @@ class ServerTree:
         """
         prefixes = [self._new[row] for row in rows.tolist()]
         with (
-            self._server.asking() as send,
+            self._server.connect() as connection,
             ThreadPoolExecutor(self._server.concurrency) as pool,
         ):
-            follow = partial(_events_after, self._server, send, endings)
+            follow = partial(_events_after, self._server, connection, endings)
             results = list(pool.map(follow, prefixes, floors.tolist(), greedy.tolist()))
         self._counts.model_calls += sum(result.n_requests for result in results)
         events = [(row, *event) for row, result in enumerate(results) for event in result.events]
@@ -243,7 +243,7 @@ class _EventsAfter:
 
 def _events_after(
     server: Server,
-    send: Callable,
+    connection: Any,
     endings: Endings,
     prefix: tuple[int, ...],
     floor: float,
@@ -258,7 +258,7 @@ def _events_after(
     n_requests = 0
     while True:
         n_listed = min(n_tokens, len(is_stop))
-        lists = [server.listed(send, prefix, n_listed) for _ in range(server.repeats)]
+        lists = [server.request_list(connection, prefix, n_listed) for _ in range(server.repeats)]
         n_requests += len(lists)
         tokens = _TokenList(lists[0], is_stop, n_tokens)
         is_open = tokens.may_hide_event(floor, server.epsilon)
