@@ -236,7 +236,7 @@ def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(
     for target, reason in {
         "nowhere": "does not exist",
         "folder": "is a folder",
-        "pipe": "is no regular file",
+        "pipe": "is not a regular file",
     }.items():
         Path(f"to {target}").symlink_to(target)
         assert reason in refused(*words, f"to {target}")

@@ -202,7 +202,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
         (lambda folder: os.truncate(folder / "model.safetensors", 90_000), "Safetensor"),
         pytest.param(
             with_a_pipe,
-            "no regular",
+            "not a regular",
             marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes"),
         ),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
