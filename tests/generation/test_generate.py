@@ -306,7 +306,7 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
         generate(model, asked(2), gpus_per_worker=2, **on_ray)
     with pytest.raises(
-        RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"
+        RunError, match=rf"^model {model.source} on .* is not the model of this run: its files differ$"
     ):
         generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
 
