@@ -63,7 +63,7 @@ def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_h
     tokenizer.save_pretrained(folder)
     model, how = models.load_model(folder, device="cpu"), {"strategy": "greedy", "progress": False}
     assert len(generate(model, ["What is it?"], **how).answers) == 1
-    with pytest.raises(UnsupportedModelError, match="'picture', in a prompt, is none of them"):
+    with pytest.raises(UnsupportedModelError, match="contains 'picture', which is not one of them"):
         generate(model, ["What is a picture?"], **how)
 
 
