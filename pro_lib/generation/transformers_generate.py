@@ -19,7 +19,8 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from pro_lib.generation import decoding
 from pro_lib.generation.batching import by_probability
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
-from pro_lib.generation.models import UnsupportedModelError, find_endings
+from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.generation.tokens import find_endings
 from pro_lib.runs.certificate import Certificate
 
 # Measured once for each network
