@@ -31,7 +31,7 @@ from measuring import ROOT, parse_arguments, world_facts
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pro_lib.generation import models
+from pro_lib.generation import models, tokens
 from pro_lib.generation.decoding import (
     STRATEGIES,
     ForwardCounts,
@@ -86,7 +86,7 @@ def path(given: Namespace) -> pd.DataFrame:
     """What is measured of the first network beside what the model says of it, a row each."""
     name, questions = given.models[0], given.questions
     network, facts = load(name, given), models.load_model("facts-2m", device="cpu")
-    endings = models.find_endings(facts.tokenizer, network)
+    endings = tokens.find_endings(facts.tokenizer, network)
     model = SimpleNamespace(network=network, encode=facts.encode, endings=endings, fit=Fit(0.0))
     numbers, on_cuda, rows = gpu_model.network_of(network, name), given.device == "cuda", []
     card = gpu_model.H200 if on_cuda and "H200" in torch.cuda.get_device_name() else gpu_model.H100

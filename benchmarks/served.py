@@ -47,10 +47,10 @@ def scored(model: models.Model, prompt: list[int], token_ids: tuple[int, ...]) -
         0.0,
         model.endings.stop.nonzero().squeeze(1).tolist(),
     )
-    with model.server.asking() as send:
+    with model.server.connect() as connection:
         for place in range(len(token_ids) + 1):
-            listed = model.server.listed(
-                send, [*prompt, *token_ids[:place]], len(model.endings.stop)
+            listed = model.server.request_list(
+                connection, [*prompt, *token_ids[:place]], len(model.endings.stop)
             )
             ending = place == len(token_ids)
             total += (

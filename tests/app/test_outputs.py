@@ -238,7 +238,7 @@ def test_a_link_stays_and_its_target_is_written_unless_it_is_broken(words, place
     for target, reason in {
         "nowhere": "does not exist",
         "folder": "is a folder",
-        "pipe": "is no regular file",
+        "pipe": "is not a regular file",
     }.items():
         Path(f"to {target}").symlink_to(target)
         assert reason in refused(*words, f"to {target}")

@@ -274,7 +274,7 @@ REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
     "other run": (of_another_run, "another run"),
-    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "no regular file"),
+    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),
     "no part": (lambda path: [part.unlink() for part in path.glob("part-*")], "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
@@ -334,7 +334,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
         lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),
     ):
-        with pytest.raises(ValueError, match="no regular file"):
+        with pytest.raises(ValueError, match="not a regular file"):
             use()
 
 
