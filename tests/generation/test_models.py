@@ -225,7 +225,10 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
             "is an encoder-decoder",
         ),
         (with_weights(lambda weights: weights.pop(UP)), UP),
-        (with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)), "not numbers"),
+        (
+            with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)),
+            "not numbers",
+        ),
     ],
 )
 def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
