@@ -345,7 +345,9 @@ def test_one_question_can_be_asked_over_a_server(facts_2m):
 
 
 def program(url, word):
-    """Return the program of docs/how_to/use_a_server.md that contains a word, for fewer questions and a URL."""
+    """Return the program of docs/how_to/use_a_server.md that contains a word, for fewer questions
+    and a URL.
+    """
     page = (Path(__file__).parents[2] / "docs" / "how_to" / "use_a_server.md").read_text()
     [code] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if word in code]
     for before, after in {"http://localhost:8000/v1": url, "smollm2-135m": "facts-2m"}.items():

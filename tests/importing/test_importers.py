@@ -220,8 +220,10 @@ REFUSED = {
     from_openai: (ANSWERED, [
         (response(choice("a", logprobs=None)), "logprobs"),
         (response(choice("a", ("a", -1.0), finish_reason=None)), "finish_reason"),
-        (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}), "log_probs[0]=None"),
-        ({"question_id": "a", "answers": []}, f"unrecognized response format; supported are {KNOWN}"),
+        (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}),
+            "log_probs[0]=None"),
+        ({"question_id": "a", "answers": []},
+            f"unrecognized response format; supported are {KNOWN}"),
     ]),
     from_vllm: (request(ENDED), [
         (request(ENDED | {"token_ids": [3]}), "log_probs[0]=None"),

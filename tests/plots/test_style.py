@@ -1,4 +1,4 @@
-"""The figures of the paper and what all figures share: readable at one column and at two, true to their tables."""
+"""Test the figures of the paper: they are readable at both widths and agree with their tables."""
 
 import itertools
 
@@ -129,7 +129,7 @@ EACH = pytest.mark.parametrize("name", PANELS)
 
 
 def texts(figure):
-    """Every text that is drawn and its box in pixels; the labels of ticks beyond the axes are not drawn."""
+    """Return every text that is drawn, with its box in pixels."""
     figure.draw_without_rendering()
     beyond = set()
     for axis in itertools.chain.from_iterable((ax.xaxis, ax.yaxis) for ax in figure.axes):

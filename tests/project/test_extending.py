@@ -1,4 +1,4 @@
-"""What docs/development/extending.md adds, a score, a strategy and a similarity, works everywhere after one registration."""
+"""Test that the additions of docs/development/extending.md work after one registration."""
 
 from contextlib import chdir
 from dataclasses import replace
@@ -27,7 +27,7 @@ BLOCKS = [
 
 @pytest.fixture
 def registered(tmp_path, monkeypatch, capsys):
-    """Run a block of the page whose text has this word, and undo what it registers; what it printed."""
+    """Run the block of the page that contains a word, and undo its registration."""
     before = [(registry, dict(registry)) for registry in (SCORES, STRATEGIES, SIMILARITIES)]
 
     def run(word):

@@ -1,6 +1,6 @@
-"""The package as a whole: what its import loads, its public names, and private names that stay private.
+"""Test the package as a whole: what its import loads, its public and its private names.
 
-The order of the packages is a contract in pyproject.toml, which `make lint` checks with import-linter.
+The order of the packages is a contract in pyproject.toml, which `make lint` checks.
 """
 
 import ast

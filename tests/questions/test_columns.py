@@ -1,4 +1,4 @@
-"""A question set's own columns, whatever their names and values, beside ours: nothing breaks and no number moves."""
+"""Test that a question set's own columns break nothing and change no number."""
 
 import json
 
@@ -9,8 +9,7 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.tables import alpha_rows
-from pro_lib.evaluation.tables import benchmark
+from pro_lib.evaluation.tables import alpha_rows, benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -65,7 +64,7 @@ SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
 
 
 def results(model, rows, out):
-    """What is said of the questions by a search, in two parts, by what judges and sweeps it, and by the explorer."""
+    """Return the output of search, evaluation, sweeps and explorer for the questions."""
     for n in (len(rows) // 2, len(rows)):
         questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
         how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
