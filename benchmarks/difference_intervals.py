@@ -5,11 +5,11 @@
 
 The script draws two scores of the same questions from a population whose AUROCs are known, many
 times per cell, and compares `pro_lib.metrics.delong` with DeLong's interval and two others. It
-writes the rows of fifty cells as soon as they are done; a second call with the same `--output` skips the
-cells in the file. `--page docs/explanation/intervals.md` writes the tables into the page instead. `--only` runs
-the cells whose name contains a text, `--part 1/50` one in fifty. It needs numpy, scipy and pandas
-only. docs/explanation/intervals.md explains the table and how the method was chosen, which was done with other
-seeds and mostly other cells.
+writes the rows of fifty cells as soon as they are done. A second call with the same `--output`
+skips the cells in the file. `--page docs/explanation/intervals.md` writes the tables into the page
+instead. `--only` runs the cells whose name contains a text, `--part 1/50` one in fifty. It needs
+numpy, scipy and pandas only. docs/explanation/intervals.md explains the table and the choice of the
+method, which was made with other seeds and mostly other cells.
 """
 
 import argparse
@@ -275,7 +275,8 @@ def moves_of(wrong: np.ndarray, right: np.ndarray) -> differences.Moves:
 
 def placement_moves(wrong: np.ndarray, right: np.ndarray) -> tuple[tuple, tuple]:
     """Return the moves (B, n) of both classes, and whether the answers' own scores differ."""
-    n_wrong, n_right = wrong.shape[2], right.shape[2]
+    n_wrong = wrong.shape[2]
+    n_right = right.shape[2]
     ranks = stats.rankdata(np.concatenate([wrong, right], axis=2), axis=2)
     below_wrong = (ranks[:, :, :n_wrong] - stats.rankdata(wrong, axis=2)) / n_right
     below_right = (ranks[:, :, n_wrong:] - stats.rankdata(right, axis=2)) / n_wrong
@@ -391,7 +392,8 @@ def measure_deciding(
 
     The pilot samples get the true difference, since `n_to_decide` assumes that it stays.
     """
-    n, share = cell["n_questions"], cell["share_right"]
+    n = cell["n_questions"]
+    share = cell["share_right"]
     needed = []
     for wrong, right in samples(classes, n, share, repetitions // 4, rng):
         moves = moves_of(wrong, right)
@@ -558,24 +560,26 @@ def main() -> None:
         default=ROOT / "docs" / "results" / "data" / "difference_intervals.csv",
     )
     parser.add_argument("--page", type=Path, help="only write the tables into this page")
-    given = parser.parse_args()
-    if given.page:
-        update_page(pd.read_csv(given.output), given.page)
+    arguments = parser.parse_args()
+    if arguments.page:
+        update_page(pd.read_csv(arguments.output), arguments.page)
         return
-    done = pd.read_csv(given.output) if given.output.exists() else pd.DataFrame({"cell": []})
-    first, step = map(int, given.part.split("/"))
-    every = [cell for cell in cells() if given.only in cell["cell"]][first - 1 :: step]
+    done = (
+        pd.read_csv(arguments.output) if arguments.output.exists() else pd.DataFrame({"cell": []})
+    )
+    first, step = map(int, arguments.part.split("/"))
+    every = [cell for cell in cells() if arguments.only in cell["cell"]][first - 1 :: step]
     tasks = [
-        (cell, given.repetitions, given.seed)
+        (cell, arguments.repetitions, arguments.seed)
         for cell in sorted(every, key=lambda cell: -cell["n_questions"])
         if cell["cell"] not in set(done["cell"])
     ]
     rows = done.to_dict("records")
-    with Pool(given.workers) as pool:
+    with Pool(arguments.workers) as pool:
         for number, row in enumerate(pool.imap_unordered(_measure, tasks), start=1):
             rows.append(row)
             if number % 50 == 0 or number == len(tasks):
-                write(rows, given.output)
+                write(rows, arguments.output)
                 print(f"{number} of {len(tasks)} cells", flush=True)
 
 
@@ -584,9 +588,9 @@ def write(rows: list[dict], output: Path) -> None:
     order = {cell["cell"]: number for number, cell in enumerate(cells())}
     table = pd.DataFrame(rows).sort_values("cell", key=lambda names: names.map(order))
     table = table[[*table.columns.drop("cell"), "cell"]]
-    beside = output.with_suffix(".part")
-    table.round(4).to_csv(beside, index=False)
-    beside.replace(output)
+    partial_file = output.with_suffix(".part")
+    table.round(4).to_csv(partial_file, index=False)
+    partial_file.replace(output)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ WIDTH = 100
 def page(name: str) -> str:
     """Return the page of a package: its public names, then the examples and docs of its modules."""
     package = _dotted(ROOT / name)
-    public = ", ".join(f"`{each}`" for each in _public_names(ROOT / name))
+    public = ", ".join(f"`{public_name}`" for public_name in _public_names(ROOT / name))
     parts = [
         f"# {package}",
-        _said(_package()[package.partition(".")[2]]),
+        _docstring(_package()[package.partition(".")[2]]),
         f"Public names: {public}.",
     ]
     for path in inside(name):
@@ -45,8 +45,8 @@ def index() -> str:
         "| package or module | | lines |\n|---|---|---|",
     ]
     for name, site in MODULES.items():
-        own = [ROOT / name, *inside(name)]
-        total = sum(len(file.read_text().splitlines()) for file in own)
+        files = [ROOT / name, *inside(name)]
+        total = sum(len(file.read_text().splitlines()) for file in files)
         lines.append(
             f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} "
             f"| {total} |"
@@ -86,52 +86,56 @@ def _package() -> griffe.Module:
 def _module(dotted: str) -> str:
     """Return the docstring of a module, then its documented members."""
     module = _package()[dotted.partition(".")[2]]
-    return "\n\n".join([_said(module), *_members(module, 3)])
+    return "\n\n".join([_docstring(module), *_members(module, 3)])
 
 
-def _members(of: griffe.Object, level: int) -> list[str]:
-    own = [
-        each for each in of.members.values() if not each.is_alias and not each.name.startswith("_")
+def _members(parent: griffe.Object, level: int) -> list[str]:
+    members = [
+        member
+        for member in parent.members.values()
+        if not member.is_alias and not member.name.startswith("_")
     ]
-    own = [each for each in own if each.has_docstring and not each.is_module]
-    return [
-        part for each in sorted(own, key=lambda each: each.lineno) for part in _entry(each, level)
-    ]
+    members = [member for member in members if member.has_docstring and not member.is_module]
+    members.sort(key=lambda member: member.lineno)
+    return [part for member in members for part in _entry(member, level)]
 
 
-def _entry(of: griffe.Object, level: int) -> list[str]:
+def _entry(member: griffe.Object, level: int) -> list[str]:
     """Return a heading with the dotted name as anchor, the signature, the docstring and members."""
-    name = of.name if of.parent.is_module else f"{of.parent.name}.{of.name}"
-    heading = f'{"#" * level} <a id="{of.path}"></a>{name}'
-    entry = [heading, f"```python\n{_signature(of)}\n```", _said(of)]
-    return [*entry, *_members(of, level + 1)] if of.is_class else entry
+    parent = member.parent
+    name = member.name if parent.is_module else f"{parent.name}.{member.name}"
+    heading = f'{"#" * level} <a id="{member.path}"></a>{name}'
+    entry = [heading, f"```python\n{_signature(member)}\n```", _docstring(member)]
+    return [*entry, *_members(member, level + 1)] if member.is_class else entry
 
 
-def _signature(of: griffe.Object) -> str:
+def _signature(member: griffe.Object) -> str:
     """Return the signature, with one parameter a line if it is too long."""
-    if of.is_attribute:
-        return of.name + (f": {of.annotation}" if of.annotation else f" = {of.value}")
-    init = of.members.get("__init__") if of.is_class else of
-    if init is None or init.is_alias:
-        return f"class {of.name}({', '.join(map(str, of.bases))})".replace("()", "")
-    own = [each for each in init.parameters if each.name not in ("self", "cls")]
-    init.parameters = griffe.Parameters(*own)
-    text = ("class " if of.is_class else "") + init.signature(
-        name=of.name, return_type=not of.is_class
-    )
-    if len(text) <= WIDTH or not own:
+    if member.is_attribute:
+        ending = f": {member.annotation}" if member.annotation else f" = {member.value}"
+        return member.name + ending
+    function = member.members.get("__init__") if member.is_class else member
+    if function is None or function.is_alias:
+        return f"class {member.name}({', '.join(map(str, member.bases))})".replace("()", "")
+    parameters = [item for item in function.parameters if item.name not in ("self", "cls")]
+    function.parameters = griffe.Parameters(*parameters)
+    text = function.signature(name=member.name, return_type=not member.is_class)
+    if member.is_class:
+        text = f"class {text}"
+    if len(text) <= WIDTH or not parameters:
         return text
-    start, end = (
-        text.index("(") + 1,
-        text.rindex(")" if of.is_class or not init.returns else f") -> {init.returns}"),
-    )
+    has_returns = function.returns and not member.is_class
+    start = text.index("(") + 1
+    end = text.rindex(f") -> {function.returns}" if has_returns else ")")
     parts = re.split(r", (?=(?:\*|/|\*{0,2}[a-z_]\w*(?::|=|,|$)))", text[start:end])
     return text[:start] + "".join(f"\n    {part}," for part in parts) + "\n" + text[end:]
 
 
-def _said(of: griffe.Object) -> str:
+def _docstring(member: griffe.Object) -> str:
     """Return the docstring, with its sections as lists."""
-    return "\n\n".join(_section(section) for section in of.docstring.parsed) if of.docstring else ""
+    if not member.docstring:
+        return ""
+    return "\n\n".join(_section(section) for section in member.docstring.parsed)
 
 
 def _section(section: griffe.DocstringSection) -> str:

@@ -63,8 +63,9 @@ def page(source: Path, copy: Path | None, folder: Path) -> str:
         if "parameters" in cell.metadata.get("tags", []):
             cell.update(cell_type="markdown", source=FOLDED.format(cell.source))
     text, resources = MarkdownExporter().from_notebook_node(notebook, {"unique_key": source.stem})
-    if place := re.search(r"\S*(?:/home/|/root/|/tmp/|/Users/)\S*", text):
-        raise PageError(f"{source.name} shows a path of this machine: {place[0][:80]!r}")
+    local_path = re.search(r"\S*(?:/home/|/root/|/tmp/|/Users/)\S*", text)
+    if local_path:
+        raise PageError(f"{source.name} shows a path of this machine: {local_path[0][:80]!r}")
     for name, picture in resources["outputs"].items():
         (folder / name).write_bytes(picture)
     title, _, rest = text.strip().partition("\n")
@@ -82,16 +83,11 @@ def figures(code: str) -> list[str]:
 def _shown(output: nbformat.NotebookNode, stored: list[str]) -> list[nbformat.NotebookNode]:
     """Return an output for a page, without progress bars and paths, in the site's style."""
     if output.output_type == "stream":
-        said = output.text if output.name == "stdout" else "\n".join(WARNING.findall(output.text))
-        return (
-            [
-                _markdown(
-                    f'<div class="said" markdown="1">\n\n```text\n{said.strip()}\n```\n\n</div>'
-                )
-            ]
-            if said
-            else []
-        )
+        text = output.text if output.name == "stdout" else "\n".join(WARNING.findall(output.text))
+        if not text:
+            return []
+        block = f"```text\n{text.strip()}\n```"
+        return [_markdown(f'<div class="said" markdown="1">\n\n{block}\n\n</div>')]
     if WIDGET in output.data:
         return [_markdown(EXPLORER.format(place="../"))]
     if "image/png" in output.data and stored:
@@ -121,16 +117,23 @@ def title(source: Path) -> str:
 
 def what_to_see(source: Path) -> dict[str, tuple[str, str]]:
     """Return for each figure its heading and the sentence that describes it."""
-    heading, text, said = "", "", {}
+    heading = ""
+    text = ""
+    descriptions = {}
     for cell in nbformat.read(source, as_version=4).cells:
         if cell.cell_type == "markdown":
-            heading = (re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE) or [heading])[-1]
-            text = " ".join(
-                re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE).split()
-            )
-        for name in figures(cell.source) if cell.cell_type == "code" else []:
-            sentence = re.match(
-                r".*?[.:](?= [^a-zα]|$)", text.partition("**What to see:** ")[2] or text
-            )[0][:-1]
-            said[name] = heading, re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."
-    return said
+            headings = re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE)
+            heading = headings[-1] if headings else heading
+            prose = re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE)
+            text = " ".join(prose.split())
+        elif cell.cell_type == "code":
+            for name in figures(cell.source):
+                descriptions[name] = (heading, _finding(text))
+    return descriptions
+
+
+def _finding(text: str) -> str:
+    """Return the first sentence after "What to see:", or of the text without it."""
+    described = text.partition("**What to see:** ")[2] or text
+    sentence = re.match(r".*?[.:](?= [^a-zα]|$)", described)[0][:-1]
+    return re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."

@@ -37,10 +37,10 @@ def typeset(markdown: str) -> str:
 
     def changed(part: str) -> str:
         part = DISPLAYED.sub(
-            lambda found: f'<div class="formula">{displayed(found[1])}</div>', part
+            lambda match: f'<div class="formula">{displayed(match[1])}</div>', part
         )
         return INLINE.sub(
-            lambda found: f'<span class="formula">{mathml(found[1], "inline")}</span>', part
+            lambda match: f'<span class="formula">{mathml(match[1], "inline")}</span>', part
         )
 
     return outside_code(markdown, changed)
@@ -48,18 +48,18 @@ def typeset(markdown: str) -> str:
 
 def displayed(latex: str) -> str:
     """Return the formulas of one `$$…$$`, which a wide space separates."""
-    return "".join(mathml(each, "block") for each in latex.split(r"\qquad"))
+    return "".join(mathml(formula, "block") for formula in latex.split(r"\qquad"))
 
 
 def mathml(latex: str, display: str) -> str:
     """Return one formula on one line, with the characters escaped that Markdown would interpret."""
     try:
         text = convert(" ".join(latex.split()), display=display)
-    except Exception as error:  # its own, which have nothing in common, and an IndexError
+    except Exception as error:  # the errors of the converter have no common class
         raise PageError(
             f"a formula cannot be parsed, {type(error).__name__}: {latex[:80]!r}"
         ) from error
     text = NAME.sub(
-        lambda found: (f"{found[1]}>" if found[1] else f"{found[2]}</mi>") + SPACE, text
+        lambda match: (f"{match[1]}>" if match[1] else f"{match[2]}</mi>") + SPACE, text
     )
     return TALL.sub('<msub class="tall">', text).replace("*", "&#x2A;").replace("_", "&#x5F;")

@@ -77,7 +77,7 @@ def make(out: Path, executed: Path | None) -> None:
         texts[name] = cells.page(ROOT / name, copy, out / "notebooks")
     texts |= {name: api.page(name) for name in api.MODULES}
     texts |= {"docs/api/index.md": api.index(), "docs/gallery.md": gallery()}
-    made = {
+    site_files = {
         "explorer.html",
         *map(place, texts),
         *(file.relative_to(out).as_posix() for file in out.rglob("*.*")),
@@ -85,7 +85,7 @@ def make(out: Path, executed: Path | None) -> None:
     for name, text in texts.items():
         site = place(name)
         text = outside_code(
-            typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, made, out))
+            typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, site_files, out))
         )
         head = "---\nhide: [navigation]\n---\n\n" if site in ALONE else ""
         (out / site).parent.mkdir(parents=True, exist_ok=True)
@@ -95,17 +95,17 @@ def make(out: Path, executed: Path | None) -> None:
     write_redirects(out)
 
 
-def turned(name: str, made: set[str], out: Path, link: re.Match) -> str:
+def turned(name: str, site_files: set[str], out: Path, link: re.Match) -> str:
     """Return a link rewritten for the site; copy its file there if it is not a page."""
     start, target, anchor, end = link.groups()
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source(name)), target))
     site = place(path)
-    if site not in made:
+    if site not in site_files:
         if not (ROOT / path).is_file():
             raise PageError(f"{name} links to {target}, which is not a file")
         (out / site).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, out / site)
-        made.add(site)
+        site_files.add(site)
     relative = posixpath.relpath(site, posixpath.dirname(place(name)) or ".")
     return f"{start}{relative}{anchor or ''}{end}"
 
@@ -146,8 +146,8 @@ def gallery() -> str:
                 f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn
             )
             files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
-            said = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
-            parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{said}\n\n</div>\n')
+            text = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
+            parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{text}\n\n</div>\n')
     return "\n".join(parts)
 
 

@@ -61,7 +61,7 @@ class Experiment(Parameters):
     uses, is a `SentenceError` that names it.
 
     Methods such as `alpha_sweep` return one tidy table each, with the columns that
-    `docs/reference/table_columns.md` describes. Answers that are not stored yet are generated first.
+    `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
 
     Example:
         experiment = Experiment(model="facts-2m", dataset="world-facts", n_answers=10)

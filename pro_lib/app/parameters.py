@@ -170,7 +170,7 @@ class Parameters:
         "facts-2m", "one or several: bundled name, the paper's name, hub id or folder"
     )
     dataset: Names = parameter(
-        "world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file"
+        "world-facts", "one or several: bundled, trivia_qa, sciq, nq or file"
     )
     split: _Name = parameter("test", "the split whose results are reported")
     strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
@@ -252,9 +252,7 @@ class Parameters:
     )
 
     # Meaning and correctness of answers
-    similarity: Names = parameter(
-        "lexical", "how meanings are compared: lexical, alias, nli, or an NLI model"
-    )
+    similarity: Names = parameter("lexical", "comparison of meanings: lexical, alias, nli or model")
     correctness: _Name = parameter(
         "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
     )

@@ -1,6 +1,6 @@
 """Define the protocols, and compute the scores of all methods under a protocol.
 
-Correctness is not used here. `docs/explanation/protocols.md` compares the two protocols line by line.
+Correctness is not used here. `docs/explanation/protocols.md` compares the two protocols.
 """
 
 from collections.abc import Callable, Mapping, Sequence

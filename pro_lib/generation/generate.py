@@ -60,8 +60,8 @@ def generate(  # noqa: PLR0913  # public; these parameters do not depend on the 
             template if the model has one and the questions have no shots.
         progress: whether to show a progress bar on a terminal or in a notebook. Messages about the
             parts of the run are logged.
-        engine: `local`, or `ray` for workers on a Ray cluster (docs/how_to/run_on_a_cluster.md). The tables are
-            the same.
+        engine: `local`, or `ray` for workers on a Ray cluster
+            (docs/how_to/run_on_a_cluster.md). The tables are the same.
         n_workers: the number of Ray workers; None for as many as the GPUs of the cluster allow, or
             1 if it does not have a GPU.
         gpus_per_worker: the number of GPUs over which each Ray worker spreads its model.

@@ -108,7 +108,8 @@ def auroc_intervals(
     Questions in one cluster may be right or wrong together. With `clusters`, v is at least the
     jackknife variance over clusters (the variance estimated by Obuchowski 1997, with whole clusters
     left out), the maximum assumes that a cluster counts as one answer, and Student's quantile for
-    the effective number of clusters replaces the normal one. docs/explanation/intervals.md has the coverage.
+    the effective number of clusters replaces the normal one. docs/explanation/intervals.md has the
+    coverage.
 
     Args:
         uncertainty: (n, A); higher means more uncertain.

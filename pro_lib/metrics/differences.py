@@ -273,8 +273,8 @@ def delong(
     - pseudo-moves in a class in which fewer than five answers moved,
     - with `clusters`, the jackknife over clusters if its variance is larger.
 
-    docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting (Sun & Xu
-    2014); the bias is only computed for up to 300,000 pairs.
+    docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting
+    (Sun & Xu 2014); the bias is only computed for up to 300,000 pairs.
 
     Args:
         uncertainties: (n, A); higher means more uncertain.

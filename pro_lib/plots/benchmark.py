@@ -1,4 +1,4 @@
-"""The figures of the benchmark: AUROC of all methods, and their differences to PRO beside the paper's."""
+"""The figures of the benchmark: AUROC of all methods, and their differences to PRO."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ _ORACLE_COLOR = COLORS[7]
 _OTHER_COLOR = COLORS[6]
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
 _MARKS = {"▲": "^", "▼": "v"}
+_DIFFERENCE_LABEL = (
+    "AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)"
+)
 
 
 def benchmark(
@@ -38,8 +41,8 @@ def benchmark(
 ) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC, or
-    at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
+    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC,
+    or at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
     below that; its value is at the right.
 
     Args:
@@ -85,10 +88,10 @@ def beside_paper(
     figure_columns: int = 2,
     title: str = "AUROC of each method minus that of PRO, in the paper and here",
 ) -> Figure:
-    """Draw the difference in AUROC to PRO: a row for each method of the paper, a point for each setting.
+    """Draw differences in AUROC to PRO: a row for each method, a point for each setting.
 
-    Methods that compare meanings are drawn once for each similarity. A thick bar is the mean of the
-    settings.
+    The rows are the methods of the paper. Methods that compare meanings are drawn once for each
+    similarity. A thick bar is the mean of the settings.
 
     Args:
         table: needs the columns method and auroc_minus_pro. It may have auroc_minus_pro_low and
@@ -135,7 +138,7 @@ def beside_paper(
         label_figure(
             figure,
             title=title,
-            x="AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)",
+            x=_DIFFERENCE_LABEL,
             y="method",
             entries=entries,
         )
@@ -143,7 +146,7 @@ def beside_paper(
 
 
 def _labels(table: pd.DataFrame) -> pd.Series:
-    """Return the name of each row: the method, its similarity, and how α is chosen if it is not on validation."""
+    """Return the name of each row: the method, its similarity, and how α of PRO is chosen."""
     labels = method_labels(table)
     if "alpha_choice" not in table:
         return labels
@@ -198,7 +201,7 @@ def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
 
 
 def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of methods without a similarity, and those of each similarity, by their name."""
+    """Return the rows of methods without a similarity, and those of each similarity, by name."""
     if "alpha_choice" in table:
         table = table[~table["alpha_choice"].isin(["default", "oracle"])]
     if "similarity" not in table:

@@ -202,8 +202,8 @@ def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
 # --- Load a question set ---
 
 
-# The many parameters are part of the public interface; most of the lines are their description.
-def load_questions(
+# This is the public function for questions of all sources. All of its options are keyword-only.
+def load_questions(  # noqa: PLR0913
     name: str | None = None,
     *,
     path: Source | None = None,

@@ -1,4 +1,4 @@
-"""The simulation of intervals: its samples are those of the package, it resumes, and its page holds its table."""
+"""Tests of the simulation of intervals: its samples, its continuation, and its page."""
 
 import difference_intervals as simulation
 import numpy as np

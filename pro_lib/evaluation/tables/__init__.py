@@ -1,4 +1,7 @@
-"""The tables behind the figures, a module per figure; docs/reference/table_columns.md describes the columns."""
+"""The tables behind the figures, one module per figure.
+
+docs/reference/table_columns.md describes the columns.
+"""
 
 from pro_lib.evaluation.tables.alpha_sweep import (
     alpha_choices,
