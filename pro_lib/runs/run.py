@@ -234,7 +234,7 @@ class Run:
         """
         if "tree_log_probs" not in self.questions:
             raise RunError(
-                f"run {self.name} holds no search tree; generate it with strategy='threshold'"
+                f"run {self.name} has no search tree; generate it with strategy='threshold'"
             )
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[["question_id", *columns]].explode(columns)
