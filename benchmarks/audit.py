@@ -96,7 +96,7 @@ def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
             np.where((log_probs > limit) | first, log_probs, np.nan)
             for limit in np.ravel(np.log(alpha))
         ]
-    columns = [scoring.pro(each, alpha=0) for each in kept]
+    columns = [scoring.pro(selected, alpha=0) for selected in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 

@@ -303,28 +303,28 @@ def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -
     """
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     fit = model.fit_for(max(map(len, prompts)) + TOKENS)
-    how = {"max_new_tokens": TOKENS, "progress": False}
-    error = row["error"]
-    same = row["greedy"]
-    for strategy, drawn in (("greedy", {}), ("multinomial", {"n_answers": N_SAMPLES, "seed": 1})):
-        found = generate(model, questions, strategy=strategy, **drawn, **how).answers
-        for prompt, (_, answers) in zip(
-            prompts, found.groupby("question_id", sort=False), strict=True
-        ):
-            error = max(
-                error, *(_off(model.network, prompt, each) for each in answers.itertuples())
-            )
-        if strategy == "greedy":
-            given = zip(prompts, found["token_ids"], strict=True)
-            same &= all(
-                _is_greedy(model.network, *each)
-                for each, _ in zip(given, range(N_GENERATED), strict=False)
-            )
+    options = {"max_new_tokens": TOKENS, "progress": False}
+    greedy = generate(model, questions, strategy="greedy", **options).answers
+    samples = generate(
+        model, questions, strategy="multinomial", n_answers=N_SAMPLES, seed=1, **options
+    ).answers
+    errors = [row["error"]]
+    for answers in (greedy, samples):
+        groups = answers.groupby("question_id", sort=False)
+        for prompt, (_, answers_of_question) in zip(prompts, groups, strict=True):
+            for answer in answers_of_question.itertuples():
+                errors.append(_off(model.network, prompt, answer))
+    is_greedy = row["greedy"]
+    for prompt, token_ids in zip(prompts[:N_GENERATED], greedy["token_ids"], strict=False):
+        is_greedy = is_greedy and _is_greedy(model.network, prompt, token_ids)
     tree = "plain" if fit.plain else "packed"
     if length == "long" and tree != row["tree"]:
         tree = "packed, plain beyond its window"
-    cache = {"cache": "kept" if fit.cached else "none"} if fit.plain else {}
-    return {"tree": tree, "error": error, "greedy": same, "said": fit.plain or row["said"], **cache}
+    entries = {"tree": tree, "error": max(errors), "greedy": is_greedy}
+    entries["said"] = fit.plain or row["said"]
+    if fit.plain:
+        entries["cache"] = "kept" if fit.cached else "none"
+    return entries
 
 
 @torch.inference_mode()
@@ -365,11 +365,11 @@ def table(names: list[str]) -> Iterator[dict[str, object]]:
             try:
                 make(name, Path(folder) / name)
             except (Exception, SystemExit) as failure:  # transformers has no common class of errors
-                said = str(failure).strip().replace("\n", " ")
+                message = str(failure).strip().replace("\n", " ")
                 row = {
                     "family": name,
                     "tree": "not made",
-                    "said": f"{type(failure).__name__}: {said[:120]}",
+                    "said": f"{type(failure).__name__}: {message[:120]}",
                 }
             else:
                 row = tried(Path(folder) / name)

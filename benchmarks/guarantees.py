@@ -70,7 +70,8 @@ def below(
     values: np.ndarray, correct: np.ndarray, thresholds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how many values are below each threshold, and how many of these are correct."""
-    return tuple(np.searchsorted(np.sort(each), thresholds) for each in (values, values[correct]))
+    counts = [np.searchsorted(np.sort(group), thresholds) for group in (values, values[correct])]
+    return counts[0], counts[1]
 
 
 def others(
