@@ -520,7 +520,7 @@ def by_cluster(table: pd.DataFrame) -> str:
 
 
 def decided(table: pd.DataFrame) -> str:
-    """Return what share of samples of `n_to_decide` questions is decided."""
+    """Return the table of the share of samples of `n_to_decide` questions that are decided."""
     cells = table[table["decided"].notna()]
     head = ["scores", "cells", "n_to_decide", "decided, lowest", "median", "highest"]
     rows = []

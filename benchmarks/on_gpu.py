@@ -116,7 +116,7 @@ def path(arguments: Namespace) -> pd.DataFrame:
     )
 
 
-# What is measured, its value, and the estimate of gpu_model.py
+# A quantity, its measured value, and its estimate by gpu_model.py
 Measurement = tuple[str, float, float]
 
 
