@@ -76,7 +76,7 @@ class Strategy:
             endings: the tokens that end an answer.
             question_ids: ids of the questions, which seed samples.
             epsilon: error of log-probabilities in nats, for an exact search: a number, or one per
-                length of a prefix, (T,); see `exact_search.search`.
+                prefix length, (T + 1,); see `exact_search.search`.
 
         Returns:
             For each question its answers, and the certificate of an exact search or None.
