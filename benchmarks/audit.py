@@ -4,9 +4,9 @@
 
 Every row changes one choice, by an option of the package or by a function of this module or of
 variants.py; docs/results/audit.md explains the rows. A row is compared with the project's choice on
-the same questions: the difference of the AUROCs, and its 95 % interval by the jackknife over the
-relations of the questions, or over the questions if they have no relations. The α of PRO is chosen
-on 100 validation questions under the same choice, unless the row states another α.
+the same questions by the difference of the AUROCs. Its 95 % interval is that of the jackknife over
+the relations of the questions, or over the questions if they have no relations. The α of PRO is
+chosen on 100 validation questions under the same choice, unless the row states another α.
 """
 
 import warnings
@@ -96,7 +96,7 @@ def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
             np.where((log_probs > limit) | first, log_probs, np.nan)
             for limit in np.ravel(np.log(alpha))
         ]
-    columns = [scoring.pro(each, alpha=0) for each in kept]
+    columns = [scoring.pro(selected, alpha=0) for selected in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 

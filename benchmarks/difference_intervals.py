@@ -368,7 +368,7 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
     ):
         placements, changed = placement_moves(wrong, right)
         moves = differences.measure_moves(placements, changed, pair_squares(wrong, right))
-        found = {"n_moved": moves.n_moved.sum(axis=0)}
+        columns = {"n_moved": moves.n_moved.sum(axis=0)}
         intervals = {
             "": proposed(moves),
             "delong_": plain_delong(moves),
@@ -376,12 +376,12 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
             "farthest_": half_questions(placements, farthest(placements)),
         }
         for name, ends in intervals.items():
-            found |= {name + key: each for key, each in judged(*ends, truth).items()}
+            columns |= {name + key: values for key, values in judged(*ends, truth).items()}
         for name, method in (("", proposed), ("delong_", plain_delong)):
             low, high = method(moves, 0.9)
             near = (low > -differences.MARGIN) & (high < differences.MARGIN)
-            found[f"{name}equivalent"] = near & (abs(truth) >= differences.MARGIN)
-        rows.append(pd.DataFrame(found))
+            columns[f"{name}equivalent"] = near & (abs(truth) >= differences.MARGIN)
+        rows.append(pd.DataFrame(columns))
     return row | pd.concat(rows).mean().to_dict()
 
 
@@ -437,18 +437,18 @@ def measure_clusters(cell: dict, repetitions: int, rng: np.random.Generator) -> 
         scores, correct, codes = draw_clusters(cell, cell["n_clusters"], rng)
         if min(correct.sum(), (~correct).sum()) < FEWEST:
             continue
-        found = {}
+        columns = {}
         for name, clusters in (("", codes), ("by_question_", None)):
             tests = differences.delong(scores, correct, clusters=clusters)
             low, high = (ends[1] for ends in tests.interval())
-            found |= {name + key: each for key, each in judged(low, high, gap).items()}
+            columns |= {name + key: values for key, values in judged(low, high, gap).items()}
             _, low, high = auroc_intervals(scores, correct, clusters=clusters)
             inside = (low <= truth) & (truth <= high)
-            found |= {
+            columns |= {
                 f"{name}single_covered": inside.mean(),
                 f"{name}single_width": high[0] - low[0],
             }
-        rows.append(found)
+        rows.append(columns)
     measured = pd.DataFrame(rows).mean().to_dict()
     return {"repetitions": repetitions, "auroc": truth[0], "difference": gap} | measured
 
@@ -520,7 +520,7 @@ def by_cluster(table: pd.DataFrame) -> str:
 
 
 def decided(table: pd.DataFrame) -> str:
-    """Return what share of samples of `n_to_decide` questions is decided."""
+    """Return the table of the share of samples of `n_to_decide` questions that are decided."""
     cells = table[table["decided"].notna()]
     head = ["scores", "cells", "n_to_decide", "decided, lowest", "median", "highest"]
     rows = []
@@ -529,7 +529,7 @@ def decided(table: pd.DataFrame) -> str:
         ends = f"{part['n_to_decide'].min():,.0f} to {part['n_to_decide'].max():,.0f}"
         row = [kind.removesuffix(", n to decide"), len(part), ends]
         rows.append(
-            [*row, *(f"{each:.2f}" for each in (shares.min(), shares.median(), shares.max()))]
+            [*row, *(f"{share:.2f}" for share in (shares.min(), shares.median(), shares.max()))]
         )
     return markdown(head, rows)
 

@@ -186,7 +186,7 @@ def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None)
     if ranked.empty:
         limit = run.info.parameters["max_new_tokens"]
         problem = f"no answer of {run.info.model} ended within {limit} tokens"
-        raise NoAnswerError(f"{problem}: {question!r}")
+        raise NoAnswerError(f"{problem}: {question!r}; raise max_new_tokens")
     scores = run.scores(alpha=alpha)[["text", "pro", "n_kept"]]
     [row] = run.questions.join(scores).to_dict("records")
     status = row.get("status")

@@ -141,8 +141,8 @@ class Experiment(Parameters):
             several = [name for name in names if len(as_list(getattr(self, name))) > 1]
             name = several[0]
             value = getattr(self, name)
-            problem = f"this notebook is of one {name} at a time"
-            raise SentenceError(f"{name}={value!r}: {problem}; give one")
+            problem = f"has several values, but this notebook takes one {name}"
+            raise SentenceError(f"{name}={value!r} {problem}; give one")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -227,7 +227,7 @@ class Experiment(Parameters):
         for judged in evaluations:
             one_class = judged.one_class()
             if self.reported and judged.split != "validation" and one_class:
-                reason = "so no score can be told from another on them"
+                reason = "so scores cannot be compared"
                 raise metrics.OneClassError(f"{one_class}, {reason}")
         return evaluations
 

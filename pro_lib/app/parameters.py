@@ -275,7 +275,7 @@ class Parameters:
             value = getattr(self, name)
             object.__setattr__(self, name, folder if value is None else Path(value))
         if self.reported and self.split == "validation":
-            raise ValueError("split='validation' is where alpha is chosen; report on another split")
+            raise ValueError("split='validation' is used to choose alpha; report on another split")
         for name in ("strategy", "other_strategies"):
             for value in as_list(getattr(self, name)):
                 if value not in STRATEGIES:
@@ -298,14 +298,17 @@ class Parameters:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
-            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
+            problem = "does not contain a search; exact search needs model= instead"
+            raise ValueError(f"records={self.records!r} {problem}")
 
     def _check_generation(self) -> None:
         """Check the parameters of answers that a model generates."""
         self._check_known("split", question_sets.SPLITS, "anything else")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
-            raise ValueError(f"alpha={self.alpha!r} is below {bound}: not searched so far")
+            raise ValueError(
+                f"alpha={self.alpha!r} is below {bound}, down to which answers were searched"
+            )
         for model in as_list(self.model):
             catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)

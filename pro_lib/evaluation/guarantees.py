@@ -261,8 +261,10 @@ def miss_rate(
     values = _right(right, search_alpha)
     values = values[_one_of_each(texts, len(values), seed)]
     if alpha < search_alpha or not values.size or not 0 < confidence < 1:
-        words = f"alpha={alpha} must be at least search_alpha={search_alpha}, right hold a question"
-        raise ValueError(f"{words}, and confidence={confidence} lie between 0 and 1")
+        words = (
+            f"alpha={alpha} must be at least search_alpha={search_alpha}, right must not be empty"
+        )
+        raise ValueError(f"{words}, and confidence={confidence} must lie between 0 and 1")
     n = len(values)
     n_missed = int((values < alpha).sum())
     limit = 1.0

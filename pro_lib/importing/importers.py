@@ -90,7 +90,7 @@ def from_openai(
     warn_of_answers(reading, path)
     if not answers["finished"].any():
         endings = first_values(reading.endings)
-        words = f"none of {len(answers)} answers is finished; their endings are {endings}"
+        words = f"no answer is finished; the endings of the {len(answers)} answers are {endings}"
         raise RunError(f"{path}: {words}")
     if questions is not None:
         file_ids = {read.own_id for read in reading.responses} - {None}
@@ -217,6 +217,6 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
         model_and_dataset = names_in(file)
         first_file = files.setdefault(model_and_dataset, file)
         if first_file != file:
-            words = f"has the name of {first_file!r}: one of them at a time"
+            words = f"has the same name as {first_file!r}; give one of them at a time"
             raise ValueError(f"records={file!r} {words}")
     return files

@@ -341,7 +341,7 @@ def record_tables(
     if not may_be_mixed:
         answers = _of_one_kind(answers, left_out)
     if not answers.checked:
-        words = f"holds no answers whose probability is known ({len(questions)} questions)"
+        words = f"contains no answers with a known probability ({len(questions)} questions)"
         raise left_out.error(f"{source} {words}")
     table = answers.table()
     _warn_of_texts_alone(table, answers.places, source)
@@ -515,7 +515,9 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     if splits.notna().all():
         return run
     if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
+        raise RunError(
+            f"run {run.name} has a split for some of its questions only; give one to all or to none"
+        )
     if len(splits) < 2:
         words = f"has {len(splits)} questions, too few to draw some for validation"
         raise RunError(f"run {run.name} {words}")
@@ -549,7 +551,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     table = pd.DataFrame(labels, columns=list(_Label.model_fields))
     table = table.drop_duplicates(ignore_index=True)
     if table.empty:
-        raise RunError(f"{path} holds no labels")
+        raise RunError(f"{path} contains no labels")
     contradictory = table["text"][table.duplicated(["question_id", "text"])]
     if len(contradictory):
         raise RunError(f"{path} calls answer {contradictory.iloc[0]!r} both right and wrong")

@@ -108,13 +108,11 @@ def beside_paper(
     table = checked_table(table, ["method", "auroc_minus_pro"], "beside_paper")
     names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
     sources = {"the paper": printed, **_sources_here(table)}
-    n_settings = {name: rows.groupby("method").size().max() for name, rows in sources.items()}
     columns = ["method", "auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
     all_rows = pd.concat(
         [rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()]
     )
     all_rows = all_rows[all_rows["method"].isin(names)]
-    entries = []
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 0.5 * len(names)}
     with panels(all_rows, **shape) as (figure, [(ax, _, _)]):
         for place, name in enumerate(names):
@@ -131,17 +129,8 @@ def beside_paper(
             ax.axhline(line, color=COLORS[7], lw=0.6)
         ax.yaxis.grid(visible=False)
         name_rows(ax, names, names)
-        for index, source in enumerate(sources):
-            count = f"{n_settings[source]} setting{'s' if n_settings[source] > 1 else ''}"
-            label = f"{source} ({count})"
-            entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
-        label_figure(
-            figure,
-            title=title,
-            x=_DIFFERENCE_LABEL,
-            y="method",
-            entries=entries,
-        )
+        entries = _source_entries(sources)
+        label_figure(figure, title=title, x=_DIFFERENCE_LABEL, y="method", entries=entries)
     return figure
 
 
@@ -210,6 +199,16 @@ def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     for similarity in distinct_values(table.dropna(subset="similarity"), "similarity"):
         parts[f"here, {similarity}"] = table[table["similarity"] == similarity]
     return parts
+
+
+def _source_entries(sources: dict[str, pd.DataFrame]) -> list[plt.Line2D]:
+    """Return the legend: each source with the number of its settings."""
+    entries = []
+    for index, (source, rows) in enumerate(sources.items()):
+        n_settings = rows.groupby("method").size().max()
+        label = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
+        entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
+    return entries
 
 
 def _source_style(index: int) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         ax.hlines(places, rows["accuracy_low"], rows["accuracy_high"], color=COLORS[1], lw=1)
     target = rows["target"].iloc[0]
     ax.axvline(target, color="black", lw=0.8, ls="--", label="guaranteed accuracy")
-    # The text takes up to half of a panel. It lies on the side of the line that has room for it.
+    # The text is up to half a panel wide, and lies on the wider side of the line.
     left_end = 0.02 if target > 0.52 else target + 0.02
     for place in places[rows["coverage"] == 0]:
         ax.text(left_end, place, "not guaranteed", fontsize=7, va="center")

@@ -108,7 +108,7 @@ def panels(
     parts = [matching_rows(table, setting) for setting in settings]
     all_titles = [_panel_title(rows, title_columns) for rows in parts]
     titles, title_size = _wrapped_titles(all_titles, width / per_line)
-    # There is room for titles of two lines.
+    # The height of 0.4 suffices for titles of two lines.
     n_extra = max(0, _most_lines(titles) - 2)
     line_height = height + 0.4 + n_extra * 1.1 * title_size / 72
     with plt.rc_context(STYLE):

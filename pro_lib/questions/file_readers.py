@@ -149,7 +149,9 @@ def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | B
             return [(where, object_or_bad_row(row)) for where, row in json_lines(source)], ","
     suffix = unzipped(source).suffix.lower()
     if suffix not in SUFFIXES:
-        raise RunError(f"{source} is none of {', '.join(SUFFIXES)}{_advice(suffix)}")
+        raise RunError(
+            f"{source} has an unknown ending; choose {', '.join(SUFFIXES)}{_advice(suffix)}"
+        )
     with reading(source):
         data = _content(source, notes)
         if suffix in (".csv", ".tsv"):

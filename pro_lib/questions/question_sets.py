@@ -390,7 +390,7 @@ def lend_validation(
     half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        words = f"{size} of its {n_texts} questions are taken for one, not {n}"
+        words = f"{size} of its {n_texts} questions are used for validation instead of {n}"
         message = f"{lender} has no validation split: {words}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)

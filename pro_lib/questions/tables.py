@@ -91,7 +91,7 @@ def check_names(columns: Iterable[object], source: object) -> None:
     """Raise `RunError` unless the names of a source's columns are different texts."""
     for name, count in Counter(columns).items():
         if not isinstance(name, str):
-            raise RunError(f"{source} has the column {name!r}, whose name is no text")
+            raise RunError(f"{source} has the column {name!r}, whose name is not a text")
         if count > 1:
             raise RunError(f"{source} has the column {name!r} twice")
 
@@ -184,7 +184,7 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[st
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        words = "its encoding is not UTF-8, nor another for sure"
+        words = "its encoding is not UTF-8 and is uncertain"
         raise RunError(f"{path}, line {line} cannot be read: {words}; {remedy}")
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)

@@ -187,17 +187,21 @@ class Run:
             RunError: the run does not have log-probabilities.
             ValueError: an argument has an unknown value.
         """
-        if self.is_texts:
-            raise RunError(
-                f"run {self.name} has texts without log-probabilities; only SC, Deg and SE can be "
-                "computed from texts alone"
-            )
+        self._check_has_log_probs()
         table = self.ranked_answers(convention=convention, distinct=distinct)
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} must be None or 'text'")
         if merge_by == "text":
             table = self._merged_by_text(table)
         return self.matrix(table, "value")
+
+    def _check_has_log_probs(self) -> None:
+        """Raise `RunError` for a run of texts alone."""
+        if self.is_texts:
+            raise RunError(
+                f"run {self.name} has texts without log-probabilities; only SC, Deg and SE can be "
+                "computed from texts alone"
+            )
 
     def _merged_by_text(self, table: pd.DataFrame) -> pd.DataFrame:
         """Add up the probabilities of ranked answers with the same words, and rank them again."""
@@ -230,7 +234,7 @@ class Run:
         """
         if "tree_log_probs" not in self.questions:
             raise RunError(
-                f"run {self.name} holds no search tree; generate it with strategy='threshold'"
+                f"run {self.name} has no search tree; generate it with strategy='threshold'"
             )
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[["question_id", *columns]].explode(columns)
@@ -275,7 +279,11 @@ class Run:
             A row per row of `questions` with the columns question_id, text, value (its
             log-probability) and, if records brought them, rouge_l and correct.
         """
-        first = self.ranked_answers(convention=convention).drop_duplicates("row").set_index("row")
+        return self._first_answers(self.ranked_answers(convention=convention))
+
+    def _first_answers(self, ranked: pd.DataFrame) -> pd.DataFrame:
+        """Return the first of the ranked answers to each question, as `top` does."""
+        first = ranked.drop_duplicates("row").set_index("row")
         first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
         table = first.reindex(range(len(self.questions)))
         return table.assign(question_id=self.questions["question_id"].to_numpy())
@@ -293,10 +301,12 @@ class Run:
             without a finished answer, the scores are NaN and the others 0. The mass is NaN if the
             question has texts without log-probabilities.
         """
-        log_probs = self.log_probs()
+        self._check_has_log_probs()
+        ranked = self.ranked_answers()
+        log_probs = self.matrix(ranked, "value")
         search_alpha = self.search_alpha
         table = self.questions[["question_id", "question"]].copy()
-        table["text"] = self.top()["text"].to_numpy()
+        table["text"] = self._first_answers(ranked)["text"].to_numpy()
         table["pro"] = scoring.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
         table["nll"] = scoring.nll(log_probs)
         table["n_kept"] = scoring.adaptive_k(log_probs, alpha, search_alpha=search_alpha)

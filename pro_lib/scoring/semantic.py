@@ -182,7 +182,7 @@ def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
     is_bad = is_negative | is_another_sum | (np.isnan(total) == are_both_present)
     if is_bad.any():
         place = tuple(np.argwhere(is_bad)[0].tolist())
-        words = "a similarity in [0, 1], or three probabilities, of any two answers there are"
+        words = "a similarity in [0, 1], or three probabilities, for each pair of answers"
         raise ValueError(f"compared{list(place)} is {array[place]}, but it must be {words}")
     return labels, present
 

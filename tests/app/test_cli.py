@@ -514,7 +514,7 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
     typed("explore", records, "--questions", questions)
     assert "Quito" in (tmp_path / "records.jsonl.html").read_text()
     assert opened == [(tmp_path / "records.jsonl.html").as_uri()]
-    assert "a page is of a RUN" in typed("explore", "--html", "run.html", code=2)[1]
+    assert "these options need a RUN" in typed("explore", "--html", "run.html", code=2)[1]
     called = []
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     monkeypatch.setattr(os, "execv", lambda _, words: called.append(words[2:]))
@@ -575,11 +575,11 @@ WRONG_COLUMNS = [
     (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
     (
         ["score", "--columns", "question=Frage"],
-        "--columns needs a question file, which --questions gives",
+        "--columns names the columns of a question file; give the file with --questions",
     ),
     (
         ["explore", "--columns", "question=Frage"],
-        "--columns needs a question file, which --questions gives",
+        "--columns names the columns of a question file; give the file with --questions",
     ),
 ]
 

@@ -366,11 +366,11 @@ def test_a_notebook_of_one_pair_refuses_several(files):
     }.items():
         with pytest.raises(
             SentenceError,
-            match=rf"^{name}=\[.*\]: this notebook is of one {name} at a time; give one$",
+            match=rf"^{name}=\[.*\] has several values, but this notebook takes one {name}; give ",
         ):
             Experiment(**{name: value}).pair()
     assert Experiment(model="facts-1m").pair() == PAIR
-    with pytest.raises(SentenceError, match=r"^records=.* is of one records at a time"):
+    with pytest.raises(SentenceError, match=r"^records=.* this notebook takes one records"):
         Experiment(records=[str(files / "split.jsonl"), str(files / "unsplit.jsonl")]).pair()
 
 

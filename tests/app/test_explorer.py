@@ -225,7 +225,7 @@ def test_the_leaves_of_a_search_tree_sum_to_one_and_agree_with_the_certificate(f
             while at >= 0:
                 added, at = table["text"][at] + added, table["parent"][at]
             assert added == row.text
-    with pytest.raises(RunError, match="holds no search tree"):
+    with pytest.raises(RunError, match="has no search tree"):
         explorer.prefix_tree(repeated(), facts_2m.decode)
 
 

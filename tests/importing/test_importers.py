@@ -271,7 +271,8 @@ def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
     with pytest.raises(
-        RunError, match=r"neither a file nor a list|unrecognized response format|holds no answers"
+        RunError,
+        match=r"neither a file nor a list|unrecognized response format|contains no answers",
     ):
         from_vllm(source)
 

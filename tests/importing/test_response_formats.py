@@ -334,7 +334,7 @@ def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_ref
     assert run.answers["finished"].tolist() == [True, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
     with pytest.raises(
-        RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"
+        RunError, match=r"no answer is finished; the endings of the 1 answers are (?i:[a-z_]+)$"
     ):
         from_openai([cut])
 
@@ -515,7 +515,7 @@ REFUSED = [
     (
         [{"question_id": "a", "question": PERU}, {"question_id": "b", "question": PERU}],
         QUESTIONS,
-        "several of its questions are 'q0' of questions=",
+        "several of its questions match question 'q0' of questions=",
     ),
     (
         [{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}],
@@ -625,7 +625,7 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
     with pytest.raises(
         RunError,
-        match=r"holds no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
+        match=r"contains no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
     ):
         import_answers(write(*failures, lines[-1]))
 
@@ -700,7 +700,7 @@ def test_rows_without_an_id_are_those_of_their_question(write):
 def test_damaged_compression_ends_in_one_sentence(tmp_path, data):
     (tmp_path / "r.jsonl.gz").write_bytes(data)
     with pytest.raises(
-        RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"
+        RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|contains no answers)"
     ):
         import_answers(tmp_path / "r.jsonl.gz")
 

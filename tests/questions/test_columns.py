@@ -157,7 +157,7 @@ SOURCES = {
     "twice": pd.DataFrame([list("abb")], columns=["question", *["answer"] * 2]),
     ".own_status. twice": [row | {"status": 1, "own_status": 2} for row in FACTS],
     "no text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
-    "1, whose name is no text": [row | {1: 2} for row in FACTS],
+    "1, whose name is not a text": [row | {1: 2} for row in FACTS],
 }
 
 

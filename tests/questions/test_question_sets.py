@@ -387,7 +387,8 @@ def test_a_file_without_a_validation_split_lends_one_always_the_same():
     alone = load_questions(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(
-        UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"
+        UserWarning,
+        match="'set' has no validation split: 5 of its 10 questions are used for validation",
     ):
         few = load_questions(
             "set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6

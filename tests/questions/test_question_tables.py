@@ -172,7 +172,7 @@ OTHERS = [
         b"PK\x03\x04\0\0",
         r"is an Excel workbook or an archive, not CSV; save the sheet as CSV",
     ),
-    ("set.xlsx", b"PK\x03\x04\0\0", r"is none of .*; save the sheet as CSV"),
+    ("set.xlsx", b"PK\x03\x04\0\0", r"has an unknown ending; choose .*; save the sheet as CSV"),
     ("set.csv", b"PAR1", r"is a Parquet file; give it the ending \.parquet"),
 ]
 

@@ -58,7 +58,7 @@ def explore_command(
         context = click.get_current_context()
         has_alpha = context.get_parameter_source("alpha") is not ParameterSource.DEFAULT
         if html or questions or force or strict or has_alpha:
-            raise click.UsageError("a page is of a RUN, as in: pro explore responses.jsonl")
+            raise click.UsageError("these options need a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
     from pro_lib.app import explorer

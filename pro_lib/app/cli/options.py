@@ -66,9 +66,11 @@ def question_file_parameters(
         SentenceError: if a value of --columns is wrong.
     """
     if columns and not has_questions:
-        raise click.UsageError(f"--columns needs a question file, which {option} gives")
+        raise click.UsageError(
+            f"--columns names the columns of a question file; give the file with {option}"
+        )
     if strict and not has_questions and not reads_answers:
-        raise click.UsageError(f"--strict needs a question file, which {option} gives")
+        raise click.UsageError(f"--strict checks a question file; give the file with {option}")
     return {"columns": _parse_columns(columns), "strict": strict}
 
 

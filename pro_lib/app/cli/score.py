@@ -70,7 +70,7 @@ def score_command(  # noqa: PLR0913 - one argument per option
     --raw-text is given.
     """
     if example == (responses is not None):
-        raise click.UsageError("give a file of RESPONSES, or --example for one that comes along")
+        raise click.UsageError("give a file of RESPONSES, or --example for the bundled answers")
     if output is None and (raw_text or force):
         raise click.UsageError("--raw-text and --force need --output")
     from pro_lib.app import score_summary

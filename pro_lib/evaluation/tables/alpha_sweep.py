@@ -43,7 +43,7 @@ def alpha_rows(evaluation: Evaluation, *, alphas: ArrayLike | None = None) -> pd
 
     Args:
         evaluation: the questions.
-        alphas: the values of α; None for those that the figure draws.
+        alphas: the values of α, (A,); None for those that the figure draws.
     """
     if alphas is None:
         grid = alpha_grid(evaluation.search_alpha, alphas=DRAWN_ALPHAS)

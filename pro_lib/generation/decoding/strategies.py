@@ -75,8 +75,8 @@ class Strategy:
             tree: the prompts of the questions.
             endings: the tokens that end an answer.
             question_ids: ids of the questions, which seed samples.
-            epsilon: error of log-probabilities in nats, for an exact search; see
-                `exact_search.search`.
+            epsilon: error of log-probabilities in nats, for an exact search: a number, or one per
+                prefix length, (T + 1,); see `exact_search.search`.
 
         Returns:
             For each question its answers, and the certificate of an exact search or None.
@@ -220,7 +220,10 @@ class Threshold(Strategy):
         question_ids: Sequence[str],
         epsilon: ArrayLike = 0.0,
     ) -> list[tuple[list["Outcome"], Certificate | None]]:
-        """Search the answers to each question of a tree; see `Strategy.decode`."""
+        """Search the answers to each question of a tree.
+
+        The arguments and their shapes are those of `Strategy.decode`.
+        """
         from pro_lib.generation.decoding.exact_search import search
 
         results = search(
