@@ -28,7 +28,8 @@ class Guarantee:
 
     Attributes:
         target: the accuracy that is guaranteed.
-        confidence: the probability that the guarantee holds.
+        confidence: 1 minus the largest share of draws of validation questions that lead to a false
+            guarantee.
         threshold: the score below which to answer; None if nothing is guaranteed, infinite if every
             question may be answered.
         n_answered: the number of validation questions below the threshold.
@@ -96,11 +97,12 @@ def guarantee(
     (Angelopoulos et al. 2021).
 
     Args:
-        uncertainty: scores (m,) of validation questions, higher = more uncertain. An infinite score
-            is never below a threshold.
+        uncertainty: scores (m,) of validation questions, higher = more uncertain. The score +∞ is
+            never below a threshold.
         correct: (m,); True for a right answer.
         target: the accuracy to guarantee, between 0 and 1.
-        confidence: the probability that the guarantee holds, between 0 and 1.
+        confidence: 1 minus the largest share of draws of validation questions that lead to a false
+            guarantee, between 0 and 1.
         unlabelled: scores (n,) of other questions of the population, whose percentiles are the
             thresholds. None takes those of `uncertainty`, for which the guarantee is not exact;
             docs/explanation/guarantees.md has measurements.

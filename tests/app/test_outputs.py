@@ -220,7 +220,7 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     assert Path("output").stat().st_size
     assert "--output" in typed("score", "records.jsonl", "--force", code=2)
     for words in (["--force"], ["--alpha", "0.1"]):
-        assert "of a RUN" in typed("explore", *words, code=2)
+        assert "need a RUN" in typed("explore", *words, code=2)
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,13 @@ FIRST = """
 import pro_lib
 from pro_lib.app.experiment import Experiment
 
-print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(),
-alpha=0.4).round(3).tolist())
-print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.load_model("facts-2m"), "What is the capital
-of France?")))
-print(Experiment(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-
-facts").info.provenance["commit"])
+log_probs = pro_lib.import_answers("mine.jsonl").log_probs()
+print(pro_lib.scoring.pro(log_probs, alpha=0.4).round(3).tolist())
+model = pro_lib.load_model("facts-2m")
+answer = pro_lib.ask(model, "What is the capital of France?")
+print(answer.text, answer.status)
+experiment = Experiment(model="facts-1m", limit=2, n_answers=2)
+print(experiment.run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)
 """
 

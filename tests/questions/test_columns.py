@@ -156,7 +156,7 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
 SOURCES = {
     "twice": pd.DataFrame([list("abb")], columns=["question", *["answer"] * 2]),
     ".own_status. twice": [row | {"status": 1, "own_status": 2} for row in FACTS],
-    "no text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
+    "not a text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
     "1, whose name is not a text": [row | {1: 2} for row in FACTS],
 }
 

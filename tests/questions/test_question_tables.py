@@ -63,7 +63,7 @@ def test_an_encoding_that_is_not_certain_is_one_sentence_with_the_line(read, tex
     content = f"question,answer\nWhat?,Rome\nWho?,{text}\n"
     with pytest.raises(
         RunError,
-        match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8, .*; save it as UTF-8",
+        match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8 and is uncertain; save",
     ):
         read(content.encode(encoding))
 
