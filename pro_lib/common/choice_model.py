@@ -14,6 +14,8 @@ class ChoiceModel(Protocol):
         name: the name of the model in tables and files.
         fingerprint: a digest of the model's files, or the address of its server. Two models with
             the same name and fingerprint are taken for the same model.
+        prompts_at_once: optional; how many prompts are sent before their values are stored, 32 if
+            it is missing. A client of a server has few, so that an error loses none of its replies.
     """
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,13 +17,15 @@ from pro_lib.generation.decoding.packed_tree import (
     encode_prefix,
     to_device,
 )
-from pro_lib.generation.models import Model
+
+if TYPE_CHECKING:
+    from pro_lib.generation.models import Model
 
 _BATCH = 32  # prompts in one forward pass
 
 
 @dataclass(frozen=True)
-class _Continuations:
+class Continuations:
     """The token ids of a prompt, and of each choice after it."""
 
     prompt: list[int]
@@ -30,7 +33,7 @@ class _Continuations:
 
 
 def choice_log_probs(
-    model: Model,
+    model: "Model",
     prompts: Sequence[str],
     choices: Sequence[str],
     *,
@@ -64,7 +67,7 @@ def choice_log_probs(
     if not choices:
         raise SentenceError("choices must have at least one text")
     counts = counts or ForwardCounts()
-    encoded = [_encode(model, prompt, choices) for prompt in prompts]
+    encoded = [encode_choices(model, prompt, choices) for prompt in prompts]
     if not encoded:
         return np.empty((0, len(choices)))
     longest = max(len(question.prompt) + max(map(len, question.choices)) for question in encoded)
@@ -81,7 +84,7 @@ def choice_log_probs(
     return np.concatenate(results)
 
 
-def _encode(model: Model, prompt: str, choices: Sequence[str]) -> _Continuations:
+def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Continuations:
     """Return the tokens of a prompt and of its choices.
 
     A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
@@ -94,7 +97,7 @@ def _encode(model: Model, prompt: str, choices: Sequence[str]) -> _Continuations
     for choice, remainder in zip(choices, remainders, strict=True):
         if not remainder:
             raise SentenceError(f"choice {choice!r} adds no token to the prompt")
-    return _Continuations(prompt_ids[:start], remainders)
+    return Continuations(prompt_ids[:start], remainders)
 
 
 _Row = tuple[int, tuple[int, ...]]  # a question, and the tokens after its prompt

@@ -5,24 +5,20 @@ two continuations. Its verdict is the probability of the first one. `judge` neve
 or a value that the model did not return, for a verdict.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
+from pro_lib.common.choice_cache import stored_choice_log_probs
 from pro_lib.common.choice_model import ChoiceModel
-from pro_lib.common.files import sha256
-from pro_lib.common.line_file import append_lines, read_lines
 from pro_lib.common.validation import SentenceError
 
 JUDGE_CHOICES = (" (A)", " (B)")
 JUDGE_THRESHOLD = 0.5
 # Both choices together must have this probability. With less, the model says something else.
 LEAST_MASS = 0.5
-_BATCH = 32  # prompts whose verdicts are stored together
 
 
 def judge_prompt(question: str, references: Sequence[str], answer: str, *, shots: str = "") -> str:
@@ -103,10 +99,10 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
            p_right  mass  status
         0     0.25   0.8  judged
     """
-    prompts = _prompts(questions, references, answers, shots)
-    log_probs = np.full((len(prompts), 2), np.nan)
-    for numbers, values in _answered(prompts, model, cache, progress=progress):
-        log_probs[numbers] = values
+    prompts = judge_prompts(questions, references, answers, shots=shots)
+    log_probs = stored_choice_log_probs(
+        model, prompts, JUDGE_CHOICES, cache=cache, progress=progress
+    )
     mass = np.exp(log_probs).sum(axis=1)
     is_unknown = np.isnan(mass)
     is_refused = mass < least_mass
@@ -121,13 +117,18 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
     )
 
 
-def _prompts(
+def judge_prompts(
     questions: Sequence[str],
     references: Sequence[Sequence[str]],
     answers: Sequence[str],
-    shots: str,
+    *,
+    shots: str = "",
 ) -> list[str]:
-    """Return the prompt of each answer."""
+    """Return the prompt of each answer, as `judge` sends it.
+
+    Raises:
+        SentenceError: the arguments have different lengths, or a question has no reference.
+    """
     if not len(questions) == len(references) == len(answers):
         raise SentenceError(
             f"questions, references and answers must have the same length; "
@@ -140,61 +141,3 @@ def _prompts(
         judge_prompt(question, accepted, answer, shots=shots)
         for question, accepted, answer in zip(questions, references, answers, strict=True)
     ]
-
-
-def _answered(
-    prompts: Sequence[str], model: ChoiceModel, cache: str | Path | None, *, progress: bool
-) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-    """Yield the positions of each prompt with its log-probabilities; a prompt is sent once."""
-    stored = _stored(cache, model) if cache is not None else {}
-    positions: dict[str, list[int]] = {}
-    for position, prompt in enumerate(prompts):
-        positions.setdefault(prompt, []).append(position)
-    missing = []
-    for prompt, places in positions.items():
-        if _key(prompt) in stored:
-            yield places, np.array(stored[_key(prompt)])
-        else:
-            missing.append(prompt)
-    for start in tqdm(range(0, len(missing), _BATCH), disable=not progress, unit="batch"):
-        batch = missing[start : start + _BATCH]
-        values = np.asarray(model.choice_log_probs(batch, JUDGE_CHOICES), dtype=np.float64)
-        is_known = ~np.isnan(values).any(axis=1)
-        if cache is not None:
-            known = np.flatnonzero(is_known)
-            lines = [_line(batch[number], values[number], model) for number in known]
-            append_lines(cache, lines)
-        for prompt, row in zip(batch, values, strict=True):
-            yield positions[prompt], row
-
-
-def _line(prompt: str, log_probs: NDArray[np.float64], model: ChoiceModel) -> dict[str, object]:
-    """Return the line of the cache for one prompt."""
-    return {
-        "model": model.name,
-        "fingerprint": model.fingerprint,
-        "prompt_sha256": _key(prompt),
-        "log_probs": [float(value) for value in log_probs],
-    }
-
-
-def _stored(cache: str | Path, model: ChoiceModel) -> dict[str, list[float]]:
-    """Return the stored log-probabilities of a model by the digest of the prompt."""
-    stored = {}
-    for number, line in enumerate(read_lines(cache), 1):
-        try:
-            identity = (line["model"], line["fingerprint"])
-            log_probs = [float(value) for value in line["log_probs"]]
-            key = str(line["prompt_sha256"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise SentenceError(
-                f"{cache}, line {number} is not a stored verdict; use another file as cache"
-            ) from error
-        if identity == (model.name, model.fingerprint) and len(log_probs) == 2:
-            stored[key] = log_probs
-    return stored
-
-
-def _key(prompt: str) -> str:
-    """Return the digest of a prompt and of the choices."""
-    return sha256("\n".join([*JUDGE_CHOICES, prompt]).encode())

@@ -1,10 +1,12 @@
 """P(True): how probable a model finds it that its own answer is true (Kadavath et al. 2022)."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pro_lib.common.choice_cache import stored_choice_log_probs
 from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
 
@@ -53,6 +55,8 @@ def p_true(
     *,
     ideas: Sequence[Sequence[str]] | None = None,
     shots: str = "",
+    cache: str | Path | None = None,
+    progress: bool = False,
 ) -> NDArray[np.float64]:
     """Return the uncertainty 1 - P(True) of each answer: higher = more uncertain.
 
@@ -66,6 +70,9 @@ def p_true(
         answers: (n,) the answer to evaluate for each question.
         ideas: for each question, other answers to show before the answer; None shows none.
         shots: text in front of every prompt.
+        cache: an append-only file. A prompt that the same model has already answered is read from
+            it.
+        progress: show a progress bar.
 
     Returns:
         (n,) uncertainties in [0, 1]. NaN where the model does not say how probable the choices are.
@@ -90,7 +97,9 @@ def p_true(
         p_true_prompt(question, answer, idea, shots=shots)
         for question, answer, idea in zip(questions, answers, ideas, strict=True)
     ]
-    log_probs = np.asarray(model.choice_log_probs(prompts, TRUE_CHOICES), dtype=np.float64)
+    log_probs = stored_choice_log_probs(
+        model, prompts, TRUE_CHOICES, cache=cache, progress=progress
+    )
     return share_of_first(log_probs[:, ::-1])
 
 

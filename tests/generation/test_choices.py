@@ -96,9 +96,10 @@ def test_choices_must_add_text(tiny_model, choices, words):
 @pytest.mark.skipif(
     "smollm2-135m" not in catalog.bundled_models(), reason="pro download smollm2-135m was not run"
 )
-def test_smollm2_gives_the_values_of_plain_forward_passes():
+def test_smollm2_gives_the_values_of_plain_forward_passes(size):
     model = models.load_model("smollm2-135m", device="cpu")
-    questions = question_sets.load_questions("world-facts", split="validation", limit=50).table
+    limit = {"quick": 2, "all": 4}.get(size, 50)
+    questions = question_sets.load_questions("world-facts", split="validation", limit=limit).table
     prompts = [
         p_true_prompt(question, references[0])
         for question, references in zip(questions["question"], questions["references"], strict=True)

@@ -109,7 +109,7 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
 
 
 def test_a_folder_is_not_a_file_of_verdicts(tmp_path):
-    with pytest.raises(RunError, match="no regular file"):
+    with pytest.raises(RunError, match="not a regular file"):
         judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=tmp_path)
 
 
