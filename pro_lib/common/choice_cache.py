@@ -65,12 +65,14 @@ def stored_choice_log_probs(
     return log_probs
 
 
-def count_missing(
+def missing_prompts(
     model: ChoiceModel, prompts: Sequence[str], choices: Sequence[str], cache: str | Path
-) -> int:
-    """Return how many different prompts the model would be asked, because they are not stored."""
+) -> list[str]:
+    """Return the different prompts that the model would be asked, because they are not stored."""
     stored = _read_stored(cache, model, len(choices))
-    return sum(_prompt_key(prompt, choices) not in stored for prompt in set(prompts))
+    return [
+        prompt for prompt in dict.fromkeys(prompts) if _prompt_key(prompt, choices) not in stored
+    ]
 
 
 def _batches(prompts: list[str], at_once: int, *, progress: bool) -> Iterator[list[str]]:

@@ -1,15 +1,11 @@
 """A judge behind a server: letters in the lists of a reply, faults, and the key."""
 
-import json
 import logging
 import math
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from fake_server import connected, serving
+from fake_server import connected, replying, serving
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
@@ -30,35 +26,6 @@ def token(text, **probabilities):
 
 def chat(*tokens):
     return {"choices": [{"logprobs": {"content": list(tokens)}}]}
-
-
-@contextmanager
-def replying(*replies):
-    """Yield the address of a server that sends these replies in turn, and the requests it got."""
-    requests = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            """Say nothing."""
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append((self.path, dict(self.headers), body))
-            reply = replies[min(len(requests), len(replies)) - 1]
-            status, reply = reply if isinstance(reply, tuple) else (200, reply)
-            content = json.dumps(reply).encode()
-            self.send_response_only(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}/v1", requests
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 def probabilities(reply, **options):
@@ -176,7 +143,8 @@ def test_a_connected_model_has_the_values_of_the_model_in_process(facts_2m):
     prompts = ["Question: What is the capital of France?\nAnswer:", "Question: Who?\nAnswer:"]
     choices = [" Paris", " Parma", " Rome"]
     with serving(facts_2m) as url:
-        values = connected(url, facts_2m).choice_log_probs(prompts, choices)
+        model = connected(url, facts_2m, top=10_000)
+        values = model.choice_log_probs(prompts, choices)
     np.testing.assert_allclose(values, facts_2m.choice_log_probs(prompts, choices), atol=1e-4)
 
 
