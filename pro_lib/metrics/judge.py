@@ -55,13 +55,27 @@ def judge_prompt(question: str, references: Sequence[str], answer: str, *, shots
     return shots + "\n".join(lines)
 
 
+# Solved examples: a question, its references, an answer, and whether it is right. Base models need
+# examples to reply with a choice at all.
+_EXAMPLES = (
+    ("Which river flows through Vienna?", ["Danube", "Donau"], "the Danube river", True),
+    ("Who wrote the opera Fidelio?", ["Ludwig van Beethoven", "Beethoven"], "Mozart", False),
+    ("In which year did Apollo 11 land?", ["1969"], "1972", False),
+    ("What gas do plants take in?", ["carbon dioxide", "CO2"], "CO2 from the air", True),
+)
+JUDGE_SHOTS = "".join(
+    f"{judge_prompt(question, references, answer)}{JUDGE_CHOICES[0 if is_right else 1]}\n\n"
+    for question, references, answer, is_right in _EXAMPLES
+)
+
+
 def judge(  # noqa: PLR0913 - the settings of a judge, all by name
     questions: Sequence[str],
     references: Sequence[Sequence[str]],
     answers: Sequence[str],
     *,
     model: ChoiceModel,
-    shots: str = "",
+    shots: str = JUDGE_SHOTS,
     least_mass: float = LEAST_MASS,
     cache: str | Path | None = None,
     progress: bool = False,
@@ -73,7 +87,7 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
         references: for each question, its accepted answers.
         answers: (n,) the answers to judge.
         model: an object with `choice_log_probs`, such as a loaded model or a connected server.
-        shots: text in front of every prompt.
+        shots: text in front of every prompt; four solved examples by default.
         least_mass: least probability of both choices together. Below it the model wants to say
             something else, and there is no verdict.
         cache: an append-only file of verdicts. A prompt that the same model has already answered
@@ -122,7 +136,7 @@ def judge_prompts(
     references: Sequence[Sequence[str]],
     answers: Sequence[str],
     *,
-    shots: str = "",
+    shots: str = JUDGE_SHOTS,
 ) -> list[str]:
     """Return the prompt of each answer, as `judge` sends it.
 
