@@ -53,7 +53,8 @@ def choice_log_probs(
         counts: a counter to which the passes and tokens are added.
 
     Returns:
-        (n, C) log-probabilities in nats.
+        (n, C) log-probabilities in nats; NaN for a prompt that the tokenizer cannot encode, as one
+        in which a control token is written.
 
     Raises:
         SentenceError: there is no choice, or a choice adds no token to a prompt.
@@ -67,21 +68,36 @@ def choice_log_probs(
     if not choices:
         raise SentenceError("choices must have at least one text")
     counts = counts or ForwardCounts()
-    encoded = [encode_choices(model, prompt, choices) for prompt in prompts]
+    encoded: list[Continuations] = []
+    places = []
+    for place, prompt in enumerate(prompts):
+        if _can_encode(model, prompt):
+            encoded.append(encode_choices(model, prompt, choices))
+            places.append(place)
+    results = np.full((len(prompts), len(choices)), np.nan)
     if not encoded:
-        return np.empty((0, len(choices)))
+        return results
     longest = max(len(question.prompt) + max(map(len, question.choices)) for question in encoded)
     fit = model.fit_for(longest)
     shared = common_prefix_length([question.prompt[:-1] for question in encoded])
     prefix = encode_prefix(model.network, encoded[0].prompt[:shared], counts=counts)
-    results = []
     for start in range(0, len(encoded), batch_size):
         batch = encoded[start : start + batch_size]
         tree = fit.tree(
             model.network, [question.prompt for question in batch], prefix=prefix, counts=counts
         )
-        results.append(_follow(tree, [question.choices for question in batch]))
-    return np.concatenate(results)
+        values = _follow(tree, [question.choices for question in batch])
+        results[places[start : start + batch_size]] = values
+    return results
+
+
+def _can_encode(model: "Model", prompt: str) -> bool:
+    """Return whether the tokenizer of a model can encode a prompt."""
+    try:
+        model.encode(prompt)
+    except SentenceError:
+        return False
+    return True
 
 
 def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Continuations:

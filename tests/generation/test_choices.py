@@ -108,3 +108,18 @@ def test_smollm2_gives_the_values_of_plain_forward_passes(size):
     for batch_size in (1, 32):
         values = choice_log_probs(model, prompts, TRUE_CHOICES, batch_size=batch_size)
         np.testing.assert_allclose(values, expected, atol=1e-4)
+
+
+def test_a_prompt_that_cannot_be_encoded_has_no_values(tiny_model, monkeypatch):
+    model = tiny_model("llama")
+    encode = type(model).encode
+
+    def refusing(self, text):
+        if "<control>" in text:
+            raise SentenceError("the prompt contains a control token")
+        return encode(self, text)
+
+    monkeypatch.setattr(type(model), "encode", refusing)
+    values = choice_log_probs(model, [PROMPTS[0], "<control>", PROMPTS[1]], CHOICES)
+    assert np.isnan(values[1]).all()
+    np.testing.assert_allclose(values[[0, 2]], choice_log_probs(model, PROMPTS[:2], CHOICES))
