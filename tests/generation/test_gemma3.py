@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import tiny_tokenizer
 from test_strategies import check_plain_passes
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from pro_lib.common import catalog, downloads
 from pro_lib.generation import models
@@ -155,6 +155,14 @@ def test_a_large_gguf_file_is_converted_once(gguf_file, tmp_path, monkeypatch, c
 def test_a_converted_model_has_the_same_files_offline(gguf_file, tmp_path, monkeypatch):
     path, _ = gguf_file
     downloads._convert(path, tmp_path / "online")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    from_pretrained = AutoTokenizer.from_pretrained
+
+    def offline(*arguments, **options):
+        """Return the tokenizer as transformers does with HF_HUB_OFFLINE=1."""
+        tokenizer = from_pretrained(*arguments, **options)
+        tokenizer.init_kwargs["local_files_only"] = True
+        return tokenizer
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", offline)
     downloads._convert(path, tmp_path / "offline")
     assert catalog.fingerprint(tmp_path / "online") == catalog.fingerprint(tmp_path / "offline")
