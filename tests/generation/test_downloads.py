@@ -83,7 +83,14 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
         )
     assert run.info.parameters["chat"] is True
     with pytest.warns(UserWarning, match="likeliest answers") as warned:
-        generation.generate(smollm, question_set, strategy="greedy", chat=False, progress=False)
+        generation.generate(
+            smollm,
+            question_set,
+            strategy="greedy",
+            max_new_tokens=8,
+            chat=False,
+            progress=False,
+        )
     assert any(
         "of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned
     )
@@ -96,10 +103,12 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
 
 @pytest.fixture
 def some(size):
-    """Return questions that the real model is tried on: 2, 3, or 100 in `make trials`."""
-    return question_sets.load_questions(
-        "world-facts", split="validation", limit={"quick": 2, "all": 3, "trials": 100}[size]
-    )
+    """Return questions that the real model is tried on: 2, 3, or 100 in `make trials`.
+
+    The prompts have few shots, because each plain pass reads a prompt again.
+    """
+    limit = {"quick": 2, "all": 3, "trials": 100}[size]
+    return question_sets.load_questions("world-facts", split="validation", limit=limit, n_shots=3)
 
 
 WAYS = {
