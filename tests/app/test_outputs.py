@@ -19,7 +19,7 @@ from pro_lib.app import explorer
 from pro_lib.app.cli import pro
 from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog, files
+from pro_lib.common import catalog, downloads, files
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.plots import style
@@ -266,17 +266,17 @@ def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch)
     "error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")]
 )
 def test_an_error_without_a_message_is_named(error, monkeypatch):
-    def fail(_):
+    def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(catalog, "download", fail)
+    monkeypatch.setattr(downloads, "download", fail)
     assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
 def test_generate_and_download_keep_foreign_files(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "HOME", tmp_path)
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(catalog, "subprocess", None)  # nothing is to be downloaded
+    monkeypatch.setattr(downloads, "subprocess", None)  # nothing is to be downloaded
     run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
     for place, line in {
