@@ -101,6 +101,15 @@ RUN = [
     "['x', 'questions.csv']",
 ]
 RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
+JUDGE = [
+    "judge",
+    "records.jsonl",
+    "--model",
+    "facts-1m",
+    "--questions",
+    "questions.csv",
+    "--output",
+]
 # By option of the output and parameter of the input: the command up to the output, and the input.
 INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
@@ -110,6 +119,8 @@ INPUTS = {
     ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
     ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
     ("explore", "--html", "questions"): (EXPLORE, "questions.csv"),
+    ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
+    ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
     ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
     ("run", "--executed", "typed (file)"): (RUN, "records.jsonl"),
     ("run", "--executed", "typed (list)"): (RUN, "questions.csv"),
