@@ -179,10 +179,6 @@ class Model:
             UnsupportedModelError: the chat template raises an error, or a message contains a
                 control token, which would end the message or begin another one.
         """
-        if not self.tokenizer.chat_template:
-            raise UnsupportedModelError(
-                f"model {self.name} has no chat template; leave chat=True (--chat) out"
-            )
         for message in messages:
             control_token = first_control_token(self.tokenizer, message["content"])
             if control_token is not None:
@@ -191,6 +187,10 @@ class Model:
                     "template would take for a control token; write it in another way, or use "
                     "chat=False"
                 )
+        if not self.tokenizer.chat_template:
+            raise UnsupportedModelError(
+                f"model {self.name} has no chat template; leave chat=True (--chat) out"
+            )
         try:
             text = render_chat(self.tokenizer, messages, options)
         except Exception as error:  # a template can raise any error, also about memory
