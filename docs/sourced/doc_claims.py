@@ -25,10 +25,10 @@ and for notebooks from `docs/sourced/doc_claims.py`.
 """
 IN_NOTEBOOKS = """## Notebooks and titles of figures
 
-Notebooks compute their findings and titles from their tables when they run. So this list does not
-quote sentences. It names the column with the paired differences, and has the smallest and the
-largest difference in the selected rows. The CSV files also have intervals of single AUROCs. They
-describe one method each, and no statement compares them.
+Notebooks compute their findings and titles from their tables when they run. So the table
+does not quote sentences. It names the column with the paired differences, and has the smallest and
+the largest difference in the selected rows. The CSV files also have intervals of single AUROCs.
+They describe one method each, and no statement compares them.
 
 """
 
