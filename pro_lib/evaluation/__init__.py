@@ -1,5 +1,6 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
+from pro_lib.evaluation.alpha_choice import AlphaChoice, Estimate, choose_alpha, default_alpha
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
     MISSING_SHARE,
@@ -47,7 +48,9 @@ __all__ = [
     "MISSING_SHARE",
     "PROTOCOLS",
     "SCORES",
+    "AlphaChoice",
     "AnswerMatrices",
+    "Estimate",
     "Evaluation",
     "Guarantee",
     "MethodScores",
@@ -57,10 +60,12 @@ __all__ = [
     "alpha_grid",
     "answer_matrices",
     "beyond_chance",
+    "choose_alpha",
     "chosen_alpha",
     "common_methods",
     "count_beyond_chance",
     "count_settings",
+    "default_alpha",
     "evaluate",
     "evaluations",
     "find_protocol",

@@ -36,6 +36,7 @@ from pro_lib.metrics.differences import (
     holm,
     readings,
 )
+from pro_lib.metrics.influence import influence, influence_error, placements
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -60,11 +61,14 @@ __all__ = [
     "differences_in_words",
     "exact_match",
     "holm",
+    "influence",
+    "influence_error",
     "need_both",
     "normal",
     "normalize",
     "normalized_words",
     "pairs_won",
+    "placements",
     "readings",
     "rejection",
     "rouge_and_correct",
