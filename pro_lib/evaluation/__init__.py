@@ -1,6 +1,7 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
 from pro_lib.evaluation.alpha_choice import AlphaChoice, Estimate, choose_alpha, default_alpha
+from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
     MISSING_SHARE,
@@ -30,6 +31,12 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
     text_scores,
 )
+from pro_lib.evaluation.scored_answers import (
+    Mistrust,
+    ScoredAnswers,
+    score_answers,
+    score_texts,
+)
 from pro_lib.evaluation.settings import (
     SettingCounts,
     beyond_chance,
@@ -49,12 +56,15 @@ __all__ = [
     "PROTOCOLS",
     "SCORES",
     "AlphaChoice",
+    "AnswerComparison",
     "AnswerMatrices",
     "Estimate",
     "Evaluation",
     "Guarantee",
     "MethodScores",
+    "Mistrust",
     "Protocol",
+    "ScoredAnswers",
     "SettingCounts",
     "Splits",
     "alpha_grid",
@@ -63,6 +73,7 @@ __all__ = [
     "choose_alpha",
     "chosen_alpha",
     "common_methods",
+    "compare_answers",
     "count_beyond_chance",
     "count_settings",
     "default_alpha",
@@ -75,6 +86,8 @@ __all__ = [
     "redraw_benchmark",
     "right_probability",
     "rouge_and_correct",
+    "score_answers",
+    "score_texts",
     "select_alpha",
     "set_threshold",
     "similarity_matrices",
