@@ -93,7 +93,7 @@ def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:
-    words = [f"{_shortened(text)} {probability:.2f}" for text, probability in answers[:_MOST_KEPT]]
+    words = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
     n_more = len(answers) - _MOST_KEPT
     if n_more > 0:
         words.append(f"and {n_more} more")
@@ -106,8 +106,8 @@ def _shortened(text: str, length: int = 24) -> str:
 
 
 def check_suffix(path: Path) -> None:
-    """Raise `SentenceError` if no format has the suffix of a path."""
-    if path.suffix.lower() not in SUFFIXES:
+    """Raise `SentenceError` if no format has the suffix of a path; without a suffix it is CSV."""
+    if path.suffix and path.suffix.lower() not in SUFFIXES:
         raise SentenceError(
             f"--output {str(path)!r} has no known format. Give a name that ends in "
             ".csv, .jsonl or .parquet."

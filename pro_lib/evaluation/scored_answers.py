@@ -22,6 +22,7 @@ from pro_lib.evaluation.methods import (
     answer_matrices,
     method_scores,
     similarity_matrices,
+    text_scores,
 )
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
@@ -305,6 +306,9 @@ def score_answers(
     first = ["question_id", "question", "text"]
     details = [name for name in ("n_kept", "mass") if name in rows]
     rows = rows[[*first, *kept_columns, *details]]
+    if is_mixed:
+        texts = text_scores(run.as_texts())
+        rows = rows.join(texts[[name for name in TEXT_METHODS if name not in rows]])
     rows.insert(3, "correct", _verdicts(rows, evaluation))
     return ScoredAnswers(run, choice, rows, names, evaluation)
 

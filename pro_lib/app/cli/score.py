@@ -71,8 +71,9 @@ def score_command(responses: Sequence[str], example: bool, as_json: bool, **opti
 
     RESPONSES is a file of a server's responses, of our records, or a CSV file of texts and
     log-probabilities; or a run folder, or the name of a run that pro generate printed. The most
-    uncertain answers come first, and ! marks those to mistrust. Two files are compared on the
-    questions that they share.
+    uncertain answers come first, and ! marks those to mistrust. --output and --json have the order
+    of the file, unless --sort names a method. Two files are compared on the questions that they
+    share.
 
     If right answers are known, accuracy and AUROC are printed. A file of labels has the columns
     question_id, text and correct. A line or an answer that cannot be used is left out, counted and
@@ -114,19 +115,14 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     scored = _scored(source, options, is_fixed=options["target"] is not None)
     method = _ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
+    rows = score_table.question_table(scored, mistrust)
+    if options["sort"] not in (None, _FILE_ORDER):
+        rows = rows.iloc[scored.ranking(method)]
     if output:
-        rows = score_table.question_table(scored, mistrust)
-        if options["sort"] != _FILE_ORDER:
-            rows = rows.iloc[scored.ranking(method)]
-        n_questions = len(rows)
-        if options["answers"]:
-            rows = score_table.answer_table(scored)
-        data = score_table.file_bytes(rows, output, raw_text=options["raw_text"])
+        written = score_table.answer_table(scored) if options["answers"] else rows
+        data = score_table.file_bytes(written, output, raw_text=options["raw_text"])
         write_whole(data, output)
     if as_json:
-        rows = score_table.question_table(scored, mistrust)
-        if options["sort"] != _FILE_ORDER:
-            rows = rows.iloc[scored.ranking(method)]
         content = score_summary.summary_data(scored, mistrust)
         content["answers"] = score_table.json_rows(rows)
         say(json_line(score_table.json_value(content)))
@@ -137,7 +133,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     say("")
     say(score_summary.mistrust_line(mistrust))
     if output:
-        say(f"{printable(output)}: {n_questions:,} questions")
+        say(f"{printable(output)}: {len(rows):,} questions")
     else:
         _print_table(scored, mistrust, method, options["sort"] == _FILE_ORDER)
 
