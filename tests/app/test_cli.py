@@ -143,10 +143,37 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     out, _ = typed(
         "generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2
     )
-    assert out.count("\n") == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
+    assert out.splitlines()[:5] == [
+        "world-facts: 14 questions: 10 shots, 2 validation, 2 test",
+        "Fewer than 100 test questions are too few to compare methods: intervals of AUROC will be "
+        "wide.",
+        "Run(world-facts/facts-1m/greedy: 4 questions, 4 answers)",
+        f"  folder: {folder}/greedy",
+        "  next: pro score world-facts/facts-1m/greedy, or pro explore world-facts/facts-1m/greedy",
+    ]
+    assert out.count("\n") == 8
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
     assert set(runs.read_run(folder / "greedy").questions["split"]) == {"validation", "test"}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["score", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
+        (["explore", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
+        (["score", "--example", "--alpha", "x"], "'x' is neither a number nor auto."),
+        (["ask", "Who?", "--alpha", "x"], "'x' is not a valid float."),
+    ],
+)
+def test_a_wrong_value_is_one_line_with_exit_status_2(words, line):
+    _, err = typed(*words, code=2)
+    assert re.fullmatch(rf"Error: Invalid value for '\S+': {re.escape(line)}\n", err)
+
+
+def test_an_unknown_option_or_command_prints_the_usage_with_exit_status_2():
+    for words in (["scor"], ["score", "--exmple"], ["generate"]):
+        assert typed(*words, code=2)[1].startswith("Usage: ")
 
 
 def test_score_prints_a_summary_and_the_table_below_it(records):

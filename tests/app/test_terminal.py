@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unicodedata
 import webbrowser
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from hypothesis import strategies as st
 from pro_lib.app import cli
 from pro_lib.app.ask import Answer
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog, files
+from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.records import from_records, read_labels
 
 asking = import_module("pro_lib.app.ask")
 
@@ -123,8 +124,10 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 
 
 def test_generate_and_download_print_escapes(nasty, monkeypatch):
-    monkeypatch.setattr(Experiment, "both_splits", lambda *_: f"Run({NASTY})")
-    monkeypatch.setattr(catalog, "download", lambda _: Path(NASTY))
+    run = from_records(nasty)
+    run = replace(run, info=replace(run.info, dataset=NASTY))
+    monkeypatch.setattr(Experiment, "both_splits", lambda *_: run)
+    monkeypatch.setattr(downloads, "download", lambda *_, **__: Path(NASTY))
     assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 
