@@ -29,21 +29,22 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
         scored: the scored answers.
         method: the method that selects the most certain answers.
     """
-    lines = [*_counts(scored), *_alpha_lines(scored)]
+    lines = [*count_lines(scored), *alpha_lines(scored)]
     evaluation = scored.evaluation
     if evaluation is None:
         return [*lines, NOT_JUDGED]
     if evaluation.one_class():
         return [*lines, f"AUROC is not defined: {printable(evaluation.one_class())}."]
-    lines += ["", _AUROC_TITLE, *_auroc_lines(scored), *_difference_lines(scored)]
-    lines += _reservations(scored)
+    lines += ["", _AUROC_TITLE, *_auroc_lines(scored), *difference_lines(scored)]
+    lines += reservations(scored)
     if method in scored.judged_scores():
         lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
         lines += _certain_lines(scored.most_certain(method))
     return lines
 
 
-def _counts(scored: ScoredAnswers) -> list[str]:
+def count_lines(scored: ScoredAnswers) -> list[str]:
+    """Return the numbers of questions and right answers, and which questions are left out."""
     n = len(scored.rows)
     words = f"{n:,} questions"
     evaluation = scored.evaluation
@@ -57,7 +58,8 @@ def _counts(scored: ScoredAnswers) -> list[str]:
     return [line for line in lines if line]
 
 
-def _alpha_lines(scored: ScoredAnswers) -> list[str]:
+def alpha_lines(scored: ScoredAnswers) -> list[str]:
+    """Return where α comes from, and an α at which PRO differs from NLL if it does not."""
     if "PRO" not in scored.methods:
         words = (
             "The answers are texts alone: SC, Deg and SE count samples; PRO needs probabilities."
@@ -89,7 +91,7 @@ def _auroc_lines(scored: ScoredAnswers) -> list[str]:
     return lines
 
 
-def _difference_lines(scored: ScoredAnswers) -> list[str]:
+def difference_lines(scored: ScoredAnswers) -> list[str]:
     """Return the paired differences to the reference; with NLL, that of PRO alone."""
     from pro_lib import metrics
 
@@ -106,7 +108,7 @@ def _difference_lines(scored: ScoredAnswers) -> list[str]:
     return lines
 
 
-def _reservations(scored: ScoredAnswers) -> list[str]:
+def reservations(scored: ScoredAnswers) -> list[str]:
     """Return sentences about the intervals: clusters of questions, and few answers of a kind."""
     from pro_lib.evaluation.scored_answers import FEW
 

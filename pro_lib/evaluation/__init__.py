@@ -37,6 +37,7 @@ from pro_lib.evaluation.scored_answers import (
     score_answers,
     score_texts,
 )
+from pro_lib.evaluation.scored_tables import auroc_table, calibration_table, risk_coverage
 from pro_lib.evaluation.settings import (
     SettingCounts,
     beyond_chance,
@@ -69,7 +70,9 @@ __all__ = [
     "Splits",
     "alpha_grid",
     "answer_matrices",
+    "auroc_table",
     "beyond_chance",
+    "calibration_table",
     "choose_alpha",
     "chosen_alpha",
     "common_methods",
@@ -85,6 +88,7 @@ __all__ = [
     "miss_rate",
     "redraw_benchmark",
     "right_probability",
+    "risk_coverage",
     "rouge_and_correct",
     "score_answers",
     "score_texts",

@@ -110,7 +110,7 @@ class ScoredAnswers:
 
     def judged_scores(self) -> pd.DataFrame:
         """Return the scores of the judged questions that every method has, a column each."""
-        evaluation = self._judged()
+        evaluation = self.judged()
         scores = evaluation.baselines
         if "PRO" in self.methods:
             alphas = dict.fromkeys(["PRO", *evaluation.meanings], self.alpha.alpha)
@@ -128,7 +128,7 @@ class ScoredAnswers:
         Raises:
             OneClassError: all judged answers are right, or all are wrong.
         """
-        evaluation = self._judged()
+        evaluation = self.judged()
         scores = self.judged_scores()
         reference = "NLL" if "NLL" in scores else str(scores.columns[0])
         table = metrics.compare_aurocs(
@@ -159,7 +159,7 @@ class ScoredAnswers:
             A row per share with the columns coverage, n_answered, accuracy, and its 95 % Wilson
             interval, low and high.
         """
-        correct = self._judged().correct
+        correct = self.judged().correct
         curve = metrics.accuracy_coverage(self.judged_scores()[method], correct)
         counts = np.maximum(np.round(np.array(coverages) * len(correct)), 1).astype(int)
         accuracy = curve["accuracy"].to_numpy()[counts - 1]
@@ -225,10 +225,12 @@ class ScoredAnswers:
             return self._mistrust_quarter(method, shown.sentence())
         is_trusted = shown.answers(scores)
         sentence = f"By {method}: {shown.sentence()}"
+        if "cluster" in self.judged().answers:
+            sentence += " This takes questions as independent, but they come in clusters."
         return Mistrust(method, ~is_trusted, sentence, shown)
 
     def _guarantee(self, method: str, target: float, confidence: float) -> Guarantee:
-        evaluation = self._judged()
+        evaluation = self.judged()
         is_unjudged = ~self.rows["question_id"].isin(evaluation.answers["question_id"])
         unlabelled = self.scores_of(method)[is_unjudged.to_numpy()]
         unlabelled = unlabelled[~np.isnan(unlabelled)]
@@ -254,7 +256,12 @@ class ScoredAnswers:
             words.append(f"{int(is_missing.sum()):,} questions have no score.")
         return Mistrust(method, is_high | is_missing, " ".join(words))
 
-    def _judged(self) -> Evaluation:
+    def judged(self) -> Evaluation:
+        """Return the judged answers.
+
+        Raises:
+            RunError: no answer can be judged.
+        """
         if self.evaluation is None:
             raise RunError(f"run {self.run.name} has no answer that can be judged")
         return self.evaluation

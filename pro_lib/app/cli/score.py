@@ -8,58 +8,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import (
-    ANSWERS,
-    AUTO_ALPHA,
-    OUTPUT_FILE,
-    columns_option,
-    force_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
-)
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, force_option
 from pro_lib.app.cli.output import json_line, say, table_text
+from pro_lib.app.cli.scoring_options import (
+    FILE_ORDER,
+    ranking_method,
+    scored_answers,
+    scoring_options,
+)
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import SentenceError, printable
+from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
 
 _MOST_ROWS = 20  # rows of the table that are printed
-_FILE_ORDER = "file"
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
 
 @click.command("score", cls=Command)
 @click.argument("responses", nargs=-1, type=ANSWERS)
-@click.option(
-    "--alpha",
-    type=AUTO_ALPHA,
-    default="auto",
-    show_default=True,
-    help="PRO keeps answers with p ≥ α: a number, or auto to choose it on judged answers.",
-)
-@questions_option
-@columns_option
-@strict_option
-@click.option(
-    "--correctness",
-    "--labels",
-    default="rouge_l",
-    help="Or exact_match, alias_match, or a file of labels.",
-)
-@click.option(
-    "--methods",
-    multiple=True,
-    help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
-)
-@click.option("--sort", help="Method that orders the table and marks answers, or: file.")
-@click.option(
-    "--target",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Mark answers so that this share of the others is right, guaranteed.",
-)
+@scoring_options
 @click.option("--output", type=OUTPUT_FILE, help="Write a .csv, .jsonl or .parquet file.")
 @click.option("--answers", is_flag=True, help="Write a row per answer to --output.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
@@ -112,11 +82,11 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
             force=options["force"],
             is_ours=score_table.is_score_table,
         )
-    scored = _scored(source, options, is_fixed=options["target"] is not None)
-    method = _ranking_method(scored, options["sort"])
+    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     rows = score_table.question_table(scored, mistrust)
-    if options["sort"] not in (None, _FILE_ORDER):
+    if options["sort"] not in (None, FILE_ORDER):
         rows = rows.iloc[scored.ranking(method)]
     if output:
         written = score_table.answer_table(scored) if options["answers"] else rows
@@ -135,52 +105,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if output:
         say(f"{printable(output)}: {len(rows):,} questions")
     else:
-        _print_table(scored, mistrust, method, options["sort"] == _FILE_ORDER)
-
-
-def _scored(source: str, options: dict[str, Any], *, is_fixed: bool) -> ScoredAnswers:
-    """Read and score the answers of a file or a run."""
-    import os
-
-    from pro_lib import evaluation
-    from pro_lib.app.answer_source import read_answers, read_choices
-
-    questions = options["questions"]
-    correctness = options["correctness"]
-    names = question_file_parameters(
-        options["columns"],
-        options["strict"],
-        option="--questions",
-        has_questions=bool(questions),
-        reads_answers=True,
-    )
-    choices = read_choices(correctness)
-    run = read_answers(source, questions=questions, **names)
-    alpha = None if options["alpha"] == "auto" else options["alpha"]
-    return evaluation.score_answers(
-        run,
-        choices=choices,
-        alpha=alpha,
-        methods=_method_names(options["methods"]),
-        is_fixed=is_fixed,
-        must_judge=bool(questions) or os.path.isfile(correctness),
-    )
-
-
-def _method_names(values: Sequence[str]) -> list[str] | None:
-    """Return the names in the values of --methods, which may be lists with commas."""
-    names = [name.strip() for value in values for name in value.split(",")]
-    return [name for name in names if name] or None
-
-
-def _ranking_method(scored: ScoredAnswers, sort: str | None) -> str:
-    """Return the method that orders and marks the answers."""
-    if sort is None or sort == _FILE_ORDER:
-        return scored.main_method
-    if sort not in scored.methods:
-        choices = ", ".join([*scored.methods, _FILE_ORDER])
-        raise SentenceError(f"--sort {sort!r} is not among the methods. Choose from {choices}.")
-    return sort
+        _print_table(scored, mistrust, method, options["sort"] == FILE_ORDER)
 
 
 def _say_texts(scored: ScoredAnswers, options: dict[str, Any]) -> None:
@@ -220,7 +145,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     from pro_lib import evaluation
     from pro_lib.app import score_summary, score_table
 
-    both = [_scored(source, options, is_fixed=True) for source in sources]
+    both = [scored_answers(source, options, is_fixed=True) for source in sources]
     comparison = evaluation.compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)
