@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtrit
-from scipy.stats import binomtest
+from scipy.special import bdtr, stdtrit
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
@@ -79,9 +78,8 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
     only_first = int((correct[0] & ~correct[1]).sum())
     only_second = int((correct[1] & ~correct[0]).sum())
     n_discordant = only_first + only_second
-    p_value = 1.0
-    if n_discordant:
-        p_value = float(binomtest(only_first, n_discordant).pvalue)
+    # Twice the binomial tail of the rarer kind, as both kinds are equally probable.
+    p_value = min(1.0, 2 * float(bdtr(min(only_first, only_second), n_discordant, 0.5)))
     scores = [
         scored.judged_scores().iloc[own].reset_index(drop=True)
         for scored, own in zip((first, second), places, strict=True)

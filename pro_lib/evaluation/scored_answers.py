@@ -39,6 +39,8 @@ FEW = 20  # right or wrong answers; fewer of one kind say little
 _NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
 _SUFFIX = ", lexical"  # the only similarity here, so its name is left out
 _FEWEST_UNLABELLED = 100
+# Without a repeated answer although so many are expected, answers are not samples (p < 0.05).
+_EXPECTED_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,8 @@ def score_answers(
     """Score the answers of a run with every method that its data allow, and judge them if possible.
 
     Args:
-        run: the run. Answers of a file count as samples, too, for the methods that need samples.
+        run: the run. Answers of a file count as samples for the methods that need samples, unless
+            the file lists different answers.
         choices: what makes an answer right.
         alpha: α of PRO; None chooses it on the judged answers (`choose_alpha`), or takes 0.4.
         methods: the names of the methods; None for all.
@@ -294,7 +297,7 @@ def score_answers(
         SentenceError: a method is unknown or needs other data.
     """
     similarity = _Remembered()
-    samples = None if run.info.strategy in _NOT_SAMPLED else run
+    samples = run if _are_samples(run) else None
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = not run.is_texts and run.n_with_log_probs() < _n_with_texts(run)
     options: dict[str, Any] = {"samples": samples, "similarities": {"lexical": similarity}}
@@ -328,6 +331,25 @@ def score_texts(scored: ScoredAnswers, *, choices: Choices | None = None) -> Sco
 def _n_with_texts(run: Run) -> int:
     has_text = run.answers["finished"].to_numpy(bool) & run.answers["text"].notna().to_numpy()
     return int(run.answers.loc[has_text, "question_id"].nunique())
+
+
+def _are_samples(run: Run) -> bool:
+    """Return whether the answers can be independent samples.
+
+    Beams are not. A file that lists different answers is not either: two of n samples are equal
+    with a probability of Σ p² at least, so some answers of a file of samples are repeated, unless
+    all answers are improbable.
+    """
+    if run.info.strategy in _NOT_SAMPLED:
+        return False
+    if run.is_texts:
+        return True
+    matrices = answer_matrices(run)
+    is_repeat = matrices.repeats & ~np.isnan(matrices.log_probs)  # missing answers are marked too
+    probabilities = np.exp(np.where(is_repeat, np.nan, matrices.log_probs))
+    n_pairs = matrices.n_answers * (matrices.n_answers - 1) / 2
+    n_expected = np.nansum(n_pairs * np.nansum(probabilities**2, axis=1))
+    return bool(is_repeat.any() or n_expected < _EXPECTED_REPEATS)
 
 
 def _has_several_answers(run: Run) -> bool:

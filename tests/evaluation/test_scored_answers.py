@@ -48,9 +48,18 @@ def test_one_answer_to_each_question_leaves_out_methods_that_need_several():
 
 def test_beams_are_not_samples():
     beams = run_of((0.5, True, 0.1), (0.25, False, 0.2))
+    # Two samples are equal with p = 0.26 and 0.1025: no repeat is no surprise.
     assert {"SC", "Deg"} <= set(score_answers(beams).methods)
     beams = replace(beams, info=replace(beams.info, strategy="diverse_beam"))
     assert not {"SC", "Deg"} & set(score_answers(beams).methods)
+
+
+def test_many_different_answers_are_not_samples():
+    # Of 12 questions, 12 * 0.26 = 3.12 would have two equal answers.
+    assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12)).methods
+    assert "SC" in score_answers(run_of(*[(0.5, True, 0.1)] * 11)).methods
+    # A question with fewer answers than the others is not a repeat.
+    assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12, (0.5, True))).methods
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
