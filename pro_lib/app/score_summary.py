@@ -136,7 +136,7 @@ def _certain_lines(table: pd.DataFrame) -> list[str]:
 def mistrust_line(mistrust: Mistrust) -> str:
     """Return the rule of the marks in the table."""
     n = int(mistrust.is_mistrusted.sum())
-    return f"{mistrust.sentence} Marked with ! below: {n:,}."
+    return f"{mistrust.sentence} This marks {n:,} answers with !."
 
 
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _kept_in_words(answers: list[tuple[str, float]]) -> str:
 
 
 def _shortened(text: str, length: int = 24) -> str:
-    text = printable(text)
+    text = printable(text.strip())
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

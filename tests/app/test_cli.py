@@ -199,7 +199,7 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
         "    75%        2 questions  100.0% right (34.2% to 100.0%)",
         "   100%        3 questions   66.7% right (20.8% to 93.9%)",
         "",
-        "Mistrust the most uncertain quarter: PRO above 1.386. Marked with ! below: 1.",
+        "Mistrust the most uncertain quarter: PRO above 1.386. This marks 1 answers with !.",
         "  question answer correct    PRO  K            kept answers",
         "!       1?   Rome      no 2.0794  1              Rome 0.125",
         "        2?   Oslo     yes 1.3863  1              Oslo 0.250",
