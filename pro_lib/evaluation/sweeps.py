@@ -69,7 +69,14 @@ def select_alpha(
 
 
 def nearest_alphas(alphas: ArrayLike) -> FloatArray:
-    """Return different values of α, those nearest to 0.4 first, and the smaller of equally near."""
+    """Return the different values of α, those nearest to 0.4 first.
+
+    Args:
+        alphas: the values (A,).
+
+    Returns:
+        The values without repeats, at most A. Of two equally near ones, the smaller is first.
+    """
     grid = np.unique(alphas)
     # Rounding makes 0.35 and 0.45 equally far from 0.4.
     distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)

@@ -161,6 +161,10 @@ def _truth_value(value: object) -> object:
     return _TRUTH.get(str(value).strip().lower(), value)
 
 
+# Values of the column `status` of `pro judge` for answers that have no verdict
+_WITHOUT_VERDICT = ("refused", "unknown")
+
+
 class _Label(Format):
     """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
 
@@ -534,7 +538,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: a file with the columns question_id, text (exactly as in the run) and correct (true or
-            false, 1 or 0).
+            false, 1 or 0). `pro judge` writes a column status too; rows without a verdict are
+            skipped.
 
     Returns:
         The columns question_id, text and correct, one row for each question and answer.
@@ -544,7 +549,11 @@ def read_labels(path: str | Path) -> pd.DataFrame:
             file and row.
     """
     rows = read_rows(not_empty(path, "path"))
-    labels = [dict(parse(_Label, row, where)) for where, row in json_lines(rows)]
+    labels = [
+        dict(parse(_Label, row, where))
+        for where, row in json_lines(rows)
+        if row.get("status") not in _WITHOUT_VERDICT
+    ]
     for label in labels:
         for name in ("question_id", "text"):
             label[name] = without_spreadsheet_mark(label[name])

@@ -37,6 +37,7 @@ from pro_lib.metrics.differences import (
     readings,
 )
 from pro_lib.metrics.influence import influence, influence_error, placements
+from pro_lib.metrics.judge import judge, judge_prompt
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -63,6 +64,8 @@ __all__ = [
     "holm",
     "influence",
     "influence_error",
+    "judge",
+    "judge_prompt",
     "need_both",
     "normal",
     "normalize",
