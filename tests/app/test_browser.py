@@ -187,6 +187,12 @@ def lab(tmp_path_factory):
 class TestExplorerInJupyterLab:
     """The tests share one JupyterLab, which takes long to start; the last ones end its kernel."""
 
+    def test_running_all_cells_leaves_the_explorer_in_view(self, lab):
+        page, _, _ = lab
+        notebook = page.locator(".jp-WindowedPanel-outer").bounding_box()
+        explorer = page.locator(".pro-app").bounding_box()
+        assert notebook["y"] <= explorer["y"] <= notebook["y"] + 300
+
     def test_a_key_moves_the_slider_and_the_charts(self, lab):
         page, _, _ = lab
         explorer = page.locator(".pro-app")

@@ -14,7 +14,7 @@ from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.javascript import FOLDER, MODULES
-from pro_lib.app.explorer.widget import Explorer
+from pro_lib.app.explorer.widget import Explorer, show
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
@@ -294,6 +294,19 @@ def test_the_widget_offers_the_papers_examples_with_the_papers_pro(tmp_path):
     with pytest.warns(scoring.PremiseWarning):
         pro = scoring.pro(run.log_probs(distinct=False), alpha=0.1)
     assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
+
+
+def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch):
+    displayed = []
+
+    def generate(_experiment):
+        assert [widget.data for widget in displayed] == [{}]
+        return RUN
+
+    monkeypatch.setattr("pro_lib.app.explorer.widget.display", displayed.append)
+    monkeypatch.setattr(Experiment, "shuffled_run", generate)
+    show(Experiment(generations_dir=tmp_path), alpha=0.05)
+    assert (displayed[0].data["name"], displayed[0].alpha) == (RUN.name, 0.05)
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
