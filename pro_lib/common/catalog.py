@@ -201,6 +201,17 @@ DOWNLOADS = {
 }
 
 
+# The names of `DOWNLOADS`, the model with the most right answers first (see real_models.md).
+_BEST_FIRST = ("gemma-3-270m", "smollm2-135m")
+FIRST_DOWNLOAD = "smollm2-135m"  # the smallest one, whose licence need not be accepted
+
+
+def best_download() -> str | None:
+    """Return the best of the downloaded models, or None if there is none on this machine."""
+    installed = bundled_models()
+    return next((name for name in _BEST_FIRST if name in installed), None)
+
+
 def paper_models() -> dict[str, str]:
     """Return the hub ids of the paper's models, by their names in the paper."""
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:

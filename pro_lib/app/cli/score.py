@@ -46,7 +46,7 @@ _MOST_ROWS = 20  # rows of the table that are printed
 @click.option("--output", type=OUTPUT_FILE, help="Write the table, a CSV file.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @force_option
-@click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Score answers that come along: 377 of SmolLM2.")
 def score_command(  # noqa: PLR0913 - one argument per option
     responses: str | None,
     alpha: float,
