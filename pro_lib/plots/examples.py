@@ -81,7 +81,7 @@ def exposure(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Accuracy and uncertainty, by what the training documents say about a fact",
+    title: str = "Accuracy and uncertainty, by the training documents about the fact that is asked",
 ) -> Figure:
     """Draw accuracy, NLL and PRO against the number of training documents about a fact.
 
@@ -116,9 +116,13 @@ def exposure(
             title=title,
             x="number of training documents about a fact (bars: 95 % interval)",
             y="",
-            entries=handles([f"{100 * conflict:g} % of them false" for conflict in conflicts]),
+            entries=handles([_conflict_name(conflict) for conflict in conflicts]),
         )
     return figure
+
+
+def _conflict_name(conflict: float) -> str:
+    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"
 
 
 def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:

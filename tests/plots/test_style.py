@@ -285,7 +285,7 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
             0.4,
             line.set_index("alpha")["auroc"][0.4],
         ]
-    assert legend(figure) == [*MODELS, "α chosen on validation"]
+    assert legend(figure) == [*MODELS, "α chosen on validation questions"]
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
