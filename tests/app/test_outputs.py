@@ -89,6 +89,7 @@ SCORE = [
     "labels.csv",
     "--output",
 ]
+REPORT = ["report", *SCORE[1:]]
 EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
 RUN = [
     "run",
@@ -115,6 +116,9 @@ INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
     ("score", "--output", "questions"): (SCORE, "questions.csv"),
     ("score", "--output", "correctness"): (SCORE, "labels.csv"),
+    ("report", "--output", "responses"): (REPORT, "records.jsonl"),
+    ("report", "--output", "questions"): (REPORT, "questions.csv"),
+    ("report", "--output", "correctness"): (REPORT, "labels.csv"),
     ("explore", "--html", "run"): (EXPLORE, "records.jsonl"),
     ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
     ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),

@@ -12,6 +12,7 @@ from pro_lib.app.cli.download import download_command, models_command
 from pro_lib.app.cli.explore import explore_command
 from pro_lib.app.cli.generate import generate_command
 from pro_lib.app.cli.judge import judge_command
+from pro_lib.app.cli.report import report_command
 from pro_lib.app.cli.run import run_command
 from pro_lib.app.cli.score import score_command
 
@@ -29,6 +30,7 @@ for _command in (
     generate_command,
     judge_command,
     models_command,
+    report_command,
     run_command,
     score_command,
 ):
