@@ -27,7 +27,12 @@ _SUMS = "sum of their probabilities"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
-    _SUMS: "sum of their probabilities, at most",
+    _SUMS: "sum of the probabilities of the distinct answers",
+}
+_NOTE = "Equal answers to a question are one distinct answer. Bars and bands: 95 % intervals."
+_Y_LABELS = {
+    _COUNTS: "share of questions\nwith this number",
+    _SUMS: "share of questions\nwith at most this sum",
 }
 
 
@@ -56,9 +61,10 @@ def generated_answers(
     models = distinct_values(table, "model")
     largest = int(table["n_distinct"].max())
     highest = max(1.0, float(table["mass"].max()))
+    n_columns = 1 if figure_columns == 1 else max(1, len(distinct_values(table, "dataset")))
     measured = pd.concat([table.assign(measure=name) for name in _MEASURES.values()])
     with panels(measured, "measure", "dataset", figure_columns=figure_columns) as (figure, drawn):
-        for ax, setting, rows in drawn:
+        for place, (ax, setting, rows) in enumerate(drawn):
             for index, model in enumerate(models):
                 some = rows[rows["model"] == model]
                 if some.empty:
@@ -70,12 +76,15 @@ def generated_answers(
                     _draw_distribution(ax, some["mass"].to_numpy(), highest, index)
             ax.set_xlabel(_X_LABELS[setting["measure"]])
             ax.set_ylim(bottom=0)
+            if place % n_columns == 0:
+                ax.set_ylabel(_Y_LABELS[setting["measure"]])
         label_figure(
             figure,
             title=title,
             x="",
-            y="share of questions, 95 % interval",
+            y="",
             entries=model_entries(models, marker=""),
+            note=_NOTE,
         )
     return figure
 

@@ -6,16 +6,16 @@ import pandas as pd
 
 # The names in the order in which a note explains them. p is the probability of an answer.
 _METHODS = {
-    "NLL": "−log p of the answer",
+    "NLL": "−log p of the most probable answer",
     "ALL": "NLL per token",
     "PE": "predictive entropy, −Σ p log p",
     "PE-MC": "mean of −log p",
     "NE": "mean of −log p per token",
     "SE": "semantic entropy",
     "SD": "semantic density",
-    "Deg": "degree of dissimilarity of samples",
-    "SC": "disagreement of samples",
-    "S-NLL": "NLL of the meaning",
+    "Deg": "difference in meaning between samples",
+    "SC": "share of samples that disagree with the answer",
+    "S-NLL": "NLL of the most probable meaning",
     "S-PRO": "PRO of meanings",
 }
 _SIMILARITIES = {

@@ -31,7 +31,7 @@ def rouge_thresholds(
     *,
     printed: pd.DataFrame | None = None,
     figure_columns: int = 2,
-    title: str = "AUROC minus that of NLL, for five ROUGE-L thresholds of a correct answer",
+    title: str = "AUROC minus that of NLL, by the ROUGE-L threshold of a correct answer",
 ) -> Figure:
     """Draw the difference in AUROC to NLL against the threshold: a panel for each setting.
 
@@ -76,7 +76,7 @@ def rouge_thresholds(
         label_figure(
             figure,
             title=title,
-            x="ROUGE-L above which an answer is correct, and the share of correct answers",
+            x="ROUGE-L above which an answer is correct (below it: share of correct answers)",
             y="AUROC minus that of NLL, 95 % interval\n(log scale beyond ±0.05)",
             entries=entries,
             note=f"The line at 0 is NLL. {method_note(table)}",

@@ -395,4 +395,4 @@ def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_wit
     titles = [ax.get_title().replace("\n", " ") for ax, *_ in drawn]
     assert titles[0].startswith(f"repeats counted, {name}, n")
     assert titles[1].startswith(f"each answer once, repeats, {name}, n")
-    assert figure.get_supxlabel() == f"all panels: {name}-model"
+    assert figure.get_supxlabel() == f"all panels: model {name}-model"
