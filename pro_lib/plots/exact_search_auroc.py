@@ -28,6 +28,7 @@ _NAMES = {
     "tree bound": "lower bound of entropy: tree bound",
     "probability not found": "probability of other answers",
 }
+_MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not touch
 _NOTE = (
     "The exact search finds every answer with p ≥ α. It also gives two lower bounds of the "
     "entropy, and the probability of the answers that it did not find. Beams: diverse beam search."
@@ -80,6 +81,7 @@ def exact_search_auroc(
             ax.plot(rows["value"], places, marker="o", ls="", color=COLORS[0])
             name_rows(ax, names, list(rows["score"]))
             title_at_right(ax)
+            ax.locator_params(axis="x", nbins=_MOST_INTERVALS)
             if rows["quantity"].iloc[0] == "auroc_minus_pro":
                 ax.axvline(0, color="black", lw=0.6)
         label_figure(

@@ -27,7 +27,7 @@ _SUMS = "sum of their probabilities"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
-    _SUMS: "sum of the probabilities of the distinct answers",
+    _SUMS: "sum of the probabilities",
 }
 _NOTE = "Equal answers to a question are one distinct answer. Bars and bands: 95 % intervals."
 _Y_LABELS = {
@@ -94,7 +94,8 @@ def _draw_counts(ax: Axes, counts: pd.Series, largest: int, index: int, shift: f
     numbers = np.arange(largest + 1)
     shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0)
     style = line_style(index) | {"marker": ""}
-    ax.step(numbers, shares, where="mid", **style)
+    edges = [*(numbers - 0.5), largest + 0.5]
+    ax.step(edges, [*shares, shares.iloc[-1]], where="post", **style)
     ax.vlines(numbers + shift, *metrics.wilson(shares, len(counts)), color=style["color"], lw=0.8)
 
 

@@ -121,7 +121,7 @@ def answer_sets(
         drawn,
     ):
         for ax, _, rows in drawn:
-            _draw_sets(ax, rows)
+            _draw_sets(ax, rows, every=2 if len(drawn) > 2 else 1)
         label_figure(
             figure,
             title=title,
@@ -194,7 +194,8 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     set_ticks(ax, SHARE_TICKS)
 
 
-def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
+def _draw_sets(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
+    """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
     fixed = rows[rows["delta"].isna()]
     for index, (column, has_interval, name) in enumerate(_SET_LINES):
         interval = f"{column}_" if has_interval else ""
@@ -207,7 +208,7 @@ def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
     labels = []
     for alpha, size in zip(fixed["alpha"], fixed["set_size"], strict=True):
         labels.append(f"{alpha:g}\n({size:.1f})")
-    ax.set_xticks(fixed["alpha"], labels)
+    ax.set_xticks(fixed["alpha"][::every], labels[::every])
     ax.minorticks_off()
 
 

@@ -17,11 +17,17 @@ _METHODS = {
     "SC": "share of samples that disagree with the answer",
     "S-NLL": "NLL of the most probable meaning",
     "S-PRO": "PRO of meanings",
+    "P(True)": "how improbable the model finds it that its answer is true",
+    "EigV": "number of meanings of the samples (sum of eigenvalues)",
+    "Ecc": "distance of the samples from their centre (eccentricity)",
+    "Stated": "1 minus the confidence that the model states",
 }
 _SIMILARITIES = {
     "lexical": "meanings compared by ROUGE-L",
     "alias": "meanings compared by the references",
     "nli": "meanings compared by an NLI model",
+    "NLI agreement": "meanings compared by probabilities of entailment",
+    "NLI disagreement": "meanings compared by probabilities of contradiction",
 }
 
 

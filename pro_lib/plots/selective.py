@@ -138,7 +138,8 @@ def reliability(
                     f"{row.label} {row.ece:.3f}"
                     for row in rows.drop_duplicates("label").itertuples()
                 ]
-                ax.text(0.02, 0.97, "\n".join(["ECE", *errors]), va="top", fontsize=7)
+                place: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 7}
+                ax.text(1.0, 0.0, "\n".join(["ECE", *errors]), **place)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             set_ticks(ax, SHARE_TICKS)
         diagonal = plt.Line2D([], [], color="black", lw=0.6, ls=":", label="perfect calibration")

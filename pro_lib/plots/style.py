@@ -124,6 +124,8 @@ def panels(
         for surplus in grid[len(settings) :]:
             surplus.remove()
         axes = grid[: len(settings)]
+        for ax in axes[-per_line:]:  # also where a surplus panel would be below
+            ax.tick_params(labelbottom=True)
         for ax, title in zip(axes, titles, strict=True):
             ax.set_title(title, linespacing=1.1, fontsize=title_size)
         yield figure, list(zip(axes, settings, parts, strict=True))

@@ -50,3 +50,11 @@ def test_the_line_below_a_figure_names_dataset_model_and_how_answers_are_counted
     figure = plots.alpha_sweep(table.assign(protocol="workbench"))
     expected = "dataset quiz, model m, each answer is counted once"
     assert figure.get_supxlabel().splitlines()[-1] == expected
+
+
+def test_a_panel_above_an_empty_place_has_tick_labels():
+    table = pd.DataFrame({"dataset": ["a", "b", "c"], "value": 0})
+    with plots.panels(table, "dataset", per_line=2, sharex=True) as (_, drawn):
+        pass
+    has_labels = [ax.xaxis.get_tick_params()["labelbottom"] for ax, _, _ in drawn]
+    assert has_labels == [False, True, True]
