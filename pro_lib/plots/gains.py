@@ -60,7 +60,7 @@ def worlds(
     table: pd.DataFrame,
     *,
     panel: str = "varied",
-    y: str = "world, named by the value of what is varied",
+    y: str = "value of the property that a panel varies",
     figure_columns: int = 2,
     title: str = "Gain of PRO over NLL in simulated worlds",
 ) -> Figure:

@@ -15,6 +15,7 @@ from pro_lib.plots.style import (
     checked_table,
     draw_curve,
     label_figure,
+    name_rows,
     panels,
     plt,
     set_ticks,
@@ -188,8 +189,7 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     left_end = 0.02 if target > 0.52 else target + 0.02
     for place in places[rows["coverage"] == 0]:
         ax.text(left_end, place, "not guaranteed", fontsize=7, va="center")
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    name_rows(ax, names, list(rows["row_name"]))
     ax.set_xlim(0, 1.02)
     set_ticks(ax, SHARE_TICKS)
 
