@@ -39,6 +39,7 @@ MISTRUSTED_SHARE = 0.25
 FEW = 20  # right or wrong answers; fewer of one kind say little
 # Strategies whose answers are not independent samples.
 _NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
+_BLOCK = 5_000  # questions whose texts are compared together, to limit the memory
 # Methods that do not compare the meanings of answers, which takes most of the time.
 _COMPARE_NOTHING = frozenset(["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"])
 _SUFFIX = ", lexical"  # the only similarity here, so its name is left out
@@ -459,7 +460,8 @@ class _Remembered:
             if places is not None:
                 rows = np.arange(len(texts))[:, None, None]
                 return known_result[rows, places[:, :, None], places[:, None, :]]
-        result = scoring.lexical(texts.tolist(), questions)
+        blocks = [texts[start : start + _BLOCK] for start in range(0, max(len(texts), 1), _BLOCK)]
+        result = np.concatenate([scoring.lexical(block.tolist()) for block in blocks])
         self._results.append((texts, result))
         return result
 
