@@ -294,6 +294,24 @@ def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     assert run.as_texts().top()["text"].tolist() == ["y"]
 
 
+@pytest.mark.filterwarnings("ignore:.*no log-probability")
+def test_answers_with_log_probabilities_are_ranked_before_texts_without():
+    run = records_run(
+        {"text": "x"}, {"text": "y", "log_prob": -2.0}, {"text": "z", "log_prob": -1.0}
+    )
+    assert texts(run.ranked_answers()) == ["z", "y", "x"]
+
+
+def test_answers_of_equal_probability_are_ranked_by_text():
+    run = records_run({"text": "y", "log_prob": -1.0}, {"text": "x", "log_prob": -1.0})
+    assert texts(run.ranked_answers()) == ["x", "y"]
+
+
+def test_answers_of_equal_probability_and_text_are_ranked_by_their_mean_log_probability():
+    run = records_run(*({"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)))
+    assert run.ranked_answers()["mean"].tolist() == [-0.5, -0.25]
+
+
 def test_texts_alone_have_no_log_probabilities():
     run = records_run({"text": "x"}, {"text": "y"})
     with pytest.raises(RunError, match="has texts without log-probabilities"):
