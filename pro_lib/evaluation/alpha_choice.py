@@ -64,6 +64,12 @@ def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice
     Args:
         search_alpha: the α of an exact search; None for other answers.
         why: why α is not chosen, as a clause.
+
+    Example:
+        >>> default_alpha(why="no answer is judged").reason
+        'α = 0.4, the default: no answer is judged.'
+        >>> default_alpha(search_alpha=0.5, why="no answer is judged").alpha
+        0.5
     """
     alpha = max(DEFAULT_ALPHA, search_alpha or 0.0)
     return AlphaChoice(alpha, f"α = {alpha:g}, the default: {why}.")

@@ -366,6 +366,13 @@ def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Eval
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
         ValueError: the protocol is unknown.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> evaluation = evaluate(import_answers(catalog.EXAMPLE))
+        >>> list(evaluation.baselines), int(evaluation.correct.sum()), len(evaluation.correct)
+        (['NLL', 'PE'], 10, 60)
     """
     return evaluations(beams, protocols=[protocol], **options)[0]
 
@@ -406,6 +413,12 @@ def evaluations(
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
         ValueError: a protocol is unknown.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> [each.protocol for each in evaluations(import_answers(catalog.EXAMPLE))]
+        ['paper', 'workbench']
     """
     choices = choices or Choices()
     rules = [find_protocol(name, distinct=choices.distinct) for name in protocols]

@@ -295,6 +295,15 @@ def score_answers(
     Raises:
         RunError: no answer can be judged, and `must_judge`.
         SentenceError: a method is unknown or needs other data.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> scored.alpha.alpha, scored.methods
+        (0.4, ('PRO', 'NLL'))
+        >>> scored.rows[["text", "correct"]].head(2).values.tolist()
+        [['CH', False], ['', False]]
     """
     similarity = _Remembered()
     samples = run if _are_samples(run) else None
