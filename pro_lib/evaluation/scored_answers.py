@@ -408,9 +408,9 @@ def _score_rows(
         if not _has_several_answers(run):
             table = table[["NLL", "ALL"]]
         table = table.drop(columns="NLL").rename(columns=_short_name)
-    given = run.questions.filter(regex="^score_").rename(columns=lambda name: name[6:])
-    given = given.rename(columns={name: f"{name}, given" for name in (*table, "PRO", "NLL")})
-    table = table.join(given.set_axis(table.index)).dropna(axis="columns", how="all")
+    stored = run.questions.filter(regex="^score_").rename(columns=lambda name: name[6:])
+    stored = stored.rename(columns={name: f"{name}, given" for name in (*table, "PRO", "NLL")})
+    table = table.join(stored.set_axis(table.index)).dropna(axis="columns", how="all")
     names = tuple(map(str, table))
     if not run.is_texts:
         names = ("PRO", "NLL", *names)

@@ -85,7 +85,6 @@ def test_help_lists_the_commands_without_slow_imports():
         (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
         (["ask", "Who?", "--model", "runs/mine"], "model='runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
-        (["generate", "facts-1m", "beams"], "'beams'"),
         (["score", "empty.jsonl"], "empty.jsonl"),
         (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
         (["score", "records.jsonl", "--labels", "labels.csv"], "labels"),
@@ -164,6 +163,10 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
         (["explore", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
         (["score", "--example", "--alpha", "x"], "'x' is neither a number nor auto."),
         (["ask", "Who?", "--alpha", "x"], "'x' is not a valid float."),
+        (
+            ["generate", "facts-1m", "beams"],
+            "'beams' is an unknown strategy; choose greedy, multinomial, diverse_beam, threshold.",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_line_with_exit_status_2(words, line):

@@ -43,11 +43,11 @@ def report_command(
     from pro_lib.app import report
 
     source = responses or str(catalog.EXAMPLE)
-    given = [source, options["questions"], options["correctness"]]
+    inputs = [source, options["questions"], options["correctness"]]
     check_output(
         output,
         option="--output",
-        inputs=[path for path in given if path],
+        inputs=[path for path in inputs if path],
         force=force,
         is_ours=report.is_report,
     )

@@ -74,11 +74,11 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     output = options["output"]
     if output:
         score_table.check_suffix(output)
-        given = [source, options["questions"], options["correctness"]]
+        inputs = [source, options["questions"], options["correctness"]]
         check_output(
             output,
             option="--output",
-            inputs=[path for path in given if path],
+            inputs=[path for path in inputs if path],
             force=options["force"],
             is_ours=score_table.is_score_table,
         )
@@ -139,9 +139,9 @@ def _print_table(
 
 def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
     """Compare two files or runs on the questions that they share."""
-    given = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
-    if given:
-        raise click.UsageError(f"{given[0]} needs one file of RESPONSES")
+    refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
+    if refused:
+        raise click.UsageError(f"{refused[0]} needs one file of RESPONSES")
     from pro_lib import evaluation
     from pro_lib.app import score_summary, score_table
 
