@@ -51,6 +51,7 @@ TESTS = {
     "runs/storage": ["storage", "run", "generate"],
     "runs/run": ["run", "evaluate", "methods", "repeated_questions", "exact_search"],
     "evaluation/evaluate": ["evaluate", *EVALUATION_TESTS],
+    "evaluation/evaluation": ["evaluate", *EVALUATION_TESTS],
     "evaluation/methods": [*EVALUATION_TESTS, "logs"],
     "evaluation/sweeps": ["sweeps", *EVALUATION_TESTS],
     "evaluation/guarantees": ["guarantees", *EVALUATION_TESTS, "ask"],

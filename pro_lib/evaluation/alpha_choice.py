@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, alpha_grid
+from pro_lib.evaluation.evaluation import Evaluation, alpha_grid
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, nearest_alphas
 
 # With fewer judged questions, a chosen α was worse than 0.4 on some published answers

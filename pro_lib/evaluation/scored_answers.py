@@ -15,7 +15,8 @@ from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.methods import (
     PROTOCOLS,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha, select_alpha
 from pro_lib.evaluation.tables.selective import calibration_errors
 from pro_lib.evaluation.tables.settings import method_columns, with_setting

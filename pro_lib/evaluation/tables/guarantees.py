@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
