@@ -69,7 +69,7 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
         >>> comparison = compare_answers(scored, scored)
         >>> comparison.n_questions, comparison.difference.value
-        (60, 0.0)
+        (377, 0.0)
     """
     evaluations = []
     for scored in (first, second):

@@ -302,9 +302,9 @@ def score_answers(
         >>> from pro_lib.importing import import_answers
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
         >>> scored.alpha.alpha, scored.methods
-        (0.4, ('PRO', 'NLL'))
+        (0.1, ('PRO', 'NLL'))
         >>> scored.rows[["text", "correct"]].head(2).values.tolist()
-        [['CH', False], ['', False]]
+        [['1762', False], ['caustic', False]]
     """
     similarity = _Remembered()
     samples = run if _are_samples(run) else None

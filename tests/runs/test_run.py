@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
 
 from pro_lib import importing, scoring
 from pro_lib import runs as run_tables
@@ -262,6 +263,10 @@ def test_a_run_of_other_questions_than_its_answers_is_refused(run):
         "b",
         "c",
     ]
+
+
+def test_a_run_for_the_same_questions_has_the_same_answers(run):
+    assert_frame_equal(run.for_questions(run.questions).answers, run.answers)
 
 
 def test_an_id_of_two_questions_is_refused(run):
