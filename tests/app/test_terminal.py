@@ -212,18 +212,30 @@ def cells(path):
         return list(csv.DictReader(file, strict=True))
 
 
-def test_texts_that_look_like_formulas_are_marked_and_numbers_are_not(tmp_path):
-    file, output = write_answers(tmp_path, [*FORMULAS, *PLAIN]), tmp_path / "scores.csv"
-    for option, mark in ([], "'"), (["--raw-text"], ""):
-        printed("score", file, "--output", output, *option)
-        rows = cells(output)
-        for row, text in zip(rows, [*FORMULAS, *PLAIN], strict=True):
-            begins = mark if text in FORMULAS else ""
-            assert (row["text"], row["question"]) == (begins + text, begins + text)
-            assert row["question_id"].startswith(begins + text)
-        assert [float(row["nll"]) for row in rows] == [1.0 + n for n in range(len(rows))]
+@pytest.mark.parametrize(("options", "mark"), [([], "'"), (["--raw-text"], "")])
+def test_texts_that_look_like_formulas_are_marked_unless_raw_text_is_asked_for(
+    options, mark, tmp_path
+):
+    output = tmp_path / "scores.csv"
+    file = write_answers(tmp_path, [*FORMULAS, *PLAIN])
+    printed("score", file, "--output", output, *options)
+    for row, text in zip(cells(output), [*FORMULAS, *PLAIN], strict=True):
+        expected = mark + text if text in FORMULAS else text
+        assert (row["text"], row["question"]) == (expected, expected)
+        assert row["question_id"].startswith(expected)
+
+
+def test_numbers_are_not_marked_as_formulas(tmp_path):
+    output = tmp_path / "scores.csv"
+    printed("score", write_answers(tmp_path, FORMULAS), "--output", output)
+    numbers = [float(row["nll"]) for row in cells(output)]
+    assert numbers == [1.0 + number for number in range(len(FORMULAS))]
+    assert files.spreadsheet_text("1.5") == "1.5"
+
+
+def test_raw_text_needs_an_output(tmp_path):
+    file = write_answers(tmp_path, PLAIN)
     assert "--output" in printed("score", file, "--raw-text", code=2)
-    assert float(files.spreadsheet_text("1.5")) == 1.5
 
 
 def test_labels_made_from_that_table_match_the_answers(tmp_path):
@@ -273,35 +285,52 @@ def install_kernel(folder, name, *words):
     (place / "kernel.json").write_text(json.dumps(spec))
 
 
-def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(
-    tmp_path, monkeypatch, capfd
-):
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    """A working folder, and kernels `python3` and `named` that are another Python."""
     other = [sys.executable, "-c", "raise SystemExit('another Python')"]
     for name in ("python3", "named"):
         install_kernel(tmp_path, name, *other)
-    write_notebook(tmp_path / "own.ipynb", "import sys\nprint(sys.executable)")
-    write_notebook(tmp_path / "dies.ipynb", "import os\nos._exit(3)")
-    write_notebook(tmp_path / "other.ipynb", "1", "named")
-    write_notebook(tmp_path / "none.ipynb", "1", "absent")
-    (tmp_path / "damaged.ipynb").write_text("[]")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.chdir(tmp_path)
-    ends = {
-        "own": None,
-        "dies": f"dies.ipynb: the kernel {sys.executable} failed: Kernel died",
-        "other": "other.ipynb: the kernel 'named' failed: "
-        "Kernel died before replying to kernel_info",
-        "none": "none.ipynb: its kernel 'absent' is not installed; "
-        "`jupyter kernelspec list` shows those that are",
-        "damaged": "damaged.ipynb is not a notebook that can be read (AttributeError: ",
-    }
-    for name, end in ends.items():
-        done = CliRunner().invoke(cli.pro, ["run", f"{name}.ipynb", "--executed", "copies"])
-        assert isinstance(done.exception, SystemExit | None)  # others would print a traceback
-        assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
-        assert done.exit_code == bool(end), done.stderr
-        if end:
-            assert done.stderr.splitlines()[-1].startswith(f"Error: {end}")
-    assert os.listdir(tmp_path / "copies") == ["own.ipynb"]
-    [cell] = nbformat.read(tmp_path / "copies" / "own.ipynb", as_version=4).cells
+    return tmp_path
+
+
+def test_the_kernel_python3_is_this_python(kernels):
+    write_notebook(kernels / "own.ipynb", "import sys\nprint(sys.executable)")
+    done = CliRunner().invoke(cli.pro, ["run", "own.ipynb", "--executed", "copies"])
+    assert done.exit_code == 0, done.output
+    [cell] = nbformat.read(kernels / "copies" / "own.ipynb", as_version=4).cells
     assert cell.outputs[0].text == f"{sys.executable}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "kernel", "error"),
+    [
+        (
+            "import os\nos._exit(3)",
+            "python3",
+            f"the kernel {sys.executable} failed: Kernel died",
+        ),
+        ("1", "named", "the kernel 'named' failed: Kernel died before replying to kernel_info"),
+        (
+            "1",
+            "absent",
+            "its kernel 'absent' is not installed; `jupyter kernelspec list` shows those that are",
+        ),
+    ],
+    ids=["dies", "other", "absent"],
+)
+def test_a_kernel_that_fails_is_an_error_of_one_line(code, kernel, error, kernels, capfd):
+    write_notebook(kernels / "fails.ipynb", code, kernel)
+    done = CliRunner().invoke(cli.pro, ["run", "fails.ipynb", "--executed", "copies"])
+    assert isinstance(done.exception, SystemExit)  # others would print a traceback
+    assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
+    assert done.stderr.splitlines()[-1].startswith(f"Error: fails.ipynb: {error}")
+    assert not os.path.exists("copies/fails.ipynb")
+
+
+def test_a_file_that_is_not_a_notebook_is_an_error_of_one_line(kernels):
+    (kernels / "damaged.ipynb").write_text("[]")
+    error = printed("run", "damaged.ipynb", "--executed", "copies", code=1).splitlines()[-1]
+    assert error.startswith("Error: damaged.ipynb is not a notebook that can be read")

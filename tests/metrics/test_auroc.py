@@ -122,6 +122,11 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     )
 
 
+def test_the_wilson_interval_of_one_wrong_answer_begins_at_zero():
+    low, _ = metrics.wilson([0.0], [1])
+    assert low == 0.0
+
+
 @given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_wilson_interval_is_scipys_and_exact_at_its_ends(counted):
     k, n = counted
@@ -222,6 +227,15 @@ def n_of(low, high):
     square = norm.isf(0.025) ** 2
     middle = (low + high) / 2
     return square * (middle - 0.5) / (5 / 6 - middle)
+
+
+def test_an_auroc_of_one_has_an_interval_by_cluster_that_ends_at_one():
+    """Without a cluster, the AUROC is one too, so that the jackknife has no variance."""
+    values = np.tile([[0.25], [0.75]], (6, 1))
+    clusters = np.repeat(list("abcdef"), 2)
+    area, low, high = metrics.auroc_intervals(values, [True, False] * 6, clusters=clusters)
+    assert (area, high) == (1.0, 1.0)
+    assert 0 < low < 1
 
 
 def test_fewer_than_five_clusters_have_no_interval():
