@@ -180,7 +180,11 @@ class _HalfTests:
         return ScoreTest(self._auroc(name, alpha), self._difference(name))
 
     def _auroc(self, name: str, alpha: float) -> Estimate:
-        """Return the mean AUROC; its interval is as wide as at one α for all questions."""
+        """Return the mean AUROC of the tests, with an interval.
+
+        The interval is that of the AUROC at `alpha` on all questions, moved to the mean of the
+        tests. So it has the width that this number of questions gives.
+        """
         tested = float(np.mean(self._aurocs[name]))
         column = list(self._alphas).index(alpha)
         [untested], [low], [high] = metrics.auroc_intervals(
@@ -203,10 +207,12 @@ class _HalfTests:
 
     @property
     def _clusters(self) -> pd.Series | None:
+        """The clusters of the questions (n,); None if the questions are independent."""
         clusters: pd.Series | None = self._evaluation.answers.get("cluster")
         return clusters
 
     def _best_column(self, members: NDArray[np.bool_]) -> int:
+        """Return the place of the best α on the questions of a mask (n,)."""
         aurocs = metrics.auroc_intervals(self._scores["PRO"][members], self._correct[members])[0]
         # `argmax` takes the first of equal AUROCs, which is the α nearest to 0.4.
         return int(aurocs.argmax())

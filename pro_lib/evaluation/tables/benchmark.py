@@ -53,8 +53,8 @@ def printed_benchmark() -> pd.DataFrame:
     printed = catalog.paper("main_table")
     setting = ["dataset", "model"]
     pro = printed[printed["method"] == "PRO"].set_index(setting)["auroc"]
-    of_pro = printed[setting].join(pro, on=setting)["auroc"]
-    return printed.assign(auroc_minus_pro=printed["auroc"] - of_pro)
+    pro_of_setting = printed[setting].join(pro, on=setting)["auroc"]
+    return printed.assign(auroc_minus_pro=printed["auroc"] - pro_of_setting)
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
