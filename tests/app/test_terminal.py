@@ -74,12 +74,13 @@ def nasty(tmp_path, monkeypatch):
 
 
 def test_score_prints_escapes_instead_of_control_characters_in_every_column(nasty):
-    out = printed("score", nasty)
-    *_, header, first, second = out.splitlines()
+    *_, header, first, second = printed("score", nasty).splitlines()
     assert header.split()[:3] == ["question", "answer", "correct"]
     assert first.split()[:4] == ["!", "1?", "b", "no"]
     assert second.count(r"\x1b[31mred\x9b2J\u202egnp") == 2  # question and answer
-    assert NAME not in printed("score", nasty, "--output", f"{NAME}.csv")
+
+
+def test_score_prints_escapes_of_the_name_of_its_output(nasty):
     assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
 
 
@@ -132,7 +133,10 @@ def test_generate_and_download_print_escapes(nasty, monkeypatch):
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 
 
-def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
+@pytest.fixture(scope="module")
+def run_nasty_notebook(tmp_path_factory):
+    """A function that runs a notebook with nasty names and texts in a process of its own."""
+    folder = tmp_path_factory.mktemp("nasty")
     first = nbformat.v4.new_code_cell("fails: object = False")
     first.metadata["tags"] = ["parameters"]
     cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
@@ -140,24 +144,40 @@ def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
     kernel = {"name": "python3", "language": "python", "display_name": "python3"}
     book = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
     book.metadata["kernelspec"] = kernel
-    nbformat.write(book, tmp_path / f"{NAME}.ipynb")
-    (tmp_path / NAME).mkdir()
-    (tmp_path / NAME / f"{NAME}.png").touch()
+    nbformat.write(book, folder / f"{NAME}.ipynb")
+    (folder / NAME).mkdir()
+    (folder / NAME / f"{NAME}.png").touch()
     words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
-    how = {"cwd": tmp_path, "capture_output": True, "encoding": "utf-8", "check": False}
-    done = subprocess.run(words, **how)
+
+    def run(*options):
+        return subprocess.run(
+            [*words, *options], cwd=folder, capture_output=True, encoding="utf-8", check=False
+        )
+
+    return run
+
+
+def test_run_prints_escapes_of_the_conclusion_and_of_the_names_of_files(run_nasty_notebook):
+    done = run_nasty_notebook()
     assert done.returncode == 0, done.stderr
     assert_plain(done.stdout)
     conclusion, where = done.stdout.splitlines()
     assert conclusion.startswith(r"\x1b[31mred\x9b2J\u202egnp\x07 next tab")
     assert where.count(r"\x1b[31m") == 3  # folder and name of the figure, name of the copy
-    failed = subprocess.run([*words, "-p", "fails", "True"], **how)
-    assert failed.returncode == 1
-    assert_plain(failed.stderr.splitlines()[-1])
-    assert r"Error: KeyError: '\x1b[31mred" in failed.stderr.splitlines()[-1]
-    unknown = subprocess.run([*words, "-p", NAME, "1"], **how)
-    assert "Passed unknown parameter: nasty [31m" in unknown.stderr
-    assert "\x1b[31m" not in unknown.stderr
+
+
+def test_run_prints_escapes_of_the_error_of_a_cell(run_nasty_notebook):
+    done = run_nasty_notebook("-p", "fails", "True")
+    assert done.returncode == 1
+    error = done.stderr.splitlines()[-1]
+    assert_plain(error)
+    assert r"Error: KeyError: '\x1b[31mred" in error
+
+
+def test_run_prints_no_control_character_of_an_unknown_parameter(run_nasty_notebook):
+    done = run_nasty_notebook("-p", NAME, "1")
+    assert "Passed unknown parameter: nasty [31m" in done.stderr
+    assert "\x1b[31m" not in done.stderr
 
 
 def test_columns_of_wide_letters_are_aligned(tmp_path):
