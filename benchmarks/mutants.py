@@ -57,7 +57,7 @@ TESTS = {
     "evaluation/guarantees": ["guarantees", *EVALUATION_TESTS, "ask"],
     "generation/decoding/packed_tree": ["packed_tree", "plain_tree", "generate", "accelerator"],
     "generation/decoding/exact_search": ["threshold", "half", "exact_search"],
-    "generation/decoding/next_tokens": ["threshold", "strategies", "accelerator"],
+    "generation/decoding/next_tokens": ["threshold", "packed_tree", "strategies", "accelerator"],
     "generation/decoding/steps": ["strategies", "generate"],
     "generation/decoding/beams": ["strategies", "generate"],
     "generation/decoding/sampling": ["strategies", "generate"],
