@@ -122,11 +122,6 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     )
 
 
-def test_the_wilson_interval_of_one_wrong_answer_begins_at_zero():
-    low, _ = metrics.wilson([0.0], [1])
-    assert low == 0.0
-
-
 @given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_wilson_interval_is_scipys_and_exact_at_its_ends(counted):
     k, n = counted
