@@ -317,6 +317,17 @@ def test_answers_of_equal_probability_and_text_are_ranked_by_their_mean_log_prob
     assert run.ranked_answers()["mean"].tolist() == [-0.5, -0.25]
 
 
+@pytest.mark.filterwarnings("ignore:.*no log-probability")
+def test_a_text_without_log_probability_does_not_change_the_ranking_by_mean_log_probability():
+    answers = [{"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)]
+    run = records_run(*answers, {"text": "x"})
+    assert run.ranked_answers()["mean"].tolist()[:2] == [-0.5, -0.25]
+
+
+def test_a_run_of_one_text_has_texts_alone():
+    assert records_run({"text": "x"}).is_texts
+
+
 def test_texts_alone_have_no_log_probabilities():
     run = records_run({"text": "x"}, {"text": "y"})
     with pytest.raises(RunError, match="has texts without log-probabilities"):
