@@ -18,7 +18,7 @@ from measuring import parse_arguments
 from pro_lib import metrics
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
-from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.tables import with_setting
 
 ALPHA = 0.4

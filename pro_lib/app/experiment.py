@@ -35,7 +35,7 @@ from pro_lib.app.self_evaluation import with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings

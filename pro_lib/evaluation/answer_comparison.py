@@ -61,6 +61,15 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
 
     Raises:
         RunError: a run has no judged answers, or no judged question is shared.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.evaluation import score_answers
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> comparison = compare_answers(scored, scored)
+        >>> comparison.n_questions, comparison.difference.value
+        (377, 0.0)
     """
     evaluations = []
     for scored in (first, second):

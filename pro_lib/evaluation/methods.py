@@ -132,6 +132,14 @@ def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices
 
     Returns:
         The matrices.
+
+    Example:
+        >>> from pro_lib.importing import from_records
+        >>> answers = [{"text": "Paris", "log_prob": -0.1}, {"text": "Lyon", "log_prob": -2.5}]
+        >>> run = from_records([{"question_id": "q1", "answers": answers}])
+        >>> matrices = answer_matrices(run)
+        >>> matrices.log_probs.tolist(), matrices.texts.tolist()
+        ([[-0.1, -2.5]], [['Paris', 'Lyon']])
     """
     table = run.ranked_answers(distinct=False, convention=convention)
     n_answers = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
@@ -198,6 +206,14 @@ def text_scores(run: Run) -> pd.DataFrame:
     Returns:
         A row per question with the columns question_id, question, text (the most frequent one), SC,
         Deg and SE, which compare words; higher = more uncertain.
+
+    Example:
+        >>> from pro_lib.importing import from_records
+        >>> answers = [{"text": "Paris"}, {"text": "Paris"}, {"text": "Lyon"}, {"text": "Paris"}]
+        >>> record = {"question_id": "q1", "question": "Capital of France?", "answers": answers}
+        >>> run = from_records([record])
+        >>> text_scores(run)[["text", "SC"]].values.tolist()
+        [['Paris', 0.25]]
     """
     samples = answer_matrices(run)
     top = run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())

@@ -16,7 +16,8 @@ from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
@@ -300,6 +301,15 @@ def score_answers(
     Raises:
         RunError: no answer can be judged, and `must_judge`.
         SentenceError: a method is unknown or needs other data.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> scored.alpha.alpha, scored.methods
+        (0.1, ('PRO', 'NLL'))
+        >>> scored.rows[["text", "correct"]].head(2).values.tolist()
+        [['1762', False], ['caustic', False]]
     """
     similarity = _Remembered()
     matrices = answer_matrices(run)

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.auroc import FloatArray
 
 __all__ = [
@@ -51,6 +51,13 @@ def select_alpha(
 
     Returns:
         The α.
+
+    Example:
+        >>> from pro_lib import evaluation
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> select_alpha(evaluation.evaluate(import_answers(catalog.EXAMPLE)), alphas=[0.1, 0.4])
+        0.1
     """
     one_class = validation.one_class()
     if one_class:

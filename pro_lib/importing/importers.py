@@ -170,6 +170,11 @@ def import_answers(
 
     Raises:
         RunError: no answer can be used, or one belongs to no question; names file, line and field.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> import_answers(catalog.EXAMPLE)
+        Run(world-facts/smollm2-135m/records: 377 questions, 3,759 answers)
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):
@@ -209,6 +214,11 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
     Raises:
         ValueError: a file does not exist, or two files have the same model and dataset.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> [*record_files([str(catalog.EXAMPLE)])]
+        [('smollm2-135m', 'world-facts')]
     """
     files: dict[tuple[str, str], str] = {}
     for file in records:

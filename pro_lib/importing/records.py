@@ -514,6 +514,12 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 
     Raises:
         RunError: only some questions have a split, or there are fewer than two questions.
+
+    Example:
+        >>> records = [{"question_id": name, "answers": [{"log_prob": -1.0}]} for name in "abcd"]
+        >>> run = split_records(from_records(records), n_validation=None)
+        >>> run.questions["split"].value_counts().to_dict()
+        {'test': 2, 'validation': 2}
     """
     splits = run.questions["split"]
     if splits.notna().all():
@@ -531,7 +537,7 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 
 
 def read_labels(path: str | Path) -> pd.DataFrame:
-    """Return correctness labels of answers from a CSV, Parquet or JSONL file.
+    r"""Return correctness labels of answers from a CSV, Parquet or JSONL file.
 
     `pro score --output` writes a ``'`` before a text that a spreadsheet would take for a formula;
     it is removed here.
@@ -547,6 +553,14 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     Raises:
         RunError: a row is damaged, the file has no labels, or two labels of an answer differ; names
             file and row.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "labels.csv")
+        ...     _ = file.write_text("question_id,text,correct\nq1,Paris,true\n")
+        ...     read_labels(file).values.tolist()
+        [['q1', 'Paris', True]]
     """
     rows = read_rows(not_empty(path, "path"))
     labels = [

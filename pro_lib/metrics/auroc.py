@@ -371,6 +371,12 @@ def need_both(correct: Labels, what: str) -> None:
 
     Raises:
         OneClassError: all answers are right, all are wrong, or there are none.
+
+    Example:
+        >>> need_both(np.array([True, True]), "PRR")
+        Traceback (most recent call last):
+            ...
+        pro_lib.metrics.auroc.OneClassError: PRR needs right and wrong answers, but all 2 are right
     """
     if not correct.size:
         raise OneClassError(f"{what} needs right and wrong answers, but none are given")

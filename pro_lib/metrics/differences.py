@@ -508,6 +508,12 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
         A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has
         no interval the text says why, and if the two scores are equal on every question it says
         "identical".
+
+    Example:
+        >>> scores = pd.DataFrame({"NLL": [0.1, 0.9, 0.6, 0.5], "PE": [0.2, 0.4, 0.3, 0.6]})
+        >>> comparison = compare_aurocs(scores, [True, False, True, False], reference="NLL")
+        >>> differences_in_words(comparison, "NLL")
+        ['PE minus NLL +0.250, without an interval: fewer than 5 right answers']
     """
     texts = []
     for row in comparison[comparison["method"] != reference].to_dict("records"):

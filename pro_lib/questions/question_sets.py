@@ -183,6 +183,10 @@ def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
     Args:
         questions: a question set, which is returned as it is; a text or several; or rows as for
             `load_questions`. Texts and rows become a set without shots.
+
+    Example:
+        >>> as_set(["Who wrote Emma?", "Who wrote Dune?"]).table["question"].tolist()
+        ['Who wrote Emma?', 'Who wrote Dune?']
     """
     if isinstance(questions, QuestionSet):
         return questions
@@ -195,7 +199,14 @@ def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
 
 
 def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
-    """Return a set without questions that has the prompts of a run with these parameters."""
+    """Return a set without questions that has the prompts of a run with these parameters.
+
+    Example:
+        >>> shots = [["Who wrote Emma?", "Austen"]]
+        >>> parameters = {"shots": shots, "header": "", "template": TEMPLATE}
+        >>> empty_question_set(parameters).shots
+        (('Who wrote Emma?', 'Austen'),)
+    """
     shots = tuple((question, answer) for question, answer in parameters["shots"])
     return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 

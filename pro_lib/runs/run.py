@@ -450,6 +450,12 @@ def identities(table: pd.DataFrame) -> list[object]:
     Returns:
         The token ids of an answer, or its text if these are missing, or its log-probability and
         number of tokens if the text is missing too.
+
+    Example:
+        >>> columns = ["token_ids", "text", "value", "mean"]
+        >>> rows = [([7, 2], "Paris", -1.0, -0.5), (None, "Paris", -1.0, -0.5)]
+        >>> identities(pd.DataFrame(rows, columns=columns))
+        [(7, 2), 'Paris']
     """
     values = table["value"].to_numpy(float)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -475,6 +481,12 @@ def most_probable_answers(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     Returns:
         A table with the same rows and columns.
+
+    Example:
+        >>> first = pd.DataFrame({"text": ["Paris", "Rome"], "value": [-0.1, -2.0]})
+        >>> second = pd.DataFrame({"text": ["Lyon", "Oslo"], "value": [-3.0, -1.0]})
+        >>> most_probable_answers([first, second])["text"].tolist()
+        ['Paris', 'Oslo']
     """
     # NaN is last, and of equal values that of the earlier run is first.
     descending = pd.concat(tops).sort_values("value", ascending=False, kind="stable")

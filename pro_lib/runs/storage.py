@@ -81,6 +81,11 @@ class Cost:
         peak_memory_bytes: the largest memory in use.
         halved_packs: how often a batch was halved because it was too large for the memory. Stored
             run folders have this name.
+
+    Example:
+        >>> cost = Cost(seconds=1.5, peak_memory_bytes=5) + Cost(seconds=2, peak_memory_bytes=7)
+        >>> cost.seconds, cost.peak_memory_bytes
+        (3.5, 7)
     """
 
     __pydantic_config__ = _STRICT
@@ -113,6 +118,10 @@ class RunInfo:
         n_planned: the number of questions of the run, answered or not.
         cost: the cost of all answers.
         format_version: the version of the file format.
+
+    Example:
+        >>> RunInfo("world-facts", "facts-2m", "greedy").labels()
+        {'dataset': 'world-facts', 'model': 'facts-2m'}
     """
 
     __pydantic_config__ = _STRICT

@@ -553,32 +553,56 @@ def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
-def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
-    records, write, tmp_path, monkeypatch
-):
+@pytest.fixture
+def opened_pages(tmp_path, monkeypatch):
+    """The addresses that a command opens in a browser; it works in `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    opened = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", addresses.append)
+    return addresses
+
+
+def test_explore_writes_a_page_without_opening_it(records, tmp_path, opened_pages):
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()
-    assert opened == []
+    assert opened_pages == []
+
+
+def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_path, opened_pages):
     rows = [f"q{n},{n}?,Quito" for n in range(3)]
     questions = write("question_id,question,references", *rows, name="questions.csv")
     typed("explore", records, "--questions", questions)
     assert "Quito" in (tmp_path / "records.jsonl.html").read_text()
-    assert opened == [(tmp_path / "records.jsonl.html").as_uri()]
+    assert opened_pages == [(tmp_path / "records.jsonl.html").as_uri()]
+
+
+def test_options_of_a_page_need_a_run():
     assert "these options need a RUN" in typed("explore", "--html", "run.html", code=2)[1]
-    called = []
+
+
+@pytest.fixture
+def started_programs(tmp_path, monkeypatch):
+    """The arguments of the programs that replace a command of the user root, in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    arguments = []
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    monkeypatch.setattr(os, "execv", lambda _, words: called.append(words[2:]))
+    monkeypatch.setattr(os, "execv", lambda _, words: arguments.append(words[2:]))
+    return arguments
+
+
+def test_explore_without_a_run_opens_the_notebook_in_jupyterlab(started_programs):
     typed("explore")
+    notebook = str(ROOT / "notebooks" / "00_explore_examples.ipynb")
+    assert started_programs == [["jupyterlab", "--allow-root", notebook]]
+
+
+def test_explore_of_an_installed_package_opens_a_copy_of_the_notebook(
+    started_programs, tmp_path, monkeypatch
+):
     monkeypatch.setattr(catalog, "CHECKOUT", None)
     typed("explore")
-    name = "00_explore_examples.ipynb"
-    assert called == [
-        ["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)
-    ]
+    assert started_programs == [["jupyterlab", "--allow-root", "00_explore_examples.ipynb"]]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
 
 

@@ -211,7 +211,7 @@ def test_a_folder_that_pip_removes_meanwhile_is_not_counted(tmp_path, monkeypatc
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", scandir_after_removal)
-    assert downloads._folder_size(tmp_path) == 4
+    assert downloads._largest_file_size(tmp_path) == 4
 
 
 def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):

@@ -11,7 +11,8 @@ from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
+from pro_lib.evaluation.evaluate import evaluate, evaluations
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, Evaluation, Splits
 
 
 def some_questions(n=80, seed=0):

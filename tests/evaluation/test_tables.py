@@ -10,7 +10,7 @@ from test_sweeps import EVALUATION, evaluation_of, some_questions, splits_of
 from pro_lib import metrics, scoring
 from pro_lib.app.explorer import appendix_run
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run

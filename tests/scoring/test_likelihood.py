@@ -231,3 +231,9 @@ def test_pro_at_k_needs_k_answers_of_a_search_and_no_more():
     log_probs = np.log([[0.5, 0.25]])
     expected = scoring.pro_at_k(log_probs, 2)
     np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 2, search_alpha=0.2), expected)
+
+
+def test_pro_can_be_computed_at_the_alpha_of_the_search():
+    log_probs = np.log([[0.5, 0.25]])
+    expected = scoring.pro(log_probs, alpha=0.25)
+    np.testing.assert_array_equal(scoring.pro(log_probs, alpha=0.25, search_alpha=0.25), expected)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.sweeps import (
     DEFAULT_ALPHA,
     chosen_alpha,

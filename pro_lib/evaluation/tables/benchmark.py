@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha, select_alpha
 from pro_lib.evaluation.tables.selective import calibration_errors
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
@@ -53,8 +53,8 @@ def printed_benchmark() -> pd.DataFrame:
     printed = catalog.paper("main_table")
     setting = ["dataset", "model"]
     pro = printed[printed["method"] == "PRO"].set_index(setting)["auroc"]
-    of_pro = printed[setting].join(pro, on=setting)["auroc"]
-    return printed.assign(auroc_minus_pro=printed["auroc"] - of_pro)
+    pro_of_setting = printed[setting].join(pro, on=setting)["auroc"]
+    return printed.assign(auroc_minus_pro=printed["auroc"] - pro_of_setting)
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:

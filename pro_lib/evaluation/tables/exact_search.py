@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.evaluation.tables.settings import difference_columns, with_setting
 from pro_lib.evaluation.worlds import World, simulate

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -60,26 +62,25 @@ def guarantees(
         validation_scores = setting.pool.with_pro({"PRO": alpha})
         rows = []
         names = []
-        for name in scores:
-            for target in targets:
-                result = guarantee(
-                    validation_scores[name],
-                    setting.pool.correct,
-                    target=target,
-                    confidence=confidence,
-                    unlabelled=scores[name],
-                    texts=setting.pool.answers.get("text_number"),
-                    seed=seed,
-                )
-                row = {
-                    "target": target,
-                    "confidence": confidence,
-                    "n_validation": result.n_validation,
-                    "threshold": result.threshold,
-                    **_accuracy(reported, result.answers(scores[name])),
-                }
-                rows.append(row)
-                names.append(str(name))
+        for name, target in itertools.product(scores, targets):
+            result = guarantee(
+                validation_scores[name],
+                setting.pool.correct,
+                target=target,
+                confidence=confidence,
+                unlabelled=scores[name],
+                texts=setting.pool.answers.get("text_number"),
+                seed=seed,
+            )
+            row = {
+                "target": target,
+                "confidence": confidence,
+                "n_validation": result.n_validation,
+                "threshold": result.threshold,
+                **_accuracy(reported, result.answers(scores[name])),
+            }
+            rows.append(row)
+            names.append(str(name))
         methods = method_columns(names, alphas={"PRO": alpha}, alpha_choice="default")
         results = pd.DataFrame(rows).astype({"threshold": float})
         tables.append(with_setting(pd.DataFrame(methods).join(results), reported))
@@ -193,7 +194,8 @@ def _answer_sets(run: Run, split: str, choices: Choices, seed: int) -> pd.DataFr
 
 def _sizes_and_auroc(run: Run, choices: Choices, alphas: np.ndarray) -> pd.DataFrame:
     """Return the sizes of the sets and AUROC of PRO, a row for each α."""
-    sizes = (np.exp(run.log_probs())[:, :, None] >= alphas).sum(axis=1)
+    probabilities = np.exp(run.log_probs())
+    sizes = (probabilities[:, :, None] >= alphas).sum(axis=1)
     evaluation = evaluate(run, choices=choices)
     columns = {
         "alpha": alphas,

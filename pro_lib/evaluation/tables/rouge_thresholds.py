@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,

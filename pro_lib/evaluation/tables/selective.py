@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
 
@@ -43,9 +43,7 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         alpha = chosen_alpha(setting)
         scores = reported.with_pro({"PRO": alpha}).filter(items=names)
         scores["oracle"] = (~reported.correct).astype(float)
-        last = len(reported.correct) - 1
-        first = np.ceil(_LEAST_COVERAGE * len(reported.correct)) - 1
-        places = np.unique(np.linspace(first, last, n_points).round().astype(int))
+        places = _curve_places(len(reported.correct), n_points)
         for name, values in scores.items():
             curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
             low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
@@ -112,20 +110,34 @@ def _calibrations(
     reported = setting.reported
     if validation.one_class():
         return {}
-    fitted_on = validation.with_pro(alphas)
+    validation_scores = validation.with_pro(alphas)
     scores = reported.with_pro(alphas)
-    correct = (validation.correct, reported.correct)
     return {
-        name: metrics.calibration(fitted_on[name], correct[0], scores[name], correct[1])
+        name: metrics.calibration(
+            validation_scores[name], validation.correct, scores[name], reported.correct
+        )
         for name in methods
     }
 
 
 def _selected_methods(splits: Sequence[Splits]) -> list[str]:
     """Return the names of the scores of `accuracy_by_coverage`."""
-    names = dict.fromkeys(name for setting in splits for name in setting.reported.baselines)
-    meanings = [name for name in names if method_columns([name])["method"][0] in _MEANING_METHODS]
-    return [*_METHODS, *meanings[:_MOST_MEANING_METHODS]]
+    names = list(dict.fromkeys(name for setting in splits for name in setting.reported.baselines))
+    methods = method_columns(names)["method"]  # such as SE, where the name is `SE, lexical`
+    with_meanings = [
+        name for name, method in zip(names, methods, strict=True) if method in _MEANING_METHODS
+    ]
+    return [*_METHODS, *with_meanings[:_MOST_MEANING_METHODS]]
+
+
+def _curve_places(n_questions: int, n_points: int) -> np.ndarray:
+    """Return the rows of `metrics.accuracy_coverage` that are drawn, evenly spaced.
+
+    They begin at the least coverage, because the accuracy on very few questions varies much.
+    """
+    first = np.ceil(_LEAST_COVERAGE * n_questions) - 1
+    places = np.linspace(first, n_questions - 1, n_points)
+    return np.unique(places.round().astype(int))
 
 
 def _with_method(table: pd.DataFrame, name: str, alpha: float) -> pd.DataFrame:

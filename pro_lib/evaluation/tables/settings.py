@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
 
