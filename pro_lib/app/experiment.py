@@ -58,8 +58,8 @@ _FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 class Experiment(Parameters):
     """Models, datasets and strategies, with the runs, evaluations and figures made from them.
 
-    An experiment takes the parameters of `Parameters`. A parameter that is wrong, or that nothing
-    uses, is a `SentenceError` that names it.
+    An experiment takes the parameters of `Parameters`. A parameter that is wrong or has no effect
+    raises a `SentenceError` that names it.
 
     Methods such as `alpha_sweep` return one tidy table each, with the columns that
     `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
@@ -113,7 +113,7 @@ class Experiment(Parameters):
 
     @property
     def choices(self) -> Choices:
-        """The rule for correct answers, from `correctness`, `convention` and `distinct`."""
+        """The choices of an evaluation: which answers are right, and which probability each has."""
         judge: dict[str, Any] = {}
         if self.correctness in CORRECTNESS:
             judge["correctness"] = self.correctness
@@ -131,7 +131,7 @@ class Experiment(Parameters):
         return list(product(as_list(self.model), as_list(self.dataset)))
 
     def pair(self) -> tuple[str, str]:
-        """Return the only (model, dataset).
+        """Return the model and the dataset of an experiment that has one of each.
 
         Raises:
             SentenceError: if there are several models, datasets or files of records.
@@ -487,7 +487,7 @@ class Experiment(Parameters):
         from pro_lib import plots
 
         if table is None:
-            raise SentenceError(f"save({name!r}) needs a table; pass the numbers of the figure")
+            raise SentenceError(f"save({name!r}) needs table=, the numbers that the figure shows")
         inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
         plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
         return table if figure is None else figure
@@ -503,8 +503,8 @@ class Experiment(Parameters):
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 raise SentenceError(
-                    f"loading={self.loading!r} has an option that transformers does not take "
-                    f"for this model ({error.__cause__})"
+                    f"loading={self.loading!r} has an option that transformers does not accept "
+                    f"for this model ({error.__cause__}); remove it"
                 ) from error
             raise
 

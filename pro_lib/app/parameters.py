@@ -314,7 +314,9 @@ class Parameters:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
-            problem = "does not contain a search; exact search needs model= instead"
+            problem = (
+                f"has no exact search, so strategy={EXACT!r} needs a model; give model= instead"
+            )
             raise ValueError(f"records={self.records!r} {problem}")
 
     def _check_generation(self) -> None:
@@ -324,12 +326,13 @@ class Parameters:
         if self.split not in question_sets.SPLITS:
             choices = ", ".join(question_sets.SPLITS)
             raise ValueError(
-                f"split={self.split!r} is unknown; choose {choices}, or all of records"
+                f"split={self.split!r} is unknown; choose {choices} (with records also all)"
             )
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
             raise ValueError(
-                f"alpha={self.alpha!r} is below {bound}, down to which answers were searched"
+                f"alpha={self.alpha!r} is below {bound}, so answers between them are not searched; "
+                "lower search_alpha or raise alpha"
             )
         for model in as_list(self.model):
             catalog.check_model(model)
@@ -347,7 +350,8 @@ class Parameters:
         """Check that every value of a parameter is known or is of the other kind."""
         for value in as_list(getattr(self, name)):
             if value not in choices and not is_other(value):
-                raise ValueError(f"{name}={value!r} is neither {', '.join(choices)}, nor {other}")
+                known = ", ".join(choices)
+                raise ValueError(f"{name}={value!r} is unknown; choose {known}, or give {other}")
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
@@ -357,7 +361,7 @@ class Parameters:
                 if value == other:
                     raise ValueError(f"{name}={value!r} is given twice; give it once")
                 if label(value) == label(other):
-                    clash = f"{name}={value!r} has the same name as {other!r}"
+                    clash = f"{name}={value!r} has the same name in tables as {other!r}"
                     raise ValueError(f"{clash}; give one of them at a time")
 
     def _check_options(self) -> None:

@@ -319,8 +319,8 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
 
     Args:
         name: the name of the table.
-        settings: datasets and models, one row each; the result then has only their numbers, under
-            these names.
+        settings: a table of datasets and models. The result then has only the rows of these
+            settings, with their dataset and model as named there. None returns all rows.
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 

@@ -52,8 +52,8 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
 
     Args:
         name: `paper` or `workbench`.
-        distinct: whether each answer counts once; None for the rule of the protocol. A changed rule
-            is part of the name, such as `paper, distinct`.
+        distinct: whether repeated answers count once. None keeps the rule of the protocol; another
+            rule is added to the name, such as `paper, distinct`.
 
     Returns:
         The protocol.

@@ -47,11 +47,15 @@ _EXPECTED_REPEATS = 3
 class Mistrust:
     """The rule that says which answers to mistrust.
 
+    An answer is mistrusted if its score is in the most uncertain quarter. With a target accuracy,
+    it is mistrusted if its score is not below the threshold of a guarantee.
+
     Attributes:
         method: the method whose score decides.
         is_mistrusted: (n,); True for an answer to mistrust, and for one without a score.
         sentence: the rule in words.
-        guarantee: the guarantee of the accuracy of the other answers; None for a quantile.
+        guarantee: the guarantee of the accuracy of the other answers. None for the rule of the
+            most uncertain quarter.
     """
 
     method: str
@@ -107,11 +111,11 @@ class ScoredAnswers:
         return np.asarray(column, dtype=np.float64)
 
     def ranking(self, method: str) -> NDArray[np.intp]:
-        """Return the places of the questions (n,), most uncertain first, without a score last."""
+        """Return the row numbers (n,), the most uncertain first and those without a score last."""
         return np.argsort(-self.scores_of(method), kind="stable")
 
     def judged_scores(self) -> pd.DataFrame:
-        """Return the scores of the judged questions that every method has, a column each."""
+        """Return a column of scores per method, for the judged questions that all methods score."""
         evaluation = self.judged()
         scores = evaluation.baselines
         if "PRO" in self.methods:
@@ -265,7 +269,8 @@ class ScoredAnswers:
             RunError: no answer can be judged.
         """
         if self.evaluation is None:
-            raise RunError(f"run {self.run.name} has no answer that can be judged")
+            words = "has no answer that can be judged; give references or labels"
+            raise RunError(f"run {self.run.name} {words}")
         return self.evaluation
 
 

@@ -82,7 +82,7 @@ class Job:
         # The most questions at once that may fit into memory.
         self.fitting = sys.maxsize
         if not len(self.questions):
-            raise ValueError("there are no questions to answer")
+            raise ValueError("questions= is empty; give at least one question")
         prompts = self._prompts(self.questions.table)
         longest = max(map(len, prompts))
         self.fit = self.model.fit_for(longest + self.strategy.max_new_tokens)
@@ -202,7 +202,8 @@ class Job:
         ):
             if 10 * count > len(likeliest):
                 warnings.warn(
-                    f"{count} of the first {len(likeliest)} likeliest answers {trouble}; {remedy}",
+                    f"the most probable answers to {count} of the first {len(likeliest)} questions "
+                    f"{trouble}; {remedy}",
                     stacklevel=2,
                 )
 

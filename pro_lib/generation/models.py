@@ -164,7 +164,7 @@ class Model:
                 f"the prompt contains {control_token!r}, which the tokenizer of {self.name} reads "
                 "as a control token, not as text; write it in another way"
             )
-        words = "in a prompt is encoded as text, not as the control token"
+        words = "in a prompt is encoded as ordinary text, not as the control token"
         warnings.warn(f"model {self.name}: {control_token!r} {words}", UserWarning, stacklevel=2)
         return token_ids
 
@@ -194,8 +194,8 @@ class Model:
         try:
             text = render_chat(self.tokenizer, messages, options)
         except Exception as error:  # a template can raise any error, also about memory
-            words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
-            raise UnsupportedModelError(f"model {self.name} {words}") from error
+            words = f"{self.name} cannot be used ({error}); use chat=False"
+            raise UnsupportedModelError(f"the chat template of model {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -232,7 +232,7 @@ class Model:
         for text in stop:
             if not text.strip() or text not in single_tokens:
                 raise ValueError(
-                    f"stop={text!r} is not a single token of {self.name} with more than white space"
+                    f"stop={text!r} must be one token of {self.name}, and more than white space"
                 )
         ends = (*self.ends, *stop)
         return replace(self, ends=ends, endings=find_endings(self.tokenizer, self.network, ends))
@@ -363,7 +363,10 @@ def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
     Raises `ValueError` for another tuple, or if an option is not at its default.
     """
     if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
-        raise ValueError("a tuple must be a pair (network, tokenizer) of transformers")
+        raise ValueError(
+            "model as a tuple must be a pair (network, tokenizer) of transformers; got "
+            f"{tuple(type(part).__name__ for part in pair)}"
+        )
     defaults = {"dtype": "auto", "device": "auto", "quantization": None}
     for name, value in options.items():
         if name not in defaults or value != defaults[name]:
@@ -469,7 +472,8 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
-            f"model {name} is an encoder-decoder, whose answers depend on the input of its encoder"
+            f"model {name} is an encoder-decoder, which is unsupported; choose a causal "
+            "language model"
         )
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     # Mismatched weights are reported here instead of by an error of transformers.

@@ -114,7 +114,8 @@ def _worker_numbers(ray: Any, work: WorkOptions) -> tuple[int, int]:
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
     if 0 < n_gpus < work.gpus_per_worker:
         raise ValueError(
-            f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {n_gpus} in all"
+            f"gpus_per_worker={work.gpus_per_worker} is more than the {n_gpus} GPUs of the Ray "
+            "cluster; lower it"
         )
     gpus_per_worker = min(n_gpus, work.gpus_per_worker)
     n_workers = work.n_workers or max(1, n_gpus // work.gpus_per_worker)
@@ -134,7 +135,8 @@ def _write_parts(
             bar.update(n_questions)
     except ray.exceptions.RayActorError as error:
         raise RunError(
-            f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})"
+            f"{folder.path}: {MAX_RETRIES + 1} workers ended, one after the other, while they made "
+            f"the same part ({error}); their log says why, often a lack of memory"
         ) from error
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
@@ -197,7 +199,7 @@ class Worker:
         if model.fingerprint != self.fingerprint:
             raise RunError(
                 f"model {model.source} on {os.uname().nodename} is not the model of this run: its "
-                "files differ"
+                "files differ; copy the same files to every machine"
             )
         return Job(model, *self.settings)
 

@@ -69,7 +69,7 @@ def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
 
 
 def text_before(text: str, ends: Sequence[str]) -> str:
-    """Return a text up to the first of `ends` in it."""
+    """Return the part of a text before the first occurrence of one of `ends`."""
     return min((text.partition(end)[0] for end in ends), key=len)
 
 
@@ -114,7 +114,7 @@ def find_endings(
     *,
     config: Any = None,
 ) -> Endings:
-    """Return the endings of a model, on the device where its log-probabilities are added up.
+    """Return the tokens that end an answer, on the device of the model's log-probabilities.
 
     Args:
         tokenizer: the tokenizer of the network. Without one, only `config` names stop tokens.

@@ -250,7 +250,9 @@ def _check_arguments(
     """Raise `ValueError` for arguments that would change the probabilities of the network."""
     mode = config.get_generation_mode().value
     if mode != "greedy_search":
-        raise ValueError(f"{mode} is another way to decode: pass do_sample=False and num_beams=1")
+        raise ValueError(
+            f"{mode} cannot be combined with this search; pass do_sample=False and num_beams=1"
+        )
     names = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
     names += _changed_settings(config)
     if network.training:
@@ -263,11 +265,13 @@ def _check_arguments(
     unsupported = [name for name in names if name not in _USUAL_ARGUMENTS]
     if unsupported:
         raise ValueError(
-            f"{', '.join(unsupported)} cannot be used here, because answers have the network's own "
-            "probabilities"
+            f"{', '.join(unsupported)} cannot be used here, because it would change the "
+            "probabilities of the network, which the search returns; remove it"
         )
-    if not mask.any(dim=-1).all():
-        raise ValueError("attention_mask hides all tokens of a prompt")
+    has_tokens = mask.any(dim=-1)
+    if not has_tokens.all():
+        row = int(has_tokens.int().argmin())
+        raise ValueError(f"attention_mask row {row} is 0 everywhere, so its prompt has no token")
 
 
 def _changed_settings(config: GenerationConfig) -> list[str]:

@@ -90,7 +90,9 @@ def from_openai(
     warn_of_answers(reading, path)
     if not answers["finished"].any():
         endings = first_values(reading.endings)
-        words = f"no answer is finished; the endings of the {len(answers)} answers are {endings}"
+        words = (
+            f"none of the {len(answers)} answers is finished; their finish reasons are {endings}"
+        )
         raise RunError(f"{path}: {words}")
     if questions is not None:
         file_ids = {read.own_id for read in reading.responses} - {None}

@@ -43,7 +43,7 @@ _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 
 
 class StreamError(RunError):
-    """A file holds the pieces of a stream, none of which has a whole answer."""
+    """The error for a file with the pieces of a stream, none of which has a whole answer."""
 
 
 @dataclass(frozen=True)

@@ -330,7 +330,7 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 
 @dataclass(frozen=True)
 class Choices:
-    """What counts as an answer, and what makes it right.
+    """The rules that decide which answers count and which are right.
 
     The defaults are those of this project; docs/results/audit.md says what others do.
 

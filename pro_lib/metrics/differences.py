@@ -70,7 +70,7 @@ class Moves:
         Args:
             end: 1 for the upper end, -1 for the lower end.
             level: probability of the interval, such as 0.95.
-            scale: predict the distance for this multiple of the questions, (A,) or a number.
+            scale: a number or (A,). With 2, the distance is predicted for twice as many questions.
         """
         variance, freedom = self._spread(end, scale)
         quantile = -stdtrit(freedom, (1 - level) / 2)

@@ -310,4 +310,4 @@ def _usual_mode(
 def _ambiguous(name: str, kinds: str) -> str:
     """Return the message for a column that may name choices in two ways."""
     remedy = "write the text of the right choice into a column of its own"
-    return f"column {name!r} may hold {kinds}; {remedy}"
+    return f"column {name!r} is ambiguous: it may hold {kinds}; {remedy}"

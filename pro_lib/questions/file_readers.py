@@ -90,7 +90,9 @@ def json_lines(
         yield from ((f"entry {n}", plain(value)) for n, value in enumerate(source, start=1))
     else:
         name = type(source).__name__
-        raise RunError(f"{name} is neither a file nor a list of objects, nor a table")
+        raise RunError(
+            f"a value of type {name} is unsupported; give a file, a list of dicts or a table"
+        )
 
 
 def _table_rows(table: pd.DataFrame) -> Iterator[tuple[str, dict]]:
@@ -313,5 +315,5 @@ def _zstandard_content(data: bytes, member: zipfile.ZipInfo) -> bytes:
     packed = pa.BufferReader(data[start : start + member.compress_size])
     content = pa.CompressedInputStream(packed, "zstd").read()
     if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
-        raise zipfile.BadZipFile("it has another checksum or name")
+        raise zipfile.BadZipFile("its checksum or its name differs from that in the archive")
     return content

@@ -380,8 +380,8 @@ def _usual_column(alias: str, by_plain_name: Mapping[str, list[str]], file: Path
         return alias
     if len(columns) > 1:
         both = " and ".join(map(repr, columns[:2]))
-        words = f"and either may be the {alias}; say which with columns="
-        raise RunError(f"{file} has the columns {both}, {words}")
+        remedy = "choose one with columns= (--columns)"
+        raise RunError(f"{file} has two columns for the {alias}, {both}; {remedy}")
     return columns[0]
 
 
@@ -413,10 +413,10 @@ def _chosen_column(
 def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in QUESTION_COLUMN_ALIASES else "question"
-    example = f"columns={{'{field}': …}}"
-    advice = f"and columns= does not name it ({example}, or --columns in the command)"
+    example = f"{{'{field}': …}}"
+    remedy = f"name it with columns={example} (--columns)"
     existing = ", ".join(map(str, names))
-    return RunError(f"{file} has no column {name!r}, {advice}; it has {existing}")
+    return RunError(f"{file} has no column {name!r}, only {existing}; {remedy}")
 
 
 def _name_notes(

@@ -167,7 +167,7 @@ class QuestionSet:
             places = [f"question {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
         for text, place in zip(texts, places, strict=True):
             if not isinstance(text, str) or not text.strip():
-                raise RunError(f"{place} is empty")
+                raise RunError(f"{place} is empty or is not a text; give the question's text")
         columns = {
             "question_id": [f"asked-{n}" for n in range(len(texts))],
             "question": [text.strip() for text in texts],
@@ -363,9 +363,11 @@ def _check_splits(
     missing = [name for name in splits if name not in names]
     if splits and not missing:
         return
-    existing = ", ".join(sorted(names)) or f"nothing left beside {n_shots} shots"
     first_missing = missing[0] if missing else split
-    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; it has {existing}")
+    reason = f"it has {', '.join(sorted(names))}"
+    if not names:
+        reason = f"the {n_shots} shots use all of its questions; lower n_shots"
+    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; {reason}")
 
 
 def _lends_validation(table: pd.DataFrame, n_validation: int, splits: Sequence[str]) -> bool:
@@ -399,8 +401,8 @@ def lend_validation(
     half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        words = f"{size} of its {n_texts} questions are used for validation instead of {n}"
-        message = f"{lender} has no validation split: {words}"
+        words = f"only {size} of its {n_texts} questions are used for validation, not {n}"
+        message = f"{lender} has no validation split, and {words}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
     validation_rows = test_rows[np.isin(groups, drawn_groups)]
@@ -441,8 +443,8 @@ def _shots_of_split(
     """Return shots from `train_shots` whose texts are not among the questions to ask."""
     candidates = without_texts(table[table["split"] == "train_shots"], selected)
     if n_shots > len(candidates):
-        words = f"dataset {name!r} has {len(candidates)} questions for shots"
-        raise RunError(f"n_shots={n_shots}: {words}")
+        words = f"dataset {name!r} has only {len(candidates)} questions for shots"
+        raise RunError(f"n_shots={n_shots} is too large: {words}")
     return _drawn_shots(candidates, n_shots)
 
 

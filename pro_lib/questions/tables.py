@@ -409,10 +409,11 @@ def _long_fields() -> Iterator[None]:
 
 
 def decimal_points(cells: Sequence[str | None], *, has_semicolons: bool) -> list[str | None]:
-    """Return the numbers of a column with a decimal point where all of them have a decimal comma.
+    """Replace the decimal commas of a column by points; other columns stay as they are.
 
-    A comma may also separate thousands, so `1,234` is a decimal number only in a file whose fields
-    are separated by semicolons or tabs, or beside a number that shows it, such as `0,1054`.
+    A comma may also separate thousands. So `1,234` counts as a decimal number only if the fields of
+    the file are separated by semicolons or tabs, or if another number of the column cannot have
+    thousands, such as `0,1054`.
     """
     with_comma = [cell.strip() for cell in cells if cell and "," in cell]
     is_decimal = bool(with_comma) and all(_DECIMAL_COMMA.fullmatch(cell) for cell in with_comma)

@@ -94,7 +94,7 @@ def _with_commas(tokens: Sequence[str]) -> tuple[str, int]:
 
 
 def is_list_of_texts(value: object) -> bool:
-    """Return whether a list or an object contains a text; intervals and coordinates do not."""
+    """Return whether a list contains texts; lists of numbers, such as coordinates, do not."""
     if isinstance(value, dict):
         return any(plain_name(str(name)) in ANSWER_KEYS for name in value)
     if not isinstance(value, list):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an exact search found out about one question.
+    """The result of an exact search for one question.
 
     The attributes are columns of the questions of a run. The five masses are each added up where
     they arise, and their sum is 1. Bounds are in nats, and `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤

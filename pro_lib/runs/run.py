@@ -31,10 +31,11 @@ class Run:
     Attributes:
         answers: a row per answer with question_id, rank (from 0, in descending probability; samples
             as they were drawn), text, token_ids, token_log_probs, log_prob (their sum),
-            end_log_prob (of the ending) and finished. Records may bring mean_log_prob, rouge_l and
-            correct. A missing end_log_prob means that the last token is the ending, or that the
-            ending is unknown if the column `closed` is False. An end_log_prob of 0 means that the
-            ending was certain, or that the answer was cut (not finished).
+            end_log_prob (of the ending) and finished. Imported records may
+            add mean_log_prob, rouge_l and correct. A missing end_log_prob means that the last token
+            is the ending, or, if the column `closed` is False, that the ending is unknown. An
+            end_log_prob of 0 means that the ending was certain, or that the answer was cut (not
+            finished).
         questions: a row per question with question_id, question, references, split, the columns of
             the dataset, the certificate of an exact search (`runs.Certificate`), and
             `score_<method>` for scores that were computed elsewhere (higher = more uncertain).

@@ -374,7 +374,7 @@ def test_an_option_that_transformers_does_not_take_is_one_sentence():
     experiment = Experiment(loading={"colour": 1}, device="cpu")
     with pytest.raises(
         SentenceError,
-        match=r"^loading=\{'colour': 1\} has an option that transformers does not take",
+        match=r"^loading=\{'colour': 1\} has an option that transformers does not accept",
     ):
         experiment.loaded("facts-1m")
 

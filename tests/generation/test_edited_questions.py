@@ -271,7 +271,7 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
         for n, text in enumerate(texts)
     ]
     table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
-    with pytest.raises(RunError, match=r"question_id 'q0' is .*, but in questions="):
+    with pytest.raises(RunError, match=r"question_id 'q0' has the text .*, but .* in questions="):
         importing.from_records(records, questions=table)
     table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
     assert len(importing.from_records(records, questions=table).questions) == 3

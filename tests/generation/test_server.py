@@ -771,8 +771,8 @@ CASES = [
 @pytest.mark.parametrize(("kind", "top"), CASES)
 def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, top):
     words = (
-        " lists processed probabilities: .*; start vLLM with --logprobs-mode raw_logprobs, "
-        "llama.cpp without"
+        " does not list the model's own probabilities: .*; "
+        "start vLLM with --logprobs-mode raw_logprobs, and llama.cpp without"
     )
     with (
         serving(facts_2m, sampler=PROCESSED[kind]) as url,

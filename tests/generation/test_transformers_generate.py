@@ -204,7 +204,7 @@ REFUSED = {
     "past_key_values": {"past_key_values": CACHE},
     "attention_mask hides": {"attention_mask": torch.tensor([[0, 0, 0]])},
     "inputs_embeds": {"inputs_embeds": torch.zeros(1, 3, 32)},
-    "LlamaForCausalLM has a number of positions of 256": {"max_new_tokens": 300},
+    "LlamaForCausalLM has 256 positions": {"max_new_tokens": 300},
     "no eos_token_id": {"eos_token_id": None},
 }
 

@@ -272,7 +272,7 @@ def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(
 def test_what_is_no_list_of_outputs_is_refused(source):
     with pytest.raises(
         RunError,
-        match=r"neither a file nor a list|unrecognized response format|contains no answers",
+        match=r"a value of type .* is unsupported|unrecognized response format|contains no answers",
     ):
         from_vllm(source)
 

@@ -52,29 +52,29 @@ alpha_option = click.option(
     type=float,
     default=0.4,
     show_default=True,
-    help="PRO keeps answers with p ≥ α.",
+    help="α of PRO, which keeps the answers with a probability p ≥ α.",
 )
 questions_option = click.option(
     "--questions",
     type=INPUT_FILE,
-    help="Questions with references, where the answers have none.",
+    help="File of questions with references (right answers), if the answers have none.",
 )
 columns_option = click.option(
     "--columns",
     multiple=True,
-    metavar="OURS=THEIRS",
-    help="A column's name in a question file: --columns question=Frage "
+    metavar="NAME=COLUMN",
+    help="The column of a question file that has the part NAME, as in --columns question=Frage "
     "--columns references=Antwort. May be repeated.",
 )
 strict_option = click.option(
     "--strict",
     is_flag=True,
-    help="Refuse a file with rows, lines or answers that cannot be used.",
+    help="Stop with an error if a row, line or answer of a file cannot be used.",
 )
 force_option = click.option(
     "--force",
     is_flag=True,
-    help="Replace a file that this command did not write.",
+    help="Also replace a file that this command did not write.",
 )
 
 

@@ -38,18 +38,21 @@ class _RunCommand(Command):
     nargs=2,
     multiple=True,
     metavar="NAME VALUE",
-    help="A parameter, as in -p alpha 0.3.",
+    help="A parameter, as in -p alpha 0.3. May be repeated.",
 )
-@click.option("--executed", type=click.Path(path_type=Path), help="Folder of the copy.")
+@click.option(
+    "--executed",
+    type=click.Path(path_type=Path),
+    help="Folder for the executed copy of the notebook.",
+)
 @force_option
 def run_command(
     notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, force: bool
 ) -> None:
     """Run a notebook, by number, name or path.
 
-    A VALUE is a Python literal (0.3, None, '["facts-2m"]') or else a text. If values differ from
-    those that the notebook comes with, its figures go to a folder of their own, which is printed
-    at the end.
+    A VALUE is read as a Python literal (0.3, None, '["facts-2m"]'), or else as a text. If you
+    change a parameter, the figures are written to a separate folder, which is printed at the end.
     """
     with extra("notebooks", "running a notebook"):
         import ipykernel  # noqa: F401

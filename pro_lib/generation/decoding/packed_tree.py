@@ -249,7 +249,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run the prompts; see `Tree.plant`."""
+        """Start with the prompts and return their log-probabilities, as in `Tree.plant`."""
         self._cache = _new_cache(self._prefix_layers)
         self._visible = np.empty((0, self.prefix_length), np.bool_)
         self._positions = np.empty(0, np.int64)
@@ -268,7 +268,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Run the children; see `Tree.grow`."""
+        """Append the children and return their log-probabilities, as in `Tree.grow`."""
         parent_rows = parents.numpy()
         kept_rows = (parents[:0] if keep is None else keep).numpy()
         n_kept = len(kept_rows)

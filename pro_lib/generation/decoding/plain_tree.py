@@ -86,7 +86,7 @@ class PlainTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run the prompts; see `Tree.plant`."""
+        """Start with the prompts and return their log-probabilities, as in `Tree.plant`."""
         self._rows = []
         extensions = [_Extension(_Row(), tuple(prompt)) for prompt in self._prompts]
         log_probs = self._run(extensions)
@@ -95,7 +95,7 @@ class PlainTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Run the children; see `Tree.grow`."""
+        """Append the children and return their log-probabilities, as in `Tree.grow`."""
         extensions = [
             _Extension(self._rows[row], (token,))
             for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)

@@ -45,7 +45,8 @@ class Outcome:
     def log_prob(self) -> float:
         """Return the log-probability of the tokens without the ending, in nats.
 
-        The numbers are added in the order of a search, so that an answer exactly at α stays there.
+        They are added in the same order as in the exact search, so that rounding is the same. An
+        answer with p = α then has p ≥ α in both.
         """
         return reduce(operator.add, self.token_log_probs, 0.0)
 

@@ -87,7 +87,7 @@ class Strategy:
         if getattr(tree, "is_partial", False):
             raise ValueError(
                 f"strategy={self.name!r} needs all probabilities, but a server lists only some; "
-                "use 'threshold'"
+                "use strategy='threshold'"
             )
         return [(answers, None) for answers in self._decode(tree, endings, question_ids)]
 

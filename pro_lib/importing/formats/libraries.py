@@ -129,7 +129,8 @@ def _parse_harness(line: dict) -> list[ParsedAnswer]:
         raise SentenceError(sentence(error)) from None
     if len(replies_by_request) != len(requests):
         raise SentenceError(
-            f"resps has {len(replies_by_request)} entries, but arguments has {len(requests)}"
+            f"resps has {len(replies_by_request)} entries, but arguments has {len(requests)}; each "
+            "request needs one"
         )
     answers = []
     for n, (request, replies) in enumerate(zip(requests, replies_by_request, strict=True)):
