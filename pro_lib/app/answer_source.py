@@ -49,8 +49,8 @@ def read_answers(
         return importing.import_answers(path, questions=questions, columns=columns, strict=strict)
     if questions is None:
         return runs.read_run(path)
-    given: dict[str, Any] = {"columns": columns, "strict": strict, "split": None, "n_shots": 0}
-    return runs.read_run(path, questions=load_questions(path=questions, **given).table)
+    settings: dict[str, Any] = {"columns": columns, "strict": strict, "split": None, "n_shots": 0}
+    return runs.read_run(path, questions=load_questions(path=questions, **settings).table)
 
 
 def read_choices(correctness: str) -> Choices:

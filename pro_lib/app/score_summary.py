@@ -104,8 +104,10 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     if not words:
         return []
     lines = [f"Paired difference (95 % interval): {'; '.join(words)}."]
-    if scored.alpha.auroc is not None:
-        lines.append("PRO was tested on questions that did not choose its α.")
+    tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
+    if scored.alpha.is_chosen and tested:
+        verb = "was" if len(tested) == 1 else "were"
+        lines.append(f"{' and '.join(tested)} {verb} tested on questions that did not choose α.")
     return lines
 
 

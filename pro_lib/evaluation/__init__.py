@@ -1,6 +1,12 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
-from pro_lib.evaluation.alpha_choice import AlphaChoice, Estimate, choose_alpha, default_alpha
+from pro_lib.evaluation.alpha_choice import (
+    AlphaChoice,
+    Estimate,
+    ScoreTest,
+    choose_alpha,
+    default_alpha,
+)
 from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
@@ -65,6 +71,7 @@ __all__ = [
     "MethodScores",
     "Mistrust",
     "Protocol",
+    "ScoreTest",
     "ScoredAnswers",
     "SettingCounts",
     "Splits",

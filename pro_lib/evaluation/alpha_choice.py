@@ -6,8 +6,8 @@ choice on questions that it did not see, and says when there are too few judged 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,19 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class ScoreTest:
+    """A score on one half of the questions, at the α of PRO chosen on the other half.
+
+    Attributes:
+        auroc: AUROC of the score, averaged over halves and splits.
+        minus_nll: the same for AUROC of the score minus AUROC of NLL.
+    """
+
+    auroc: Estimate
+    minus_nll: Estimate
+
+
+@dataclass(frozen=True)
 class AlphaChoice:
     """The α of PRO, and what choosing it in this way is worth.
 
@@ -44,17 +57,15 @@ class AlphaChoice:
         alpha: the α.
         reason: one sentence that says where α comes from.
         is_chosen: whether α was chosen on judged questions.
-        auroc: AUROC of PRO on one half of the questions at the α chosen on the other half, averaged
-            over halves and splits; None if α was not chosen.
-        minus_nll: the same for AUROC of PRO minus AUROC of NLL.
+        tests: the test of PRO and of every other score with an α, such as S-PRO, by its name. Empty
+            if α was not chosen.
         half_alphas: the αs chosen on the halves.
     """
 
     alpha: float
     reason: str
     is_chosen: bool = False
-    auroc: Estimate | None = None
-    minus_nll: Estimate | None = None
+    tests: Mapping[str, ScoreTest] = field(default_factory=dict)
     half_alphas: tuple[float, ...] = ()
 
 
@@ -87,7 +98,7 @@ def choose_alpha(evaluation: Evaluation, *, n_splits: int = N_SPLITS, seed: int 
 
     Example:
         >>> choice = choose_alpha(evaluation)  # doctest: +SKIP
-        >>> choice.alpha, choice.auroc.value  # doctest: +SKIP
+        >>> choice.alpha, choice.tests["PRO"].auroc.value  # doctest: +SKIP
         (0.25, 0.713)
     """
     n_judged = len(evaluation.correct)
@@ -116,24 +127,30 @@ def choose_alpha(evaluation: Evaluation, *, n_splits: int = N_SPLITS, seed: int 
         f"α = {alpha:g}, the best on {n_judged:,} judged questions. In {len(halves)} random splits "
         f"into halves, the best α of a half was between {min(alphas):g} and {max(alphas):g}.",
         is_chosen=True,
-        auroc=tests.auroc(alpha),
-        minus_nll=tests.difference(),
+        tests={name: tests.result(name, alpha) for name in tests.names},
         half_alphas=tuple(alphas),
     )
 
 
 class _HalfTests:
-    """AUROCs of PRO and NLL on halves of the questions, at the α chosen on the other half."""
+    """AUROCs of scores on halves of the questions, at the α of PRO chosen on the other half.
+
+    Attributes:
+        names: PRO, and the other scores with an α.
+        half_alphas: the αs chosen on the halves.
+    """
 
     def __init__(self, evaluation: Evaluation):
         self._evaluation = evaluation
         self._correct = evaluation.correct
         self._nll = evaluation.baselines["NLL"].to_numpy()
         self._alphas = nearest_alphas(alpha_grid(evaluation.search_alpha))
-        self._scores = evaluation.pro(self._alphas)
-        self._sums = np.zeros((2, len(self._correct)))  # of placements, for PRO and NLL
+        self.names = ("PRO", *evaluation.meanings)
+        self._scores = {name: evaluation.pro(self._alphas, name=name) for name in self.names}
         self._n_tests = np.zeros(len(self._correct))
-        self._aurocs: list[list[float]] = []
+        # The sums of the placements (n,) over the tests, and the AUROC of each test
+        self._sums = {name: np.zeros(len(self._correct)) for name in (*self.names, "NLL")}
+        self._aurocs: dict[str, list[float]] = {name: [] for name in self._sums}
         self.half_alphas: list[float] = []
 
     def best_alpha(self, members: NDArray[np.bool_]) -> float:
@@ -144,36 +161,38 @@ class _HalfTests:
         """Choose α on the questions of one mask (n,), and test it on those of the other."""
         column = self._best_column(chosen_on)
         correct = self._correct[tested_on]
-        aurocs = []
-        for place, scores in enumerate((self._scores[:, column], self._nll)):
-            shares = metrics.placements(scores[tested_on], correct)
-            self._sums[place, tested_on] += shares
-            aurocs.append(float(shares[correct].mean()))
+        scores = {name: self._scores[name][:, column] for name in self.names} | {"NLL": self._nll}
+        for name, values in scores.items():
+            shares = metrics.placements(values[tested_on], correct)
+            self._sums[name][tested_on] += shares
+            self._aurocs[name].append(float(shares[correct].mean()))
         self._n_tests[tested_on] += 1
-        self._aurocs.append(aurocs)
         self.half_alphas.append(float(self._alphas[column]))
 
-    def auroc(self, alpha: float) -> Estimate:
-        """Return the mean AUROC of PRO; its interval is as wide as at one α for all questions."""
-        tested = float(np.mean(self._aurocs, axis=0)[0])
+    def result(self, name: str, alpha: float) -> ScoreTest:
+        """Return the test of a score."""
+        return ScoreTest(self._auroc(name, alpha), self._difference(name))
+
+    def _auroc(self, name: str, alpha: float) -> Estimate:
+        """Return the mean AUROC; its interval is as wide as at one α for all questions."""
+        tested = float(np.mean(self._aurocs[name]))
         column = list(self._alphas).index(alpha)
         [untested], [low], [high] = metrics.auroc_intervals(
-            self._scores[:, [column]], self._correct, clusters=self._clusters
+            self._scores[name][:, [column]], self._correct, clusters=self._clusters
         )
         low, high = np.clip([low + tested - untested, high + tested - untested], 0, 1)
         return Estimate(tested, float(low), float(high))
 
-    def difference(self) -> Estimate:
-        """Return the mean AUROC of PRO minus that of NLL, with Student's interval."""
-        pro, nll = np.mean(self._aurocs, axis=0)
-        pro_shares, nll_shares = self._sums / self._n_tests
-        moves = metrics.influence(pro_shares - nll_shares, self._correct)
+    def _difference(self, name: str) -> Estimate:
+        """Return the mean AUROC minus that of NLL, with Student's interval."""
+        shares = (self._sums[name] - self._sums["NLL"]) / self._n_tests
+        moves = metrics.influence(shares, self._correct)
         n_independent = self._evaluation.n_rarer
         if self._clusters is not None:
             n_independent = min(n_independent, len(np.unique(self._clusters)))
         quantile = -stdtrit(max(n_independent - 1, 1), 0.025)
         half_width = float(quantile) * metrics.influence_error(moves, self._clusters)
-        gain = float(pro - nll)
+        gain = float(np.mean(self._aurocs[name]) - np.mean(self._aurocs["NLL"]))
         return Estimate(gain, gain - half_width, gain + half_width)
 
     @property
@@ -182,7 +201,7 @@ class _HalfTests:
         return clusters
 
     def _best_column(self, members: NDArray[np.bool_]) -> int:
-        aurocs = metrics.auroc_intervals(self._scores[members], self._correct[members])[0]
+        aurocs = metrics.auroc_intervals(self._scores["PRO"][members], self._correct[members])[0]
         # `argmax` takes the first of equal AUROCs, which is the α nearest to 0.4.
         return int(aurocs.argmax())
 

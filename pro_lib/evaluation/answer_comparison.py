@@ -74,9 +74,9 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
             )
         evaluations.append(scored.evaluation)
     places = _shared_questions(first, second)
-    judged = [each.rows(own) for each, own in zip(evaluations, places, strict=True)]
+    judged = [evaluation.rows(rows) for evaluation, rows in zip(evaluations, places, strict=True)]
     clusters = judged[0].answers.get("cluster")
-    correct = [each.correct for each in judged]
+    correct = [evaluation.correct for evaluation in judged]
     n = len(correct[0])
     only_first = int((correct[0] & ~correct[1]).sum())
     only_second = int((correct[1] & ~correct[0]).sum())
@@ -84,8 +84,8 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
     # Twice the binomial tail of the rarer kind, as both kinds are equally probable.
     p_value = min(1.0, 2 * float(bdtr(min(only_first, only_second), n_discordant, 0.5)))
     scores = [
-        scored.judged_scores().iloc[own].reset_index(drop=True)
-        for scored, own in zip((first, second), places, strict=True)
+        scored.judged_scores().iloc[rows].reset_index(drop=True)
+        for scored, rows in zip((first, second), places, strict=True)
     ]
     return AnswerComparison(
         n_questions=n,
@@ -106,11 +106,11 @@ def _shared_questions(
     tables = [_judged_questions(scored) for scored in (first, second)]
     by_id = tables[0].merge(tables[1], on=["question_id", "question"], suffixes=("", "_second"))
     if by_id.empty:
-        known = [
+        with_texts = [
             table[table["question"] != ""].drop_duplicates("question", keep=False)
             for table in tables
         ]
-        by_id = known[0].merge(known[1], on="question", suffixes=("", "_second"))
+        by_id = with_texts[0].merge(with_texts[1], on="question", suffixes=("", "_second"))
     if by_id.empty:
         names = " and ".join(scored.run.name for scored in (first, second))
         raise RunError(

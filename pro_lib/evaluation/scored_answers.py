@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -129,7 +129,7 @@ class ScoredAnswers:
         """AUROC of every method and its difference to NLL, or to the first method without NLL.
 
         The columns are those of `metrics.compare_aurocs`. If α was chosen on these questions, the
-        row of PRO has the AUROC and the difference on questions that did not choose α.
+        rows of PRO and S-PRO have the AUROC and the difference on questions that did not choose α.
 
         Raises:
             OneClassError: all judged answers are right, or all are wrong.
@@ -143,15 +143,15 @@ class ScoredAnswers:
             reference=reference,
             clusters=evaluation.answers.get("cluster"),
         )
-        if self.alpha.auroc is None or self.alpha.minus_nll is None or reference != "NLL":
+        if reference != "NLL":
             return table
-        auroc = self.alpha.auroc
-        gain = self.alpha.minus_nll
-        tested = [auroc.value, auroc.low, auroc.high, gain.value, gain.low, gain.high]
         columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]
-        is_pro = table["method"] == "PRO"
-        table.loc[is_pro, columns] = tested
-        table.loc[is_pro, ["reading", "n_to_decide", "p_value", "p_holm"]] = ["", *[np.nan] * 3]
+        for name, test in self.alpha.tests.items():
+            values = [*astuple(test.auroc), *astuple(test.minus_nll)]
+            is_tested = table["method"] == _short_name(name)
+            table.loc[is_tested, columns] = values
+            untested = ["reading", "n_to_decide", "p_value", "p_holm"]
+            table.loc[is_tested, untested] = ["", *[np.nan] * 3]
         return table
 
     def most_certain(self, method: str, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
@@ -404,9 +404,9 @@ def _score_rows(
         if not _has_several_answers(run):
             table = table[["NLL", "ALL"]]
         table = table.drop(columns="NLL").rename(columns=_short_name)
-    given = run.questions.filter(regex="^score_").rename(columns=lambda name: name[6:])
-    given = given.rename(columns={name: f"{name}, given" for name in (*table, "PRO", "NLL")})
-    table = table.join(given.set_axis(table.index)).dropna(axis="columns", how="all")
+    stored = run.questions.filter(regex="^score_").rename(columns=lambda name: name[6:])
+    stored = stored.rename(columns={name: f"{name}, given" for name in (*table, "PRO", "NLL")})
+    table = table.join(stored.set_axis(table.index)).dropna(axis="columns", how="all")
     names = tuple(map(str, table))
     if not run.is_texts:
         names = ("PRO", "NLL", *names)

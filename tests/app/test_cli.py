@@ -85,14 +85,13 @@ def test_help_lists_the_commands_without_slow_imports():
         (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
         (["ask", "Who?", "--model", "runs/mine"], "model='runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
-        (["generate", "facts-1m", "beams"], "'beams'"),
         (["score", "empty.jsonl"], "empty.jsonl"),
         (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
         (["score", "records.jsonl", "--labels", "labels.csv"], "labels"),
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
         (["score", "records.jsonl", "--questions", "questions.jsonl"], "'q1'"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -112,8 +111,9 @@ def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path
 
 
 def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
-    out, err = typed("ask", FRANCE, "--alpha", "0.1")
-    answer = Answer(**json.loads(typed("ask", FRANCE, "--alpha", "0.1", "--json")[0]))
+    words = ["ask", FRANCE, "--model", "facts-2m", "--alpha", "0.1"]
+    out, err = typed(*words)
+    answer = Answer(**json.loads(typed(*words, "--json")[0]))
     assert out.splitlines() == [
         "Paris",
         answer.sentence(),
@@ -124,6 +124,36 @@ def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
         "All answers with p ≥ 0.02 were found. This does not say whether they are right.",
     ]
     assert err.rstrip().endswith(catalog.scope("facts-2m"))
+
+
+@pytest.fixture
+def no_downloads(tmp_path, monkeypatch):
+    """Let no model be downloaded yet, and return the folder of downloads."""
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "models")
+    return tmp_path / "models"
+
+
+def test_ask_takes_the_best_downloaded_model(no_downloads):
+    assert catalog.best_download() is None
+    for name in ("smollm2-135m", "gemma-3-270m"):
+        (no_downloads / name).mkdir(parents=True)
+        (no_downloads / name / "config.json").touch()
+        assert catalog.best_download() == name
+
+
+def test_ask_without_a_real_model_says_how_to_get_one(no_downloads):
+    error = refused("ask", FRANCE)
+    assert error.startswith("no real model is installed; run `pro download smollm2-135m` (98 MB)")
+    assert "--model facts-2m" in error
+
+
+def test_ask_offers_a_download_at_a_terminal(no_downloads, monkeypatch):
+    downloaded = []
+    monkeypatch.setattr("pro_lib.app.cli.ask._is_terminal", lambda: True)
+    monkeypatch.setattr("pro_lib.common.downloads.download", downloaded.append)
+    done = CliRunner().invoke(cli.pro, ["ask", FRANCE], input="y\n")
+    assert "No real model is installed. Download smollm2-135m (98 MB)? [y/N]: y" in done.output
+    assert downloaded == ["smollm2-135m"]
 
 
 def test_only_bundled_models_have_a_sentence_about_their_scope():
@@ -164,6 +194,10 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
         (["explore", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
         (["score", "--example", "--alpha", "x"], "'x' is neither a number nor auto."),
         (["ask", "Who?", "--alpha", "x"], "'x' is not a valid float."),
+        (
+            ["generate", "facts-1m", "beams"],
+            "'beams' is an unknown strategy; choose greedy, multinomial, diverse_beam, threshold.",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_line_with_exit_status_2(words, line):
@@ -300,8 +334,8 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
 
 
 def test_score_names_an_alpha_at_which_pro_differs_from_nll():
-    out, _ = typed("score", "--example")
-    assert out.endswith("… and 40 more; --output scores.csv writes all\n")
+    out, _ = typed("score", "--example", "--alpha", "0.4")
+    assert out.endswith("… and 357 more; --output scores.csv writes all\n")
     assert "PRO minus NLL 0.000, identical on every question." in out
     [alpha] = re.findall(r"so it equals NLL\. --alpha (\S+) keeps two", out)
     assert "so it equals NLL" not in typed("score", "--example", "--alpha", alpha)[0]
@@ -510,7 +544,7 @@ def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [
         ["score", "--example"],
-        ["ask", FRANCE],
+        ["ask", FRANCE, "--model", "facts-2m"],
         ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))],
     ]
     code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n"

@@ -403,7 +403,9 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 def test_text_may_be_empty():
     assert {"header"} == MAY_BE_EMPTY
-    assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
+    assert "Paris" in typed(
+        "ask", "What is the capital of France?", "--model", "facts-2m", "--header", ""
+    )
     done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
     assert "fits 0 notebooks" in done.stderr
 

@@ -32,10 +32,20 @@ def test_alpha_is_the_best_on_all_questions_and_is_tested_on_the_other_half():
     # The same α was the best on every half, so each test is the AUROC on a half at 0.2.
     whole = metrics.auroc(EVALUATION.pro(0.2), EVALUATION.correct)
     nll = metrics.auroc(EVALUATION.baselines["NLL"], EVALUATION.correct)
-    assert choice.auroc.value == pytest.approx(whole, abs=0.02)
-    assert choice.minus_nll.value == pytest.approx(whole - nll, abs=0.02)
-    assert choice.minus_nll.low > 0
-    assert choice.auroc.low < choice.auroc.value < choice.auroc.high
+    test = choice.tests["PRO"]
+    assert test.auroc.value == pytest.approx(whole, abs=0.02)
+    assert test.minus_nll.value == pytest.approx(whole - nll, abs=0.02)
+    assert test.minus_nll.low > 0
+    assert test.auroc.low < test.auroc.value < test.auroc.high
+
+
+def test_another_score_is_tested_at_the_alpha_that_pro_chose_on_the_other_half():
+    # S-PRO reads the first answers alone, so it is NLL at every α.
+    first_alone = EVALUATION.log_probs[:, :1]
+    with_meanings = replace(EVALUATION, meanings={"S-PRO": first_alone})
+    tests = choose_alpha(with_meanings, n_splits=4).tests
+    assert tests["PRO"] == choose_alpha(EVALUATION, n_splits=4).tests["PRO"]
+    assert tests["S-PRO"].minus_nll.value == 0
 
 
 def test_the_tested_auroc_of_a_useless_choice_is_not_above_chance():
@@ -48,7 +58,7 @@ def test_the_tested_auroc_of_a_useless_choice_is_not_above_chance():
         correct = rng.random(300) < 0.5
         evaluation = evaluation_of(log_probs, correct, NLL=scoring.nll(log_probs))
         choice = choose_alpha(evaluation, n_splits=3)
-        choices.append(choice.auroc.value)
+        choices.append(choice.tests["PRO"].auroc.value)
         lucky.append(metrics.auroc(evaluation.pro(choice.alpha), correct))
     assert np.mean(choices) < np.mean(lucky) - 0.01
 
@@ -63,7 +73,7 @@ def test_the_tested_auroc_of_a_useless_choice_is_not_above_chance():
 )
 def test_alpha_is_the_default_if_there_are_too_few_answers(evaluation, words):
     choice = choose_alpha(evaluation)
-    assert (choice.alpha, choice.is_chosen, choice.auroc) == (0.4, False, None)
+    assert (choice.alpha, choice.is_chosen, choice.tests) == (0.4, False, {})
     assert words in choice.reason
 
 

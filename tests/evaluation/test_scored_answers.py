@@ -93,7 +93,7 @@ def test_the_row_of_pro_is_tested_on_questions_that_did_not_choose_alpha():
     scored = score_answers(run_of(*((0.99 - n / 40, n % 3 > 0, 0.005) for n in range(36))))
     auroc = evaluation.Estimate(0.6, 0.5, 0.7)
     gain = evaluation.Estimate(0.02, -0.01, 0.05)
-    chosen = evaluation.AlphaChoice(0.001, "", True, auroc, gain)
+    chosen = evaluation.AlphaChoice(0.001, "", True, {"PRO": evaluation.ScoreTest(auroc, gain)})
     parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
     table = evaluation.ScoredAnswers(*parts).comparison.set_index("method")
     columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]

@@ -58,7 +58,14 @@ def generate_command(
     command.
     """
     from pro_lib.app.experiment import Experiment
+    from pro_lib.generation.decoding.strategies import STRATEGIES
 
+    for strategy in strategies:
+        if strategy not in STRATEGIES:
+            raise click.BadParameter(
+                f"{strategy!r} is an unknown strategy; choose {', '.join(STRATEGIES)}.",
+                param_hint="'STRATEGIES'",
+            )
     parameters |= question_file_parameters(
         columns, strict, option="--dataset", has_questions=any(map(os.path.isfile, dataset))
     )

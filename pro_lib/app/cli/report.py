@@ -28,7 +28,7 @@ from pro_lib.common.validation import printable
 )
 @scoring_options
 @force_option
-@click.option("--example", is_flag=True, help="Report on the bundled answers, 60 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Report on the bundled answers, 377 of SmolLM2-135M.")
 def report_command(
     responses: str | None, output: Path, force: bool, example: bool, **options: Any
 ) -> None:
@@ -45,11 +45,11 @@ def report_command(
     from pro_lib.app import report
 
     source = responses or str(catalog.EXAMPLE)
-    given = [source, options["questions"], options["correctness"]]
+    inputs = [source, options["questions"], options["correctness"]]
     check_output(
         output,
         option="--output",
-        inputs=[path for path in given if path],
+        inputs=[path for path in inputs if path],
         force=force,
         is_ours=report.is_report,
     )

@@ -35,7 +35,7 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 @click.option("--raw-text", is_flag=True, help="Write texts to a CSV file unchanged, formulas too.")
 @force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--example", is_flag=True, help="Score the bundled answers, 60 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Score the bundled answers, 377 of SmolLM2-135M.")
 def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
     """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
@@ -75,11 +75,11 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     output = options["output"]
     if output:
         score_table.check_suffix(output)
-        given = [source, options["questions"], options["correctness"]]
+        inputs = [source, options["questions"], options["correctness"]]
         check_output(
             output,
             option="--output",
-            inputs=[path for path in given if path],
+            inputs=[path for path in inputs if path],
             force=options["force"],
             is_ours=score_table.is_score_table,
         )
@@ -140,9 +140,9 @@ def _print_table(
 
 def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
     """Compare two files or runs on the questions that they share."""
-    given = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
-    if given:
-        raise click.UsageError(f"{given[0]} needs one file of RESPONSES; two are only compared")
+    refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
+    if refused:
+        raise click.UsageError(f"{refused[0]} needs one file of RESPONSES; two are only compared")
     from pro_lib import evaluation
     from pro_lib.app import score_summary, score_table
 

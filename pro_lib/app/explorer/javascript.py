@@ -22,6 +22,7 @@ MODULES = (
     "ask_tab",
     "compare_tab",
     "explorer",
+    "in_view",
     "widget",
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
