@@ -202,7 +202,7 @@ REFUSED = {
     "output_logits": {"output_logits": True, "return_dict_in_generate": True},
     "position_ids": {"position_ids": torch.tensor([[3, 4, 5]])},
     "past_key_values": {"past_key_values": CACHE},
-    "attention_mask hides": {"attention_mask": torch.tensor([[0, 0, 0]])},
+    "attention_mask row 0": {"attention_mask": torch.tensor([[0, 0, 0]])},
     "inputs_embeds": {"inputs_embeds": torch.zeros(1, 3, 32)},
     "LlamaForCausalLM has 256 positions": {"max_new_tokens": 300},
     "no eos_token_id": {"eos_token_id": None},

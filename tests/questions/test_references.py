@@ -245,7 +245,7 @@ AMBIGUOUS = [
 @pytest.mark.parametrize(("cells", "choices", "words"), AMBIGUOUS)
 def test_what_may_name_either_of_two_choices_is_refused(cells, choices, words):
     with pytest.raises(
-        RunError, match=f"^questions: column 'answer' may hold {words}; write the text"
+        RunError, match=f"^questions: column 'answer' is ambiguous: it may hold {words}; write"
     ):
         asked(*cells, choices=choices)
 

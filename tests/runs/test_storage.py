@@ -285,7 +285,7 @@ def older(path):
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
-    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
+    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59};"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),

@@ -447,7 +447,7 @@ REFUSED = {
     "answers row 0": lambda *_: scoring.lexical([["a", 3]]),
     "answers has 1 rows": lambda *_: scoring.lexical([["a"]], QUESTIONS),
     "'us/9'": lambda *_: scoring.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
-    "alias needs questions": lambda *_: scoring.Alias(TABLE)([["a"]], None),
+    "'alias' needs questions=": lambda *_: scoring.Alias(TABLE)([["a"]], None),
     "has the labels": lambda folder, _: nli(
         save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})
     ),
