@@ -308,8 +308,8 @@ def right_probability(
 ) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
     """Fit the probability that an answer is right to PRO.
 
-    The function is fitted on the validation questions of the run, or on half of all questions if
-    there is no such split, and checked on the others, each time on one question of each text. A
+    The function is fitted on the validation questions of the run and checked on the others. Without
+    such a split, it is fitted on half of all questions. Only one question of each text is used. A
     wrong answer at the lowest score and a right one at the highest are added, so that no
     probability is 0 or 1. Calibration is not guaranteed.
 

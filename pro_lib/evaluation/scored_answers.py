@@ -71,10 +71,10 @@ class ScoredAnswers:
     Attributes:
         run: the run.
         alpha: α of PRO, and where it comes from.
-        rows: a row per question, in the order of the run: question_id, question, text (of the most
-            probable answer), correct (None if unknown), n_kept and mass (missing for texts without
-            log-probabilities), and a column per method, higher = more uncertain. PRO and NLL are in
-            the columns pro and nll.
+        rows: a row per question, in the order of the run. The columns are question_id, question,
+            text (of the most probable answer), correct (None if unknown), n_kept and mass. The last
+            two are missing for texts without log-probabilities. Further columns have the scores of
+            the methods, higher = more uncertain. PRO and NLL are in the columns pro and nll.
         methods: the names of the methods, in the order of their columns.
         evaluation: the judged answers; None if no answer can be judged.
     """
@@ -341,9 +341,9 @@ def _n_with_texts(run: Run) -> int:
 def _are_samples(run: Run) -> bool:
     """Return whether the answers can be independent samples.
 
-    Beams are not. A file that lists different answers is not either: two of n samples are equal
-    with a probability of Σ p² at least, so some answers of a file of samples are repeated, unless
-    all answers are improbable.
+    Beams are not independent samples, and neither is a file that lists different answers. Two
+    samples are equal with a probability of at least Σ p². So some answers of a file of samples are
+    repeated, unless all answers are improbable.
     """
     if run.info.strategy in _NOT_SAMPLED:
         return False

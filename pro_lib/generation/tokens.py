@@ -81,8 +81,8 @@ def classify_tokens(
     Args:
         tokenizer: the tokenizer; None if only the ids in `configurations` end an answer.
         ends: texts that end an answer. A token that contains one of them is a stop token if it has
-            only white space before that text; otherwise it is closing: it also ends the answer,
-            but what is before that text is part of the answer.
+            only white space before that text. Otherwise it is a closing token: it also ends the
+            answer, but the part before that text belongs to the answer.
         configurations: objects with an `eos_token_id`, which may be an id, several or None.
         size: the number of tokens of the model.
     """

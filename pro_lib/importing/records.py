@@ -185,7 +185,7 @@ def from_records(
 
         {question_id, question?, references?, split?, scores?, answers: [...]}
 
-    An answer has these fields, all in nats where they are log-probabilities::
+    All log-probabilities are in nats. An answer has these fields::
 
         {log_prob?, token_log_probs?, end_log_prob?, mean_log_prob?, text?, tokens?, token_ids?,
          finished?, closed?, rouge_l?, correct?}

@@ -100,16 +100,15 @@ def auroc_intervals(
     """Return the AUROC of each column of `uncertainty` (n, A) and the ends of its 95 % interval.
 
     The interval is Wilson's for the AUROC a as a share of 1/v answers, where v a (1 - a) is
-    DeLong's variance. The variance of the placements of a class is at most a (1 - a). A class with
-    few answers says little about it, so the estimate is shrunk towards this maximum with the
-    weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a) for n answers in the class. One answer in a
-    class is enough.
+    DeLong's variance. The variance of the placements of a class is at most a (1 - a). It cannot be
+    estimated well from few answers, so the estimate is shrunk towards this maximum. The weight of
+    the maximum is 1 / (1 + (s / 0.7)³) with s = (n - 1) a (1 - a) for n answers in the class. One
+    answer in a class is enough.
 
     Questions in one cluster may be right or wrong together. With `clusters`, v is at least the
-    jackknife variance over clusters (the variance estimated by Obuchowski 1997, with whole clusters
-    left out), the maximum assumes that a cluster counts as one answer, and Student's quantile for
-    the effective number of clusters replaces the normal one. docs/explanation/intervals.md has the
-    coverage.
+    jackknife variance over clusters, the variance of Obuchowski (1997) with whole clusters left
+    out. The maximum then counts a cluster as one answer. Student's quantile for the effective
+    number of clusters replaces the normal one. docs/explanation/intervals.md has the coverage.
 
     Args:
         uncertainty: (n, A); higher means more uncertain.

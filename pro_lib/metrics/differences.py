@@ -268,10 +268,10 @@ def delong(
     The variance is that of DeLong, DeLong & Clarke-Pearson (1988) without its bias. Four additions
     make the interval cover in small samples:
 
-    - Student's quantile with Satterthwaite's degrees of freedom,
-    - the end away from 0 moves outward with the skewness,
-    - pseudo-moves in a class in which fewer than five answers moved,
-    - with `clusters`, the jackknife over clusters if its variance is larger.
+    - Student's quantile with Satterthwaite's degrees of freedom is used.
+    - The end away from 0 moves outward with the skewness.
+    - A class in which fewer than five answers moved gets pseudo-moves.
+    - With `clusters`, the jackknife over clusters is used if its variance is larger.
 
     docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting
     (Sun & Xu 2014); the bias is only computed for up to 300,000 pairs.
@@ -423,13 +423,13 @@ def compare_aurocs(
     Returns:
         A row per method with the columns
 
-        - method; auroc, low and high, from `auroc_intervals`;
-        - interval: whether the intervals are "by question" or "by cluster";
-        - n_differ, from `count_differing`;
+        - method, and auroc, low and high from `auroc_intervals`.
+        - interval: whether the intervals are "by question" or "by cluster".
+        - n_differ, from `count_differing`.
         - difference: AUROC minus that of the reference, with difference_low, difference_high and
-          p_value from `delong`;
-        - p_holm: the p-value, corrected for the number of other methods, and significant, whether
-          it is at most 0.05;
+          p_value from `delong`.
+        - p_holm: the p-value, corrected for the number of other methods.
+        - significant: whether p_holm is at most 0.05.
         - reading and n_to_decide, from `readings`, not corrected. A score that is the same as the
           reference's on every question reads `identical` and has no n_to_decide.
 

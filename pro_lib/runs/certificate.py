@@ -13,9 +13,9 @@ class Certificate:
     is the first, and each prefix comes after its parent.
 
     Attributes:
-        status: `certified` if all answers with p ≥ α were found and there is at least one;
-            `fallback` if no answer reaches α; `cut` if no answer reaches α and the greedy answer
-            did not end; otherwise `undecided`.
+        status: `certified` if all answers with p ≥ α were found and there is at least one. It is
+            `fallback` if no answer reaches α, and `cut` if the greedy answer did not end either.
+            Otherwise it is `undecided`.
         why: the reason for the status.
         search_alpha: α. With `top_n`, the probability of the N-th answer, or the smallest
             probability down to which the search is complete.

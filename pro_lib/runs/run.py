@@ -296,11 +296,15 @@ class Run:
             alpha: α of PRO.
 
         Returns:
-            A row per row of `questions` with the columns question_id, question, text (of the most
-            probable answer), pro and nll (in nats, higher = more uncertain), n_kept (K, the number
-            of answers that PRO uses) and mass (the probability of all answers). For a question
-            without a finished answer, the scores are NaN and the others 0. The mass is NaN if the
-            question has texts without log-probabilities.
+            A row per row of `questions`, with question_id, question, and
+
+            - text: that of the most probable answer.
+            - pro and nll: in nats, higher = more uncertain.
+            - n_kept: K, the number of answers that PRO uses.
+            - mass: the probability of all answers.
+
+            For a question without a finished answer, the scores are NaN and the others 0. The mass
+            is NaN if the question has texts without log-probabilities.
         """
         self._check_has_log_probs()
         ranked = self.ranked_answers()

@@ -152,9 +152,13 @@ def pro_minus_nll(
         clusters: (n,) names of the clusters of questions.
 
     Returns:
-        A row per α and K. Columns: nll_auroc, the AUROC of NLL; method, always PRO; k_choice,
-        `adaptive` (K by α) or `fixed`; k; alpha; n_differ, the number of questions on which PRO and
-        NLL differ; auroc_minus_nll with its interval, and p_value (not corrected).
+        A row per α and K, with the columns
+
+        - nll_auroc: the AUROC of NLL.
+        - method (always PRO), k and alpha.
+        - k_choice: `adaptive` (K by α) or `fixed`.
+        - n_differ: the number of questions on which PRO and NLL differ.
+        - auroc_minus_nll with its interval and p_value (not corrected).
     """
     nll = scoring.nll(log_probs)
     # Answers that repeat, or sum to more than 1, are among those that are compared.
