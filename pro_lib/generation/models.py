@@ -441,7 +441,7 @@ def cached_model(model: "str | Path | Model", **options: Any) -> Model:
 def _load_network(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
     """Return the network and the tokenizer that transformers loads.
 
-    Raises `SentenceError` for an adapter or a file that Git LFS has not fetched.
+    Raises `SentenceError` for an adapter or a file that Git LFS must still fetch.
     """
     folder = Path(source, options.get("subfolder") or "")
     check_no_adapter(folder)

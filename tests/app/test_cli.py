@@ -96,7 +96,7 @@ def test_help_lists_the_commands_without_slow_imports():
 def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").touch()
-    Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
+    Path("runs").mkdir()  # with such a folder, the name is not a hub id
     if "--model" in words:
         # No model is loaded to find out
         monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)
@@ -389,7 +389,7 @@ def records_of_two_answers(n_questions):
 
 
 def difference_line(*words):
-    """Return what `pro score` says of the difference between PRO and NLL."""
+    """Return the sentence of `pro score` about the difference between PRO and NLL."""
     [line] = re.findall(r"Paired difference \(95 % interval\): (.*)", typed("score", *words)[0])
     return line
 

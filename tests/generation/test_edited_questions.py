@@ -329,7 +329,7 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
         }
 
     def figure(table, out, name):
-        """Return what notebook 02 saves, without a kernel."""
+        """Return the table that notebook 02 saves, without a kernel."""
         experiment = Experiment(**written_parameters(table, out, name))
         experiment.save("02_alpha_sweep", table=experiment.alpha_sweep())
         return (tmp_path / name / "02_alpha_sweep.csv").read_text()

@@ -26,7 +26,7 @@ from pro_lib.questions.question_sets import QuestionSet
 module = import_module("pro_lib.generation.generate")
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
-# Of greedy and threshold, which have no number
+# Greedy and threshold have no number of answers
 ONE = {
     "max_new_tokens": 6,
     "progress": False,
@@ -164,7 +164,7 @@ def cuda_is_full():
 
 
 def host_is_full():
-    """What the CPU's allocator really says: this asks it for more than any machine has."""
+    """Raise the error of the CPU's allocator, by a request for more than any machine has."""
     torch.empty(2**60, dtype=torch.uint8)
 
 

@@ -169,7 +169,7 @@ def other_words(reply, n, prompt):
 
 
 def foreign_words(reply, n, prompt):
-    """Tokens that the tokenizer has not, and no text."""
+    """Tokens that the tokenizer does not have, and no text."""
     reply["choices"][0]["text"] = ""
     return relisted(
         reply,
@@ -535,7 +535,7 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
     assert before != after
     assert asked_questions(requests) == set()
     completions = [body for body in requests if isinstance(body, dict)]
-    # Of the probe: one when it is connected, one before the folder is read
+    # The probe requests: one when it is connected, one before the folder is read
     assert len(completions) == 2 * 4
     assert second.questions.equals(first.questions)
     assert second.info == first.info

@@ -35,7 +35,7 @@ CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
 
 
 def padded(prompts):
-    """What a tokenizer that pads on the left returns for prompts of token ids."""
+    """Return the output of a tokenizer that pads on the left, for prompts of token ids."""
     width = max(map(len, prompts))
     rows = [[0] * (width - len(ids)) + list(ids) for ids in prompts]
     mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
@@ -117,7 +117,7 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(
     sizes = {"vocab_size": 299, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
     monkeypatch.setitem(KINDS, "mamba", sizes)  # whose cache has a name of its own
     network = network_of(family) if family in KINDS else tiny_model(family).network
-    stop = [0, 2, *range(5, 299, 5), 100_000]  # one that is no token of it
+    stop = [0, 2, *range(5, 299, 5), 100_000]  # the last one is not a token of it
     prompts, table = (
         [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]],
         torch.zeros(299, dtype=torch.bool),

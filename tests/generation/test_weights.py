@@ -115,7 +115,7 @@ def configure(folder, **changes):
 
 @torch.inference_mode()
 def logits(folder):
-    """Return what the loaded model says of a text."""
+    """Return the loaded model's logits for a text."""
     return models.load_model(folder, device="cpu").network(TEXT).logits
 
 

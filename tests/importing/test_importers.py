@@ -141,7 +141,7 @@ END = (2, "</s>", -0.125)
 ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
-    # What a stop string took off the text
+    # A stop string was removed from the text
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),
     vllm_output("", END),
 ]

@@ -411,7 +411,7 @@ def responses(*asked):
 
 
 PERU, FRANCE = QUESTIONS["question"]
-# What responses say of their questions, which may be one, and the log-probabilities that the two
+# The questions that responses name, which may be one, and the log-probabilities that the two
 # questions then have.
 SAMPLES = [
     (
@@ -492,8 +492,7 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
 
 TWICE = QUESTIONS.assign(question=PERU)
 USED = "line 2: question_id 'q' was already used ("
-# What responses say of their questions, the questions that were asked, and the words of the
-# refusal.
+# The questions that responses name, the questions that were asked, and the words of the error.
 REFUSED = [
     (
         [{"question_id": "q0", "question": FRANCE}],

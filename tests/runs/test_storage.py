@@ -179,7 +179,7 @@ def test_a_question_without_an_answer_is_named(finished):
         ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
         ([("a", "1")], [("a", "2")], [-1]),
         ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
-        # The same text twice: its own id first, then what is left, and never one row for two
+        # The same text twice: its own id first, then the others, and never one row for two
         # questions.
         ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
         ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
