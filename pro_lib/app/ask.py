@@ -214,8 +214,8 @@ def check_calibration(calibration: Run, parameters: Mapping[str, Any]) -> None:
     run_parameters = calibration.info.parameters
     if "strategy" not in run_parameters:
         raise RunError(
-            f"calibration: run {calibration.name} has no generation parameters, as runs of records "
-            "have none; give a run that the workbench generated"
+            f"calibration: run {calibration.name} has no generation parameters, because it "
+            "was imported; give a run that the workbench generated"
         )
     compared = {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
     difference = storage.difference(run_parameters, {**run_parameters, **compared})

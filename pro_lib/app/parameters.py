@@ -326,7 +326,7 @@ class Parameters:
         if self.split not in question_sets.SPLITS:
             choices = ", ".join(question_sets.SPLITS)
             raise ValueError(
-                f"split={self.split!r} is unknown; choose {choices} (with records also all)"
+                f"split={self.split!r} is unknown; choose {choices}; with records, all is allowed too"
             )
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"

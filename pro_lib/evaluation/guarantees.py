@@ -131,10 +131,9 @@ def guarantee(
     population = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
     _check_between_0_and_1("target", target)
     _check_between_0_and_1("confidence", confidence)
-    is_missing = np.isnan(population)
-    if is_missing.any():
-        row = int(is_missing.argmax())
-        raise ValueError(f"unlabelled must be scores (n,) without NaN; row {row} is NaN")
+    n_missing = int(np.isnan(population).sum())
+    if n_missing:
+        raise ValueError(f"unlabelled must be scores (n,) without NaN; {n_missing} are NaN")
     percentiles = np.append(population, np.inf)[np.arange(1, 101) * len(population) // 100]
     thresholds = np.unique(percentiles)
     levels = _starting_levels(thresholds, population, 1 - confidence)

@@ -47,7 +47,7 @@ class LeftOut:
 
     Attributes:
         path: the file.
-        strict: whether the first of them is an error.
+        strict: whether the first problem raises an error.
         problems: the places and problems, by the kind of problem.
     """
 

@@ -414,7 +414,7 @@ def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in QUESTION_COLUMN_ALIASES else "question"
     example = f"{{'{field}': …}}"
-    remedy = f"name it with columns={example} (--columns)"
+    remedy = f"say which column is meant with columns={example} (--columns)"
     existing = ", ".join(map(str, names))
     return RunError(f"{file} has no column {name!r}, only {existing}; {remedy}")
 

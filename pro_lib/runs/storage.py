@@ -300,7 +300,8 @@ class RunFolder(AbstractContextManager[Any]):
                 if other_parameter.startswith("shots"):
                     reason = " (another question file of the same name gave the examples)"
                 raise RunError(
-                    f"run folder {self.path} has other parameters: {other_parameter}{reason}; "
+                    f"run folder {self.path} has other parameters than requested: "
+                    f"{other_parameter}{reason}; "
                     f"{_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, _PROMPTED)

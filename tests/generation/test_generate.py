@@ -119,16 +119,14 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
     generate(model, asked(3), out=tmp_path, **OPTIONS)
-    with pytest.raises(
-        RunError, match=r"has other parameters: fingerprint='.*', now fingerprint='0000'"
-    ):
+    with pytest.raises(RunError, match=r"than requested: fingerprint='.*', now fingerprint='0000'"):
         generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
-    words = r"has other parameters: shots=.*, now shots=.*\(another question file of the same name"
+    words = r"than requested: shots=.*, now shots=.*\(another question file of the same name"
     with pytest.raises(RunError, match=words):
         generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
     for n in (2, 3):
         generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
-    with pytest.raises(RunError, match="has other parameters: chat_prompt='"):
+    with pytest.raises(RunError, match="than requested: chat_prompt='"):
         generate(
             with_template(model, "Tuesday." + CHAT),
             asked(4),
