@@ -102,7 +102,10 @@ Names = Annotated[str | Sequence[str], _NAMES]
 
 
 def _check_columns(columns: object) -> object:
-    """Check the names of columns; the width of a figure has another parameter."""
+    """Check the names of columns.
+
+    The width of a figure has another parameter.
+    """
     if isinstance(columns, int):
         expected = "must be names of columns, such as {'question': 'Frage'}"
         remedy = "the width of a figure is figure_columns"
@@ -159,7 +162,9 @@ class NotebookUse:
 
 @checked
 class Parameters:
-    """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
+    """The parameters of an experiment, checked.
+
+    A `SentenceError` names a parameter that is wrong.
 
     Each field declares the name, type, default and help text of a parameter. The parameters cells
     of notebooks, `pro run --help` and `docs/reference/parameters.md` show the same texts, which
@@ -326,7 +331,7 @@ class Parameters:
         if self.split not in question_sets.SPLITS:
             choices = ", ".join(question_sets.SPLITS)
             raise ValueError(
-                f"split={self.split!r} is unknown; choose {choices}; with records, all is allowed too"
+                f"split={self.split!r} is unknown; choose {choices}; records also allow all"
             )
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"

@@ -93,7 +93,10 @@ def _auroc_lines(scored: ScoredAnswers) -> list[str]:
 
 
 def difference_lines(scored: ScoredAnswers) -> list[str]:
-    """Return the paired differences to the reference; with NLL, that of PRO alone."""
+    """Return the paired differences to the reference.
+
+    If the reference is NLL, only the difference of PRO is returned.
+    """
     from pro_lib import metrics
 
     table = scored.comparison
@@ -148,7 +151,10 @@ def mistrust_line(mistrust: Mistrust) -> str:
 
 
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
-    """Return the summary as data of JSON; None stands for what is unknown."""
+    """Return the summary as data of JSON.
+
+    None stands for what is unknown.
+    """
     evaluation = scored.evaluation
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),

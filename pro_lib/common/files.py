@@ -17,7 +17,10 @@ from pro_lib.common.validation import SentenceError, sentence
 
 
 class RunError(SentenceError):
-    """The error for an unusable file or run folder; its message names the file and the reason."""
+    """The error for an unusable file or run folder.
+
+    Its message names the file and the reason.
+    """
 
 
 @contextmanager
@@ -247,7 +250,10 @@ def is_folder_name(name: str) -> bool:
 
 
 def check_folder_name(name: str, what: str) -> None:
-    """Raise `RunError` if a name cannot be that of one folder; `what` is the value's name."""
+    """Raise `RunError` if a name cannot be that of one folder.
+
+    `what` is the value's name.
+    """
     if not is_folder_name(name):
         raise RunError(f"{what}, {name!r:.80}, must be usable as {FOLDER_NAME}")
 

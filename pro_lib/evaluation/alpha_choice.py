@@ -174,7 +174,10 @@ class _HalfTests:
         return ScoreTest(self._auroc(name, alpha), self._difference(name))
 
     def _auroc(self, name: str, alpha: float) -> Estimate:
-        """Return the mean AUROC; its interval is as wide as at one α for all questions."""
+        """Return the mean AUROC.
+
+        Its interval is as wide as at one α for all questions.
+        """
         tested = float(np.mean(self._aurocs[name]))
         column = list(self._alphas).index(alpha)
         [untested], [low], [high] = metrics.auroc_intervals(
@@ -207,7 +210,9 @@ class _HalfTests:
 
 
 def _halves(evaluation: Evaluation, n_splits: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Yield masks (n,) of one half of the questions; each half has right and wrong answers.
+    """Yield masks (n,) of one half of the questions.
+
+    Each half has right and wrong answers.
 
     There are fewer than `n_splits` masks if most splits have a half of one class.
     """

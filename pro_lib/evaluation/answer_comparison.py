@@ -121,7 +121,10 @@ def _shared_questions(
 
 
 def _judged_questions(scored: ScoredAnswers) -> pd.DataFrame:
-    """Return the id, text and place of each judged question; an unknown text is empty."""
+    """Return the id, text and place of each judged question.
+
+    An unknown text is empty.
+    """
     evaluation = scored.evaluation
     assert evaluation is not None
     ids = evaluation.answers["question_id"]

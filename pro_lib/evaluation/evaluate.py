@@ -191,7 +191,7 @@ class Evaluation:
         )
 
     def one_per_text(self, *, seed: int = 0) -> "Evaluation":
-        """Return one question of each text, drawn with `seed`; all if no text is repeated."""
+        """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
         if "text_number" not in self.answers:
             return self
         order = np.random.default_rng(seed).permutation(len(self.answers))
@@ -199,7 +199,7 @@ class Evaluation:
         return self.rows(np.sort(order[first]))
 
     def cautions(self) -> str:
-        """Return sentences about what restricts the result; empty if nothing does.
+        """Return sentences about what restricts the result, if there are any.
 
         They are about labels of some questions only, and about repeated questions.
         """
@@ -241,7 +241,7 @@ class Evaluation:
         )
 
     def one_class(self) -> str:
-        """Return the sentence that all answers are right, or all wrong; empty if both occur."""
+        """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
         if self.n_rarer:
             return ""
         setting = f"{self.dataset}, {self.model}, {self.split}"
@@ -549,7 +549,7 @@ def _meanings_of_methods(
 
 
 def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
-    """Return a sentence about the methods that are left out of the comparison; empty for none."""
+    """Return a sentence about the methods that are left out of the comparison, or ""."""
     if not left_out:
         return ""
     parts = []

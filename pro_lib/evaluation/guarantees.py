@@ -171,7 +171,7 @@ def _starting_levels(
 
 
 def _last_rejected(p_values: NDArray[np.float64], levels: NDArray[np.float64]) -> int | None:
-    """Return the last place at which the fallback procedure rejects; None if it never does."""
+    """Return the last place at which the fallback procedure rejects, or None if it never does."""
     last = None
     level = 0.0
     for place, p_value in enumerate(p_values):
@@ -282,7 +282,7 @@ def _check_between_0_and_1(name: str, value: float) -> None:
 
 
 def _one_of_each(texts: ArrayLike | None, n: int, seed: int) -> NDArray[np.intp]:
-    """Return the rows of one question of each text; all rows if there are no texts."""
+    """Return the rows of one question of each text, or all rows if there are no texts."""
     if texts is None:
         return np.arange(n)
     texts = np.asarray(texts, dtype=object)

@@ -292,7 +292,10 @@ def _with_known_texts(
 def _semantic_density(
     answers: AnswerMatrices, similarity: FloatArray, protocol: Protocol
 ) -> FloatArray:
-    """Return SD (n,); if answers count once, each text does."""
+    """Return SD (n,).
+
+    If answers count once, each text does.
+    """
     means = answers.means
     if protocol.distinct:
         means = np.where(first_occurrences(answers.texts), means, np.nan)
@@ -300,7 +303,10 @@ def _semantic_density(
 
 
 def _sample_scores(samples: AnswerMatrices, similarity: FloatArray) -> dict[str, FloatArray]:
-    """Return Deg and SC (n,); the first answer in `similarity` is the judged one."""
+    """Return Deg and SC (n,).
+
+    The first answer in `similarity` is the judged one.
+    """
     degree = scoring.degree(similarity[:, 1:, 1:])
     n_matches = scoring.matches(similarity)[:, 0, 1:].sum(axis=1)
     agreement = n_matches / samples.n_answers

@@ -102,7 +102,7 @@ class ScoredAnswers:
 
     @property
     def n_rarer(self) -> int:
-        """The number of right or of wrong answers, whichever is smaller; 0 if unknown."""
+        """The number of right or of wrong answers, whichever is smaller, or 0 if unknown."""
         return 0 if self.evaluation is None else self.evaluation.n_rarer
 
     def scores_of(self, method: str) -> FloatArray:

@@ -124,7 +124,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
 
 
 def _no_redraws(splits: Splits) -> str:
-    """Return why the validation questions cannot be redrawn; empty if they can."""
+    """Return why the validation questions cannot be redrawn, or nothing if they can."""
     n_pool = len(splits.pool.correct)
     n_questions = len(splits.validation.correct)
     one_class = splits.pool.one_class()

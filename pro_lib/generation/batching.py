@@ -264,7 +264,10 @@ class Job:
             )
 
     def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
-        """Return the tree of some prompts; the states of their common prefix are computed once."""
+        """Return the tree of some prompts.
+
+        The states of their common prefix are computed once.
+        """
         network = self.model.network
         if self._prefix is None:
             # A tree uses as much of the prefix as its own prompts have in common.
@@ -346,7 +349,10 @@ class Job:
 
 
 def by_probability(answers: Sequence[Outcome]) -> list[Outcome]:
-    """Return answers in descending order of probability; those cut by length are last."""
+    """Return answers in descending order of probability.
+
+    Those cut by length are last.
+    """
     return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 
 

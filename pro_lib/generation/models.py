@@ -120,7 +120,10 @@ class Model:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the weights are behind a server; its answers are stored question by question."""
+        """Whether the weights are behind a server.
+
+        Its answers are stored question by question.
+        """
         return False
 
     @property

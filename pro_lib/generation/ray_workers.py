@@ -27,7 +27,10 @@ MAX_RETRIES = 2
 
 @checked
 class WorkOptions:
-    """Options of `generate` that are checked together; most do not change the answers."""
+    """Options of `generate` that are checked together.
+
+    Most do not change the answers.
+    """
 
     chat: Chat | None
     batch_size: PositiveInt | None
@@ -125,7 +128,7 @@ def _worker_numbers(ray: Any, work: WorkOptions) -> tuple[int, int]:
 def _write_parts(
     ray: Any, workers: list[Any], parts: Mapping, folder: RunFolder, bar: tqdm
 ) -> dict[str, Any]:
-    """Let the workers write the parts, then end the workers; return the provenance."""
+    """Let the workers write the parts, then end the workers and return the provenance."""
     provenance: dict[str, Any] = {}
     pool = ray.util.ActorPool(workers)
     try:
@@ -194,7 +197,10 @@ class Worker:
 
     @cached_property
     def job(self) -> Job:
-        """The job that answers the questions; the model is loaded for the first part."""
+        """The job that answers the questions.
+
+        The model is loaded for the first part.
+        """
         model = models.load_model(**self.load)
         if model.fingerprint != self.fingerprint:
             raise RunError(

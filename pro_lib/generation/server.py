@@ -120,7 +120,10 @@ class ServedModel(Model):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the weights are behind a server; its answers are stored question by question."""
+        """Whether the weights are behind a server.
+
+        Its answers are stored question by question.
+        """
         return True
 
     @property
@@ -142,7 +145,9 @@ class ServedModel(Model):
         return super().parameters() | {"server": self.server.identity(prompts)}
 
     def with_stop(self, stop: Sequence[str]) -> Model:
-        """Return the model itself; `stop` must be empty.
+        """Return the model itself.
+
+        `stop` must be empty.
 
         Raises:
             ValueError: there are texts in `stop`, which a server does not support.

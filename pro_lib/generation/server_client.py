@@ -304,7 +304,10 @@ class Server:
 
 @cache
 def _ssl_context() -> "ssl.SSLContext":
-    """Return the certificates of all clients; a search opens many, and reading them is slow."""
+    """Return the certificates of all clients.
+
+    A search opens many, and reading them is slow.
+    """
     return httpx.create_ssl_context(trust_env=False)
 
 

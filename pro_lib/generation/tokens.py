@@ -58,7 +58,10 @@ def first_control_token(tokenizer: Tokenizer, text: str) -> str | None:
 
 @lru_cache(maxsize=2)
 def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
-    """Return the text of each of the first `n_tokens` tokens; part of a character is U+FFFD."""
+    """Return the text of each of the first `n_tokens` tokens.
+
+    Part of a character is U+FFFD.
+    """
     texts = []
     for token_id in range(n_tokens):
         # mistral-common's SentencePiece returns raw pieces unless special tokens are skipped, and

@@ -229,7 +229,10 @@ def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
 def _tree_function(
     network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
 ) -> Callable[[Sequence[list[int]]], decoding.Tree]:
-    """Return the function that makes trees of prompts; their common prefix is computed once."""
+    """Return the function that makes trees of prompts.
+
+    Their common prefix is computed once.
+    """
     shared: Sequence[int] = ()
     if not fit.plain:
         shared = prompts[0][: decoding.common_prefix_length(prompts)]
@@ -313,7 +316,7 @@ def _ranked_answers(
 
 
 def _log_prob(answer: decoding.Outcome) -> float:
-    """Return the log-probability of a complete answer in nats; NaN if the answer was cut."""
+    """Return the log-probability of a complete answer in nats, or NaN if the answer was cut."""
     return answer.complete_log_prob if answer.finished else math.nan
 
 

@@ -200,7 +200,10 @@ def _has_records(path: str | Path) -> bool:
 
 
 def _is_from_server(body: object) -> bool:
-    """Return whether an entry is a response or contains one; a list or a text counts as one."""
+    """Return whether an entry is a response or contains one.
+
+    A list or a text counts as one.
+    """
     if not isinstance(body, dict):
         return True
     return "response" in body or response_format_of(body) is not None

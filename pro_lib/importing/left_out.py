@@ -56,13 +56,16 @@ class LeftOut:
     problems: dict[str, list[tuple[str, Problem]]] = field(default_factory=dict)
 
     def add(self, where: str, problem: Problem) -> None:
-        """Leave out the answer or line at a place; raise `RunError` instead with `strict`."""
+        """Leave out the answer or line at a place, or raise `RunError` instead with `strict`."""
         if self.strict and problem.kind != OTHER_FILTER:
             raise RunError(f"{where}: {problem.sentence or f'an answer {problem.kind}'}")
         self.problems.setdefault(problem.kind, []).append((where, problem))
 
     def add_error(self, where: str, error: RunError) -> None:
-        """Leave out the line that an error is about; its message begins with the place."""
+        """Leave out the line that an error is about.
+
+        Its message begins with the place.
+        """
         sentence = str(error)
         for beginning in (f"{where}: ", f"{where} "):
             sentence = sentence.removeprefix(beginning)

@@ -73,7 +73,7 @@ def paired(
 
 
 def _checked_table(given_set: QuestionSet | pd.DataFrame) -> pd.DataFrame:
-    """Return the table of the given questions; raise `RunError` without ids and texts."""
+    """Return the table of the given questions, or raise `RunError` without ids and texts."""
     table = rename_reserved(question_table(given_set))
     has_columns = {"question_id", "question"} <= set(table)
     if not has_columns or table["question_id"].duplicated().any():
@@ -221,7 +221,7 @@ def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
 
 
 def _context(prompt: str, question: str) -> tuple[str, str] | None:
-    """Return the word before a question in a prompt and all text after it; None without it."""
+    """Return the word before a question in a prompt and all text after it, or None without it."""
     before, separator, after = _folded(prompt).rpartition(_folded(question))
     return (" ".join(before.split()[-1:]), after) if separator else None
 

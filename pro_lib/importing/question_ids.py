@@ -15,7 +15,9 @@ _NUMBERED = re.compile(r"(.+)[-_.:#/](\d{1,9})")
 
 
 def set_own_ids(responses: Sequence[ReadResponse], known_ids: set[str]) -> None:
-    """Set the ids of the responses; `q0-0` and `q0-1` become `q0` if both answer one question.
+    """Set the ids of the responses.
+
+    `q0-0` and `q0-1` become `q0` if both answer one question.
 
     A warning says so, unless the ids without numbers are those of the given questions.
 

@@ -252,7 +252,10 @@ def jackknifed_aurocs(
 
 
 def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
-    """Return the sum of each row (A, n) in each cluster, (A, I); `codes` are those of the n."""
+    """Return the sum of each row (A, n) in each cluster, (A, I).
+
+    `codes` are those of the n.
+    """
     sums = [np.bincount(codes, weights=row, minlength=n_clusters) for row in rows]
     return np.stack(sums)
 
@@ -347,7 +350,7 @@ def aligned(
 
 
 def _as_booleans(labels: NDArray[Any]) -> Labels:
-    """Return labels (n,) as booleans; raise `ValueError` if one is not True, False, 0 or 1."""
+    """Return labels (n,) as booleans, or raise `ValueError` if one is not True, False, 0 or 1."""
     # A column of booleans that may have missing values has the type object.
     is_boolean = labels.dtype == bool or all(
         isinstance(label, (bool, int, float)) and label in (0, 1)
@@ -412,5 +415,8 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of each value in its column (n, A), from 1; ties have their mean rank."""
+    """Return the rank of each value in its column (n, A), from 1.
+
+    Ties have their mean rank.
+    """
     return np.asarray(pd.DataFrame(values).rank())

@@ -326,7 +326,7 @@ def _forms(text: str) -> set[str]:
 def _checked(
     texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[tuple[str, list[str]]]:
-    """Return texts with their references; raise `SentenceError` for a row without strings."""
+    """Return texts with their references, or raise `SentenceError` for a row without strings."""
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     rows = []

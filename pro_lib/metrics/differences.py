@@ -78,7 +78,7 @@ class Moves:
         return np.asarray(shift + np.sqrt(quantile**2 * variance + shift**2))
 
     def p_value(self) -> FloatArray:
-        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs.
+        """Return 1 minus the level (A,) of the interval that ends at 0, or 1 if nothing differs.
 
         The end near 0 does not move with the skewness, so only its variance counts.
         """
@@ -200,7 +200,10 @@ class _ClassMoves:
 
     @classmethod
     def measure(cls, moves: FloatArray, changed: Labels, difference: FloatArray) -> "_ClassMoves":
-        """Add up the moves (A, n) of a class; `changed` (A, n), `difference` (A,)."""
+        """Add up the moves (A, n) of a class.
+
+        `changed` has the shape (A, n), `difference` (A,).
+        """
         n = moves.shape[1]
         deviations = moves - difference[:, None]
         square_sum = (deviations**2).sum(axis=1)
@@ -317,7 +320,7 @@ def delong(
 
 
 def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
-    """Return the position of the reference among the columns; raise `KeyError` for another name."""
+    """Return the position of the reference among the columns, or raise `KeyError`."""
     if isinstance(reference, int):
         return reference
     names = pd.DataFrame(uncertainties).columns
@@ -330,7 +333,7 @@ def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
 
 
 def _without_tests(values: FloatArray, labels: Labels, column: int, reason: str) -> DeLong:
-    """Return the differences without intervals; NaN if all answers are right, or all wrong."""
+    """Return the differences without intervals, or NaN if all answers are right, or all wrong."""
     unknown = np.full(values.shape[1], np.nan)
     has_both = 0 < np.count_nonzero(labels) < len(labels)
     areas = auroc_intervals(values, labels)[0] if has_both else unknown
@@ -338,7 +341,7 @@ def _without_tests(values: FloatArray, labels: Labels, column: int, reason: str)
 
 
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
-    """Say why no difference can have an interval; empty if it can."""
+    """Say why no difference can have an interval, or nothing if it can."""
     for name, n in (("right", np.count_nonzero(labels)), ("wrong", np.count_nonzero(~labels))):
         if n < FEWEST_OF_A_CLASS:
             return f"fewer than {FEWEST_OF_A_CLASS} {name} answers"
@@ -589,7 +592,7 @@ def _is_equivalent(moves: Moves, scale: ArrayLike) -> Labels:
 
 
 def _scale_to_decide(moves: Moves) -> FloatArray:
-    """Return the smallest multiple (A,) of the questions that decides a reading; inf for never.
+    """Return the smallest multiple (A,) of the questions that decides a reading, or inf for never.
 
     The multiple is found by bisection. The prediction is undefined for fewer than two answers of a
     class or two clusters, so the search starts there.

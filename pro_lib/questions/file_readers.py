@@ -178,7 +178,7 @@ def warn_of_notes(source: Source, notes: list[str]) -> None:
 
 
 def _advice(suffix: str) -> str:
-    """Return how to save a workbook as a file that can be read; "" for other files."""
+    """Return how to save a workbook as a file that can be read, or "" for other files."""
     if suffix in (".xlsx", ".xls", ".ods"):
         return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
     return ""

@@ -97,7 +97,10 @@ def _questions_of(name: str, split: str, rows: Any, answer_column: str) -> pd.Da
 
 
 def _answer_texts(value: Any) -> list[str]:
-    """Return the answers in a value; TriviaQA writes `<unk>` for unpublished answers."""
+    """Return the answers in a value.
+
+    TriviaQA writes `<unk>` for unpublished answers.
+    """
     return [text for text in texts_in(value) if text and text.strip() not in ("", "<unk>")]
 
 

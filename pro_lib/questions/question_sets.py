@@ -94,7 +94,10 @@ class QuestionSet:
 
     @property
     def has_own_ids(self) -> bool:
-        """Whether the source has the question ids; otherwise they are made of row numbers."""
+        """Whether the source has the question ids.
+
+        Otherwise they are made of row numbers.
+        """
         return self.source.get("path") is None or "question_id" in self.source.get("columns", {})
 
     def prefix(self) -> str:
@@ -324,7 +327,10 @@ def _all_questions(
 # An experiment loads its questions many times, and the bundled file does not change.
 @lru_cache(len(BUNDLED))
 def _bundled_questions(name: str) -> pd.DataFrame:
-    """Return the questions of a bundled set; the caller must copy what it changes."""
+    """Return the questions of a bundled set.
+
+    The caller must copy what it changes.
+    """
     fact_columns = {
         "question_id": "fact_id",
         "question": BUNDLED[name],
@@ -342,7 +348,10 @@ def _has_split(table: pd.DataFrame, split: str) -> bool:
 
 
 def _split_names(table: pd.DataFrame, split: str | Sequence[str] | None, n_shots: int) -> list[str]:
-    """Return the names of the splits to ask; None means all, without the split for shots."""
+    """Return the names of the splits to ask.
+
+    None means all, without the split for shots.
+    """
     if isinstance(split, str):
         return [split]
     if split is not None:

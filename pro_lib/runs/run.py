@@ -138,7 +138,7 @@ class Run:
 
     @property
     def search_alpha(self) -> float | None:
-        """The α of an exact search, down to which all answers were found; None for other runs."""
+        """The α down to which an exact search found all answers, or None for other runs."""
         if self.info.strategy != "threshold":
             return None
         return self.info.parameters.get("search_alpha")

@@ -633,7 +633,7 @@ def read_info(path: Path) -> RunInfo:
 
 
 def find_run(folder: Path, info: RunInfo) -> Path | None:
-    """Return the run folder in a folder that has the parameters of a run; None if there is none."""
+    """Return the run folder in a folder that has the parameters of a run, or None."""
     for file in sorted(folder.glob("*/run.json")):
         stored = read_info(file.parent)
         if stored.strategy == info.strategy and stored.parameters == info.parameters:
@@ -708,7 +708,7 @@ def _first_probe_difference(
 
 
 def _n_probes(value: Any) -> int:
-    """Return the number of prompts of a probe; 0 if the value is not a probe."""
+    """Return the number of prompts of a probe, or 0 if the value is not a probe."""
     return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
 
 

@@ -141,7 +141,9 @@ def pro(
 def pro_at_k(
     log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None
 ) -> FloatArray:
-    """Return PRO of the `k` most probable answers; a question with fewer answers uses all of them.
+    """Return PRO of the `k` most probable answers.
+
+    A question with fewer answers uses all of them.
 
     PRO_1 is exactly NLL. The function warns as `pro` does.
 

@@ -172,7 +172,10 @@ def _read_prompt(
     header: str,
     template: str | None,
 ) -> QuestionSet | None:
-    """Return a question set with the prompt; None to use the prompt of the calibration run."""
+    """Return a question set with the prompt.
+
+    The result is None if the prompt of the calibration run is used.
+    """
     from pro_lib.questions import question_sets
 
     names = question_file_parameters(

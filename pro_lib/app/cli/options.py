@@ -18,7 +18,7 @@ class _Answers(click.ParamType):
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path of the answers; fail if there is nothing."""
+        """Return the path of the answers, or fail if there is nothing."""
         path = locate_answers(str(value))
         if path is None:
             self.fail(f"There is no file, run folder or run named {value!r}.", param, ctx)
@@ -33,7 +33,7 @@ class _AutoAlpha(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | float:
-        """Return `auto` or the number; fail for anything else."""
+        """Return `auto` or the number, or fail for anything else."""
         if value == "auto":
             return "auto"
         try:
@@ -109,7 +109,7 @@ def question_file_parameters(
 
 
 def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
-    """Return the values of --columns as the names of columns by our names; None without values."""
+    """Return the column names by our names from the values of --columns, or None without values."""
     if not columns:
         return None
     from pro_lib.questions.question_files import COLUMN_NAMES

@@ -23,7 +23,10 @@ class _RunCommand(Command):
     """The command `run`, whose help lists the parameters of notebooks."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the name and help text of every parameter; they are imported for this only."""
+        """Write the name and help text of every parameter.
+
+        They are imported for this only.
+        """
         from pro_lib.app.parameters import help_texts
 
         with formatter.section("Parameters"):

@@ -59,7 +59,10 @@ _OPTIONS = (
 
 
 def scoring_options(function: _Function) -> _Function:
-    """Add the options to a command; it receives their values as one mapping."""
+    """Add the options to a command.
+
+    It receives their values as one mapping.
+    """
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

@@ -53,7 +53,9 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Search:
-    """The prefixes of a search. A vertex is the index of a prefix; the root is vertex 0.
+    """The prefixes of a search. A vertex is the index of a prefix.
+
+    The root is vertex 0.
 
     Attributes:
         paths: the token ids of every prefix.

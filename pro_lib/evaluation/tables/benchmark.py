@@ -77,7 +77,10 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
-    """Return the rows of one setting; PRO with α chosen on validation is the first."""
+    """Return the rows of one setting.
+
+    PRO with α chosen on validation is the first.
+    """
     reported = setting.reported
     alphas = {
         "PRO": chosen_alpha(setting),

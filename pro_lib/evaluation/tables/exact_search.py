@@ -268,7 +268,7 @@ def _bounds(certified: pd.DataFrame) -> dict[str, float]:
 
 
 def _mean_interval(values: pd.Series) -> tuple[float, float]:
-    """Return the ends of the 95 % normal interval of a mean; NaN if the values do not vary."""
+    """Return the ends of the 95 % normal interval of a mean, or NaN if the values do not vary."""
     low, high = metrics.normal(values.mean(), values.sem(ddof=0) or np.nan)
     return float(low), float(high)
 

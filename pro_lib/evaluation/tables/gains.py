@@ -199,7 +199,7 @@ def _groups() -> list[tuple[str, str, World]]:
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:
-    """Return log-probabilities (n, N) without each cause; None if the run cannot say."""
+    """Return log-probabilities (n, N) without each cause, or None if the run cannot say."""
     answers = evaluation.log_probs
     most = np.nanmax(answers, axis=1)
     at_least = np.minimum(most, np.log(0.01))

@@ -117,7 +117,7 @@ def _calibrations(
     alphas: Mapping[str, float],
     methods: Sequence[str],
 ) -> dict[str, metrics.Calibration]:
-    """Return the calibration of scores, by name; none if validation has one class."""
+    """Return the calibration of scores, by name, or none if validation has one class."""
     validation = setting.validation
     reported = setting.reported
     if validation.one_class():

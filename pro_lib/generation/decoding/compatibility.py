@@ -203,7 +203,7 @@ def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
 
 
 def _exceeded_window(config: PreTrainedConfig, n_tokens: int) -> str:
-    """Return the first attention window that is shorter than a text, in words; empty if none is."""
+    """Return the first attention window that is shorter than a text, in words, or ""."""
     layers = getattr(config, "layer_types", None) or ("sliding_attention",)
     for kind, name in _WINDOWS.items():
         size = getattr(config, name, None)

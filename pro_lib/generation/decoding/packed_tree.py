@@ -110,7 +110,9 @@ class Tree(Protocol):
     prefix_length: int
 
     def plant(self) -> Tensor:
-        """Run the prompts; a tree that is planted again starts anew.
+        """Run the prompts.
+
+        A tree that is planted again starts anew.
 
         Returns:
             Log-probabilities of the first answer token in nats, `(questions, V)`.
@@ -133,7 +135,9 @@ class Tree(Protocol):
 def encode_prefix(
     network: PreTrainedModel, token_ids: Sequence[int], *, counts: ForwardCounts | None = None
 ) -> Prefix:
-    """Run a prefix that prompts share through the network once; an empty prefix costs nothing.
+    """Run a prefix that prompts share through the network once.
+
+    An empty prefix costs nothing.
 
     Args:
         network: the network.
@@ -296,7 +300,9 @@ class PackedTree:
         self._positions = np.append(self._positions, n_slots)
 
     def _run(self, tokens: _NewTokens, last: np.ndarray, sizes: Sequence[int]) -> Tensor:
-        """Run tokens and append them to the cache; the last token of each owner becomes a row.
+        """Run tokens and append them to the cache.
+
+        The last token of each owner becomes a row.
 
         Args:
             tokens: the tokens, owner by owner.
@@ -426,7 +432,10 @@ class PackedTree:
 
 
 def _new_cache(layers: Iterable[tuple[Tensor, Tensor]]) -> _Cache:
-    """Return a cache of keys and values of each layer; they are neither copied nor changed."""
+    """Return a cache of keys and values of each layer.
+
+    They are neither copied nor changed.
+    """
     cache: _Cache = DynamicCache()
     for keys, values in layers:
         layer = cache.layer_class_to_replicate()

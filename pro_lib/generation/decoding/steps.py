@@ -79,7 +79,9 @@ class _Step(NamedTuple):
 def decode_steps(
     tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int
 ) -> list[list[Outcome]]:
-    """Decode answers token by token; answers with the same beginning share its nodes.
+    """Decode answers token by token.
+
+    Answers with the same beginning share its nodes.
 
     Args:
         tree: the prompts.
@@ -135,7 +137,10 @@ def _next_step(
 
 
 def _outcomes(steps: list[_Step]) -> list[list[Outcome]]:
-    """Return the answers that the steps lead to; steps after the end of an answer are ignored."""
+    """Return the answers that the steps lead to.
+
+    Steps after the end of an answer are ignored.
+    """
     columns = zip(*steps, strict=True)
     # A step whose fields are `(questions, answers, steps)`.
     paths = _Step(*(torch.stack(column, dim=-1).cpu() for column in columns))

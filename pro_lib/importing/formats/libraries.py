@@ -59,7 +59,10 @@ def _parse_langchain(body: dict) -> list[ParsedAnswer]:
 
 
 def _langchain_answer(message: dict, info: dict) -> ParsedAnswer:
-    """Return the answer of a message; `info` is the metadata of its generation."""
+    """Return the answer of a message.
+
+    `info` is the metadata of its generation.
+    """
     metadata = info | as_mapping(message.get("response_metadata"))
     text, has_thoughts = text_of_parts(message.get("content"))
     n_hidden = inner_value(message, "usage_metadata", "output_token_details", "reasoning")
