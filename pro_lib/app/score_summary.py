@@ -110,7 +110,8 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
     if scored.alpha.is_chosen and tested:
         verb = "was" if len(tested) == 1 else "were"
-        lines.append(f"{' and '.join(tested)} {verb} tested on questions that did not choose α.")
+        names = " and ".join(tested)
+        lines.append(f"{names} {verb} tested on questions on which α was not chosen.")
     return lines
 
 

@@ -129,7 +129,7 @@ class ScoredAnswers:
         """AUROC of every method and its difference to NLL, or to the first method without NLL.
 
         The columns are those of `metrics.compare_aurocs`. If α was chosen on these questions, the
-        rows of PRO and S-PRO have the AUROC and the difference on questions that did not choose α.
+        AUROC and the difference of PRO and S-PRO are those on questions on which α was not chosen.
 
         Raises:
             OneClassError: all judged answers are right, or all are wrong.

@@ -141,7 +141,7 @@ def test_auto_chooses_alpha_on_enough_judged_answers_and_not_for_a_guarantee(wri
     records = write(*rows)
     out, _ = typed("score", records, "--methods", "PRO,NLL")
     assert "α = 0.2, the best on 300 judged questions." in out
-    assert "PRO was tested on questions that did not choose α." in out
+    assert "PRO was tested on questions on which α was not chosen." in out
     assert (
         "α = 0.4, the default: it must not depend" in (typed("score", records, "--target", 0.9)[0])
     )
