@@ -306,7 +306,7 @@ def test_other_strategies_and_texts_to_stop_at_are_refused(facts_2m, some):
     with serving(facts_2m) as url:
         served = connected(url, facts_2m)
         for strategy in ("greedy", "multinomial", "diverse_beam"):
-            with pytest.raises(ValueError, match="use 'threshold'"):
+            with pytest.raises(ValueError, match="use strategy='threshold'"):
                 generate(served, some, strategy=strategy, progress=False)
         with pytest.raises(ValueError, match="stop_ids"):
             generate(served, some, strategy="threshold", stop=["."], progress=False)
@@ -451,12 +451,12 @@ PAIRS = {
     "name, a folder from the root": (named("/models/facts"), named("models/facts"), ""),
     "name, letters beyond ASCII": (named("\u00e9/facts"), named("\u00e8/facts"), ""),
     "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
-    "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2' is"),
-    "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost' is"),
+    "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2';"),
+    "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost';"),
     "host, another number": (
         OTHER_NUMBER,
         WORD,
-        "host='127.0.0.2', now server.host='localhost' is",
+        "host='127.0.0.2', now server.host='localhost';",
     ),
     "quantization, 3 bits": ({}, {"bits": 3}, "probe["),
     "quantization, 4 bits": ({}, {"bits": 4}, "probe["),
@@ -479,7 +479,7 @@ PAIRS = {
     "context, llama.cpp": (
         llama_cpp(n_ctx=1024),
         llama_cpp(n_ctx=2048),
-        "description.n_ctx=1024, now server.description.n_ctx=2048 is",
+        "description.n_ctx=1024, now server.description.n_ctx=2048;",
     ),
     "context, vLLM": (vllm(), vllm(max_model_len=4096), "description.max_model_len=2048, now"),
     "context, not told": (vllm(), vllm(max_model_len=None), "description.max_model_len=2048, now"),
@@ -492,7 +492,7 @@ PAIRS = {
     "description, size": (
         vllm(meta=SMALL),
         vllm(meta=LARGE),
-        "description.meta.size=1, now server.description.meta.size=2 is",
+        "description.meta.size=1, now server.description.meta.size=2;",
     ),
 }
 
@@ -599,7 +599,7 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         with pytest.raises(
             RunError,
-            match=r"made with server=None \(which server answered was not recorded\), now server=",
+            match=r"than requested: server=None \(which server answered was not recorded\), now server=",
         ):
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
 
