@@ -599,7 +599,7 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         with pytest.raises(
             RunError,
-            match=r"than requested: server=None \(which server answered was not recorded\), now server=",
+            match=r"requested: server=None \(which server answered was not recorded\), now server=",
         ):
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
 
