@@ -1,4 +1,4 @@
-"""Execute a notebook without JupyterLab, and read what it printed."""
+"""Execute a notebook without JupyterLab, and read its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The parameters of a shipped notebook: their stored values, and what its user has changed.
 
-A notebook stores what it ships with in its metadata, under `pro`:
+A notebook of the package stores its own values in its metadata, under `pro`:
 
 - `parameters`: the values in its parameters cell.
 - `uses`: the parameters that it reads, besides those of its questions, runs and figures.

@@ -276,7 +276,9 @@ class Parameters:
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # results are for `split`, so it may not be validation
-    use: NotebookUse | None = None  # what a notebook reads and its user has changed
+    use: NotebookUse | None = (
+        None  # the parameters that a notebook reads and those that its user changed
+    )
 
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.

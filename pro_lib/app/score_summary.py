@@ -154,7 +154,7 @@ def mistrust_line(mistrust: Mistrust) -> str:
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     """Return the summary as data of JSON.
 
-    None stands for what is unknown.
+    Unknown values are None.
     """
     evaluation = scored.evaluation
     data: dict[str, Any] = {

@@ -149,7 +149,7 @@ def _encodable(table: pd.DataFrame) -> pd.DataFrame:
 def json_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as data of JSON.
 
-    None stands for a missing value.
+    Missing values are None.
     """
     return [json_value(row) for row in table.to_dict("records")]
 

@@ -76,7 +76,7 @@ class Evaluation:
         log_probs: log-probabilities of the answers that PRO reads, (n, N).
         baselines: a column per method without α, higher = more uncertain.
         exclusions: a sentence that says which questions were left out, and why.
-        unavailable: the methods for which the run lacks what they need.
+        unavailable: the methods that need answers or columns which the run does not have.
         search_alpha: the α of an exact search; None for other answers.
         protocol: the name of the protocol.
         strategy: the decoding strategy of the answers.
@@ -251,7 +251,7 @@ class Evaluation:
         return f"{setting}: all {len(self.correct)} judged answers are {kind}"
 
     def sentence(self) -> str:
-        """Return sentences about the questions, the accuracy and what is not available."""
+        """Return sentences about the questions, the accuracy and the unavailable methods."""
         sentences = [self.exclusions, f"{self._accuracy_words()}."]
         n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:

@@ -110,7 +110,7 @@ class AnswerMatrices(NamedTuple):
 
 
 class MethodScores(NamedTuple):
-    """The scores of all methods without α, and what the methods with α read.
+    """The scores of all methods without α, and the inputs of the methods with α.
 
     Attributes:
         log_probs: log-probabilities of the answers that PRO reads, (n, N).
@@ -226,7 +226,7 @@ def method_scores(
         compared: the result of `similarity_matrices`.
 
     Returns:
-        The scores, and what the methods with α read.
+        The scores, and the inputs of the methods with α.
     """
     are_texts = bool(np.isnan(beams.log_probs).all())
     is_counted = ~(beams.repeats & (protocol.distinct and not are_texts))

@@ -424,7 +424,7 @@ def _verdicts(rows: pd.DataFrame, evaluation: Evaluation | None) -> NDArray[np.o
 
 
 def _selected(names: tuple[str, ...], methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the methods that are asked for, in their usual order."""
+    """Return the requested methods in their usual order."""
     if methods is None:
         return names
     unknown = [name for name in methods if name not in names]

@@ -282,7 +282,7 @@ class _EventsAfter:
     """The events that may follow one prefix.
 
     `events` are triples: a token or a code of `next_tokens`, its log-probability, and whether it
-    completes an answer. `best` is the token with which the greedy path goes on, or `END`.
+    completes an answer. `best` is the next token of the greedy path, or `END`.
     """
 
     events: list[tuple[int, float, bool]]
@@ -329,7 +329,7 @@ def _events_after(
 
 
 class _TokenList:
-    """The likeliest next tokens that a server lists, and bounds on what the list leaves out."""
+    """The likeliest next tokens that a server lists, and bounds on the tokens that it omits."""
 
     def __init__(self, log_probs: dict[int, float], is_stop: np.ndarray, n_requested: int):
         items = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]

@@ -399,7 +399,7 @@ class Connection:
         return seconds if seconds <= self.server.longest_wait else None
 
     def _failure(self, error: Exception) -> str:
-        """Say what is wrong and what may help, without any text from the server."""
+        """Name the problem and a remedy, without any text from the server."""
         if not isinstance(error, httpx.HTTPStatusError):
             return f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
         server = self.server

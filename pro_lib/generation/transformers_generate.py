@@ -55,7 +55,7 @@ class GenerateOutput:
         n_answers: the number of rows of each prompt, `(n,)`.
         log_probs: log-probabilities of complete answers in nats, `(n, N)`. They are NaN for answers
             that were cut, and where a prompt has fewer than N answers.
-        certificates: for each prompt, what a search is certain of; None for beam search.
+        certificates: the certificate of the search of each prompt; None for beam search.
     """
 
     sequences: Tensor

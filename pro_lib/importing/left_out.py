@@ -30,7 +30,7 @@ class Problem:
 
     Attributes:
         kind: one of the kinds above.
-        sentence: what is wrong, if the error says more than the kind.
+        sentence: the problem, if the error says more than the kind.
         remedy: what to do if all answers of a file have the problem.
         is_detail: whether the sentence differs from answer to answer, so that a warning shows it.
     """

@@ -382,7 +382,7 @@ def _check_splits(
 def _lends_validation(table: pd.DataFrame, n_validation: int, splits: Sequence[str]) -> bool:
     """Return whether questions of the test split become a validation split.
 
-    A validation split that is not asked for must have all `n_validation` questions.
+    A validation split that was not requested must have all `n_validation` questions.
     """
     if _has_split(table, "validation"):
         return False

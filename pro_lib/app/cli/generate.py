@@ -107,7 +107,7 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
 
 
 def _next_lines(experiment: Experiment, run: Run) -> list[str]:
-    """Return the folder of a run, and the commands that go on with it."""
+    """Return the lines with the folder of a run and the next commands."""
     from pro_lib.runs import storage
 
     base = experiment.generations_dir

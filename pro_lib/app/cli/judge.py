@@ -123,7 +123,7 @@ def _read_run(answers: str, questions: str | None, names: dict) -> Run:
         from pro_lib.runs import read_run
 
         if questions:
-            raise click.UsageError("a run has questions of its own; leave --questions out")
+            raise click.UsageError("a run folder contains its questions; remove --questions")
         return read_run(answers)
     from pro_lib.app.experiment import Experiment
 

@@ -43,7 +43,7 @@ def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
 def _one_per_world(worlds: pd.DataFrame) -> pd.DataFrame:
     """Return each comparison once.
 
-    The base world stands in several groups of the table.
+    The base world is in several groups of the table.
     """
     return worlds.drop_duplicates(["world", "k_choice", "k", "alpha"])
 

@@ -1,4 +1,4 @@
-"""The tables of exact search: what it finds and costs, its bounds, and AUROC of its scores."""
+"""The tables of exact search: its answers and cost, its bounds, and AUROC of its scores."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def causes(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) ->
 
     Returns:
         Columns: those of the setting; cause, what was changed; those of `pro_minus_nll`. A cause is
-        left out if the run does not have what it needs.
+        left out if the run does not have the answers for it.
     """
     run = run.select(question_ids=list(evaluation.answers["question_id"]))
     parts = []

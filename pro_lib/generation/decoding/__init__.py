@@ -1,6 +1,6 @@
 """Decode answers in a prefix tree.
 
-This package knows token ids and log-probabilities only.
+This package uses only token ids and log-probabilities.
 """
 
 from typing import TYPE_CHECKING

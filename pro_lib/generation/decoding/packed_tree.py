@@ -112,7 +112,7 @@ class Tree(Protocol):
     def plant(self) -> Tensor:
         """Run the prompts.
 
-        A tree that is planted again starts anew.
+        A tree that is planted again starts from the beginning.
 
         Returns:
             Log-probabilities of the first answer token in nats, `(questions, V)`.
