@@ -63,8 +63,8 @@ columns_option = click.option(
     "--columns",
     multiple=True,
     metavar="NAME=COLUMN",
-    help="The column of a question file that has the part NAME, as in --columns question=Frage "
-    "--columns references=Antwort. May be repeated.",
+    help="The name of a column in a question file, if it is not the usual one. NAME is question, "
+    "references, question_id or split, as in --columns question=Frage. May be repeated.",
 )
 strict_option = click.option(
     "--strict",
