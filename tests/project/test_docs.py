@@ -179,6 +179,7 @@ NOT_RUN = {
         "takes many minutes and needs the environment of `make golden`"
     ),
     "python data/models/train.py .*": "trains for minutes",
+    "python data/examples/make.py .*": "needs a run that is not part of the repository",
     "ray .*|RAY_ADDRESS=.*": (
         "needs a cluster and the reader's script; see tests/generation/test_ray_workers.py"
     ),
@@ -251,7 +252,8 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
     answers = ROOT / "data" / "examples" / "answers.jsonl"
-    shutil.copy(answers, folder / "responses.jsonl")
+    for name in ("responses.jsonl", "other_responses.jsonl"):
+        shutil.copy(answers, folder / name)
     table = pd.read_json(answers, lines=True, dtype=False)
     questions = table[["question_id", "question", "references"]]
     questions.to_json(folder / "my_questions.jsonl", orient="records", lines=True)
