@@ -567,7 +567,7 @@ class Experiment(Parameters):
     ) -> Run | None:
         """Return a stored run with the answers to these questions, without loading the model.
 
-        The result is None if there is no such run, or if only the model can tell.
+        The result is None if there is no such run, or if this is unknown without the model.
         """
         chat: Any = False if self.chat is None and questions.shots else self.chat
         settings = own_settings(strategy, vars(self))

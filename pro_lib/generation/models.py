@@ -122,7 +122,7 @@ class Model:
     def is_remote(self) -> bool:
         """Whether the weights are behind a server.
 
-        Its answers are stored question by question.
+        The answers of such a model are stored question by question.
         """
         return False
 

@@ -305,7 +305,7 @@ def _ranked_answers(
 ) -> list[decoding.Outcome]:
     """Return answers in descending order of probability.
 
-    Those of a search are only the answers that reach its α, or the first one if none does.
+    For a search, these are only the answers that reach α, or the first one if none does.
     """
     ranked = by_probability(answers)
     if certificate is None:

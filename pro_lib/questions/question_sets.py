@@ -441,7 +441,7 @@ def _drawn_questions(
 
 
 def _usual_n_shots(table: pd.DataFrame) -> int:
-    """Return the usual number of shots: 10, but no more than there are, or a quarter of a file."""
+    """Return the usual number of shots: 10, or fewer if there are fewer or the file is small."""
     n_available = (table["split"] == "train_shots").sum() or len(table) // 4
     return int(min(_N_SHOTS, n_available))
 

@@ -240,15 +240,14 @@ def csv_rows(
 ) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
     """Return the rows of a CSV file with their places, and the delimiter.
 
-    The names of the fields are those in the header.
-    Rows without any text are ignored. A row with another number of fields than the header, or
-    with bytes that are not UTF-8, is a `BadRow`.
+    The names of the fields are those in the header. Rows without any text are ignored. A row with
+    another number of fields than the header, or with bytes that are not UTF-8, is a `BadRow`.
 
     Args:
         data: the file, in UTF-8.
         path: the file's path, for places and errors.
         delimiter: the usual delimiter of such files; others are recognized.
-        notes: takes what was detected.
+        notes: a list, to which sentences about the detected format are added.
 
     Raises:
         RunError: if the quotation marks do not match.
