@@ -298,7 +298,8 @@ class Job:
     def _epsilon(self) -> ArrayLike:
         """The largest error of a search's log-probabilities, in nats.
 
-        It is measured in half precision, and 0 otherwise. For a server it depends on the length of the prefix.
+        It is measured in half precision, and 0 otherwise. For a server it depends on the length of
+        the prefix.
         """
         server_epsilon = getattr(self.model, "epsilon", None)
         if isinstance(server_epsilon, np.ndarray):
