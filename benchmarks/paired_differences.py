@@ -2,11 +2,12 @@
 
     python benchmarks/paired_differences.py --csv docs/results/data/paired_differences.csv
 
-The script compares methods of notebook 06 on the bundled models: SE, SD and Deg by the table of
-names with the same methods by ROUGE-L, and PRO with the best α on the reported questions (oracle)
-with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the interval of the AUROC of
-PRO at α = 0.4 by three methods: by relation, by question, and by a bootstrap of the relations. The
-script reads the runs of the notebooks, and generates them if they do not exist.
+The script compares methods of notebook 06 on the bundled models. SE, SD and Deg by the table of
+names are compared with the same methods by ROUGE-L. PRO with the best α on the reported questions
+(oracle) is compared with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the
+interval of the AUROC of PRO at α = 0.4 by three methods: by relation, by question, and by a
+bootstrap of the relations. The script reads the runs of the notebooks, and generates them if they
+do not exist.
 """
 
 from pathlib import Path

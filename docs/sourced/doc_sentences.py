@@ -338,8 +338,9 @@ def _benchmark_pro_and_nll() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "is *{first}* in the first setting and *{others}* in the others.",
-            {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
+            "is *{first}* in the first setting, and *{second}*, *{third}* and *{fourth}* in the "
+            "others.",
+            dict(zip(("first", "second", "third", "fourth"), readings, strict=True)),
             _to_pro("NLL"),
         ),
         Sentence(
@@ -523,7 +524,7 @@ def _benchmark_answers() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "Ten beams have {distinct} distinct answers.",
+            "the ten beams of a question contain {distinct} distinct answers.",
             {"distinct": shared_range(distinct, 1)},
         ),
         Sentence(

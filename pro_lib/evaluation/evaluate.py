@@ -208,8 +208,8 @@ def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
     answers = answers.join(dependence_columns(questions, choices.cluster))
     if answers["correct"].isna().all():
         raise RunError(
-            f"run {runs.beams.name}: no answer can be judged without references and texts, "
-            "rouge_l or correct"
+            f"run {runs.beams.name}: no answer can be judged; the run needs texts and references, "
+            "or a column rouge_l or correct"
         )
     return answers
 
@@ -256,7 +256,7 @@ def _evaluation(
 
 
 def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:
-    """Return the scores that the records brought, a column each.
+    """Return the scores that the records contain, with a column for each score.
 
     A score with the name of one that is computed here is called `<name>, given`.
     """
@@ -281,7 +281,7 @@ def _meanings_of_methods(
 
 
 def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
-    """Return a sentence about the methods that are left out of the comparison; empty for none."""
+    """Return a sentence about the methods that are left out of the comparison, or ""."""
     if not left_out:
         return ""
     parts = []
@@ -312,10 +312,13 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
     """
     labelled = answers[answers["question_id"].isin(labels["question_id"])]
     if labelled.empty:
-        raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions")
+        raise RunError(
+            f"run {name}: none of the {len(labels)} labels is for one of its questions; the "
+            "question_ids of both must agree"
+        )
     unmatched = labelled.loc[labelled["correct"].isna(), "question_id"].tolist()
     if unmatched:
         raise RunError(
-            f"run {name}: labels of {len(unmatched)} questions match no answer judged, "
-            f"first of {unmatched[0]!r}"
+            f"run {name}: {len(unmatched)} labelled questions (first {unmatched[0]!r}) "
+            "have no label for the answer that is judged; label this answer too"
         )

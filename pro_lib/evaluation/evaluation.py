@@ -59,7 +59,7 @@ class Evaluation:
         log_probs: log-probabilities of the answers that PRO reads, (n, N).
         baselines: a column per method without α, higher = more uncertain.
         exclusions: a sentence that says which questions were left out, and why.
-        unavailable: the methods for which the run lacks what they need.
+        unavailable: the methods that need answers or columns which the run does not have.
         search_alpha: the α of an exact search; None for other answers.
         protocol: the name of the protocol.
         strategy: the decoding strategy of the answers.
@@ -120,8 +120,8 @@ class Evaluation:
             return self.alpha_scores[name](**settings)
         if len(self.log_probs) and np.isnan(self.log_probs).all():
             raise RunError(
-                f"{name} needs log-probabilities, and {self.dataset}, {self.model} has texts "
-                "alone, or for most questions"
+                f"{name} needs log-probabilities, but most or all answers of {self.dataset}, "
+                f"{self.model} are texts without them"
             )
         score = scoring.pro if k is None else scoring.pro_at_k
         log_probs = self.meanings.get(name, self.log_probs)
@@ -174,7 +174,7 @@ class Evaluation:
         )
 
     def one_per_text(self, *, seed: int = 0) -> "Evaluation":
-        """Return one question of each text, drawn with `seed`; all if no text is repeated."""
+        """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
         if "text_number" not in self.answers:
             return self
         order = np.random.default_rng(seed).permutation(len(self.answers))
@@ -182,7 +182,7 @@ class Evaluation:
         return self.rows(np.sort(order[first]))
 
     def cautions(self) -> str:
-        """Return sentences about what restricts the result; empty if nothing does.
+        """Return sentences about what restricts the result, if there are any.
 
         They are about labels of some questions only, and about repeated questions.
         """
@@ -224,7 +224,7 @@ class Evaluation:
         )
 
     def one_class(self) -> str:
-        """Return the sentence that all answers are right, or all wrong; empty if both occur."""
+        """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
         if self.n_rarer:
             return ""
         setting = f"{self.dataset}, {self.model}, {self.split}"
@@ -234,7 +234,7 @@ class Evaluation:
         return f"{setting}: all {len(self.correct)} judged answers are {kind}"
 
     def sentence(self) -> str:
-        """Return sentences about the questions, the accuracy and what is not available."""
+        """Return sentences about the questions, the accuracy and the unavailable methods."""
         sentences = [self.exclusions, f"{self._accuracy_words()}."]
         n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:

@@ -199,7 +199,7 @@ def _checked(compared: ArrayLike) -> tuple[_Labels, Mask]:
 
 
 def _fitting(log_probs: ArrayLike, present: Mask) -> FloatArray:
-    """Return log-probabilities (n, N); raise `ValueError` if a missing answer has one."""
+    """Return log-probabilities (n, N), or raise `ValueError` if a missing answer has one."""
     array = as_log_probs(log_probs, "log_probs", present.shape)
     if not (np.isnan(array) | present).all():
         raise ValueError("log_probs must be NaN where there is no answer")

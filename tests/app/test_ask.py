@@ -330,7 +330,7 @@ def test_a_calibration_of_another_model_is_an_error_that_names_the_difference(fa
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),
         (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),
-        (facts_2m, records, "does not say how"),
+        (facts_2m, records, "has no generation parameters"),
     ):
         with pytest.raises(RunError, match=words):
             answerer(model, calibration=calibration)

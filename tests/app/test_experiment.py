@@ -255,12 +255,12 @@ OF_EVALUATION = (
 
 @pytest.fixture(scope="session")
 def usual(tmp_path_factory):
-    """What is observed of unchanged parameters, once for each strategy and for records."""
+    """The observations with unchanged parameters, once for each strategy and for records."""
     return {"folder": tmp_path_factory.mktemp("usual")}
 
 
 def outcome(given, work, *, methods):
-    """What is observed of the parameters, or the error that they are."""
+    """Return the observations with the parameters, or the error that they raise."""
     try:
         return observed(Experiment(**given), work, methods=methods)
     except ValueError as error:
@@ -282,7 +282,7 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
             Experiment(**base(kind, files, folder)), work, methods=methods
         )
     expected = usual[kind, methods]
-    if name in OF_EVALUATION:  # evaluates the stored run, so that less work is no effect
+    if name in OF_EVALUATION:  # evaluates the stored run, so less work does not count
         expected = expected | {"work": "[]"}
     else:
         folder = tmp_path
@@ -396,7 +396,7 @@ def test_an_option_that_transformers_does_not_take_is_one_sentence():
     experiment = Experiment(loading={"colour": 1}, device="cpu")
     with pytest.raises(
         SentenceError,
-        match=r"^loading=\{'colour': 1\} has an option that transformers does not take",
+        match=r"^loading=\{'colour': 1\} has an option that transformers does not accept",
     ):
         experiment.loaded("facts-1m")
 

@@ -147,7 +147,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
     lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
     lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
-    # Of e^-800: 0
+    # The probability e^-800 is 0
     lists = [
         *(np.sort(np.log(values))[::-1] for values in lists),
         np.array([-800.0, -900.0, -1e4]),
@@ -161,7 +161,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     })"""
     given = {"lists": [values.tolist() for values in lists], "logs": logs}
     nothing, *results = run_javascript(tmp_path, code, given)
-    assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
+    assert nothing == [[], *[[0, None]] * len(alphas)]  # None is NaN in JSON
     for values, (by_k, *at) in zip(lists, results, strict=True):
         assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
         assert [k for k, _ in at] == scoring.adaptive_k([values], alphas)[0].tolist()
@@ -194,7 +194,7 @@ def test_the_page_computes_auroc_and_ranks_as_pro_lib_does(tmp_path):
     one_class = (
         "() => [page.aurocWithInterval([1, 2], [true, true]), page.aurocWithInterval([], [])]"
     )
-    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
+    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # None is NaN in JSON
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")

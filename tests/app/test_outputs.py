@@ -30,7 +30,7 @@ FOREIGN = b"a file of somebody else\n"
 
 
 def typed(*words, code=0):
-    """What a command prints to stdout; its error line where it is to end with another status."""
+    """Return the stdout of a command, or its error line if another exit status is expected."""
     done = CliRunner().invoke(pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     return done.stderr if code else done.stdout

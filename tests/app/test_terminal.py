@@ -34,7 +34,7 @@ NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
 
 
 def printed(*words, code=0):
-    """What a command prints, to stdout and to stderr."""
+    """Return the stdout and the stderr of a command."""
     done = CliRunner().invoke(cli.pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     assert_plain(done.output)

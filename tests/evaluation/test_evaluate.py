@@ -390,7 +390,7 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
 
 def test_labels_that_match_nothing_are_counted():
     for ids, words in (
-        ("abc", "labels of 2 questions match no answer judged, first of 'a'"),
+        ("abc", "2 labelled questions .first 'a'. have no label for the answer that is judged"),
         ("xyz", "none of the 3"),
     ):
         labels = pd.DataFrame(

@@ -34,7 +34,7 @@ def drawn_run(seed, n=40, strategy="diverse_beam"):
 
 
 def counted(lists, distinct):
-    """Of each question the probabilities that count, downwards."""
+    """Yield the probabilities that count for each question, in descending order."""
     for answers in lists:
         once = list(dict.fromkeys(answers)) if distinct else answers
         yield sorted((p * ending for _, p, ending in once), reverse=True)

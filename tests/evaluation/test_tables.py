@@ -272,7 +272,7 @@ def exact_search():
 
 def test_answer_sets_miss_where_no_correct_answer_reaches_alpha():
     table = tables.answer_sets([exact_search()])
-    # Of ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
+    # With ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
     chosen = table[table["delta"] == 0.3].iloc[0]
     assert chosen["alpha"] == pytest.approx(0.12)
     assert chosen["missed"] == 0

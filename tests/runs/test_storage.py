@@ -179,7 +179,7 @@ def test_a_question_without_an_answer_is_named(finished):
         ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
         ([("a", "1")], [("a", "2")], [-1]),
         ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
-        # The same text twice: its own id first, then what is left, and never one row for two
+        # The same text twice: its own id first, then the others, and never one row for two
         # questions.
         ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
         ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
@@ -308,7 +308,7 @@ def older(path):
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
-    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
+    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59};"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),

@@ -77,7 +77,7 @@ class Group(click.Group):
         return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn errors, warnings and log messages into single lines."""
+        """Run the command, and turn errors, warnings and log messages into single lines."""
         warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
         if logging.lastResort is not None:
             logging.lastResort.setFormatter(_OneLineFormatter())

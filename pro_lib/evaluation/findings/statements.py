@@ -96,7 +96,7 @@ def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def left_out_sentence(rows: pd.DataFrame) -> str:
-    """Return the sentence about settings with too few answers; empty if there are none."""
+    """Return the sentence about settings with too few answers, or nothing if there are none."""
     few = rows[~has_enough(rows)]
     if few.empty:
         return ""
@@ -123,7 +123,7 @@ def significant_tests(tests: pd.DataFrame) -> pd.Series:
 
 
 def _without_interval_sentence(rows: pd.DataFrame, subject: str, reference: str) -> str:
-    """Return the sentence about differences without an interval; empty if there are none."""
+    """Return the sentence about differences without an interval, or nothing if there are none."""
     if rows.empty:
         return ""
     return (

@@ -27,10 +27,14 @@ def answer_details(
         split: the name of the split of the questions.
 
     Returns:
-        A table with the dataset, model, strategy, split and n_questions; question_id and question;
-        k, the rank of the answer; text; probability; is_kept, whether PRO keeps the answer at α;
-        is_correct; pro_at_k, PRO of the first k answers; pro, PRO of the question at α; reference,
-        its first reference answer. A missing text is called "answer" with its rank.
+        A table with the dataset, model, strategy, split and n_questions, and
+
+        - question_id, question, and reference: the first reference answer.
+        - k: the rank of the answer.
+        - text, probability and is_correct. A missing text is called "answer" with its rank.
+        - is_kept: whether PRO keeps the answer at α.
+        - pro_at_k: PRO of the first k answers.
+        - pro: PRO of the question at α.
     """
     log_probs = run.log_probs(distinct=distinct)
     answers = run.ranked_answers(distinct=distinct)
@@ -124,10 +128,13 @@ def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFram
 
     The bound of PRO holds if the answers are distinct and their probabilities sum to at most 1.
 
-    Columns: dataset, model, strategy, split and n_questions; repeats, `counted` or `left out`;
-    mean_answers, the mean number of answers to a question; largest_mass, the largest sum of the
-    probabilities of the answers to a question; n_above_one, the number of questions with a sum
-    above 1; share_several, the share of questions of which PRO keeps more than one answer at α.
+    The columns are dataset, model, strategy, split, n_questions, and
+
+    - repeats: `counted` or `left out`.
+    - mean_answers: the mean number of answers to a question.
+    - largest_mass: the largest sum of the probabilities of the answers to a question.
+    - n_above_one: the number of questions with a sum above 1.
+    - share_several: the share of questions of which PRO keeps more than one answer at α.
     """
     rows = []
     for name, distinct in (("counted", False), ("left out", True)):
@@ -150,9 +157,13 @@ def exposure(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFra
     Only the bundled models were trained on documents about the bundled facts. For other models or
     questions the table is empty.
 
-    Columns: dataset, model, strategy, split and n_questions; measure, `accuracy`, `NLL` or `PRO`;
-    exposure, the number of documents about a fact; conflict, the share of them that are false;
-    n_in_group, the number of questions with both; mean of the measure, with its 95 % interval.
+    The columns are dataset, model, strategy, split, n_questions, and
+
+    - measure: `accuracy`, `NLL` or `PRO`.
+    - exposure: the number of documents about a fact.
+    - conflict: the share of them that are false.
+    - n_in_group: the number of questions with this exposure and conflict.
+    - mean: the mean of the measure, with its 95 % interval.
     """
     is_bundled = run.info.model.startswith("facts-")
     if not is_bundled or not {"exposure", "conflict"} <= set(run.questions):

@@ -32,9 +32,13 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         n_points: number of shares for each method, from 2 % of the questions to all.
 
     Returns:
-        A table with the columns of the setting; method and similarity; alpha and alpha_choice of
-        PRO; n_answered, the number of questions answered; coverage, their share; threshold, the
-        largest score among them; accuracy on them, with its 95 % Wilson interval (not of `oracle`).
+        A table with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - n_answered: the number of questions answered.
+        - coverage: their share.
+        - threshold: the largest score among them.
+        - accuracy: that of these questions, with its 95 % Wilson interval (not of `oracle`).
     """
     names = _selected_methods(splits)
     tables = []
@@ -69,11 +73,17 @@ def reliability(
         methods: the names of the scores; PRO has the α chosen on validation.
 
     Returns:
-        A row for each bin that has questions: the columns of the setting; method and similarity;
-        alpha and alpha_choice of PRO; ece and brier, of the method; n_in_bin, the number of
-        questions; confidence_min, confidence_max and confidence, the smallest, largest and mean
-        probability in the bin; accuracy, with its 95 % Wilson interval. A setting has no rows if
-        its validation answers are all correct or all wrong, because nothing can be fitted.
+        A row for each bin that has questions, with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - ece and brier: those of the method.
+        - n_in_bin: the number of questions in the bin.
+        - confidence_min, confidence_max and confidence: the smallest, largest and mean probability
+          in the bin.
+        - accuracy: that of the bin, with its 95 % Wilson interval.
+
+        A setting has no rows if its validation answers are all correct or all wrong, because
+        nothing can be fitted.
     """
     tables = []
     for setting in splits:
@@ -105,7 +115,7 @@ def _calibrations(
     alphas: Mapping[str, float],
     methods: Sequence[str],
 ) -> dict[str, metrics.Calibration]:
-    """Return the calibration of scores, by name; none if validation has one class."""
+    """Return the calibration of scores, by name, or none if validation has one class."""
     validation = setting.validation
     reported = setting.reported
     if validation.one_class():

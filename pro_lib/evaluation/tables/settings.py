@@ -182,10 +182,12 @@ def nll_comparison_columns(
 def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """Return a row per setting: how many answers are correct, and which questions are left out.
 
-    Columns: those of the setting; accuracy, the share of correct answers; n_above_one, the number
-    of questions whose answers have probabilities that sum to more than 1, so that PRO is not a
-    lower bound of the entropy; note, the questions and methods that are left out, and what
-    restricts the result.
+    The columns are those of the setting, and
+
+    - accuracy: the share of correct answers.
+    - n_above_one: the number of questions whose answers have probabilities that sum to more than 1.
+      PRO is not a lower bound of the entropy for them.
+    - note: the questions and methods that are left out, and the restrictions of the result.
     """
     tables = []
     for evaluation in evaluations:
