@@ -91,9 +91,7 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
             chat=False,
             progress=False,
         )
-    assert any(
-        "of the first 24 questions are empty" in str(warning.message) for warning in warned
-    )
+    assert any("of the first 24 questions are empty" in str(warning.message) for warning in warned)
     answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
     assert re.search(
