@@ -320,7 +320,7 @@ export class Explorer {
     this.status.replaceChildren(text ? line : "");
   }
 
-  /** Show that the kernel is gone, now and whenever it is asked. */
+  /** Show that the kernel does not run, now and whenever it is asked. */
   loseKernel() {
     const sentence = "The kernel does not run: run the cell of the explorer again.";
     this.host.send = () => this.showStatus(sentence, "error");
