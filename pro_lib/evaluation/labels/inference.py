@@ -1,0 +1,177 @@
+"""Estimates from labels of some answers, with intervals: joins the estimator, the label model and the intervals."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pro_lib.evaluation.labels.design import cross_fitted
+from pro_lib.evaluation.labels.estimator import Areas, Ranking, areas, label_weights, pseudo_labels
+from pro_lib.evaluation.labels.intervals import (
+    difference_interval,
+    label_variance,
+    population_variance,
+    share_interval,
+)
+
+FloatArray = NDArray[np.float64]
+Scope = Literal["population", "questions"]
+SCOPES = ("population", "questions")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Labels of some of G answers, with the weights, the label model and the pseudo-labels that follow from them.
+
+    Attributes:
+        labels: (G,) 1 for right, 0 for wrong, NaN without a label.
+        weights: (G,) how many answers each label stands for; 0 without a label.
+        model: (G,) predicted probabilities that the answers are right, without use of the answer's own label.
+        pseudo: (G,) pseudo-labels.
+    """
+
+    labels: FloatArray
+    weights: FloatArray
+    model: FloatArray
+    pseudo: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        labels: ArrayLike,
+        is_first: ArrayLike,
+        probabilities: ArrayLike,
+        features: ArrayLike,
+        *,
+        n_first: int,
+        n_second: int,
+        seed: int = 0,
+    ) -> "Sample":
+        """Fit the label model and compute the pseudo-labels; the arguments are those of `label_weights`.
+
+        Args:
+            labels: (G,) 1 for right, 0 for wrong, NaN without a label.
+            is_first: (G,) whether the answer was chosen in the first phase.
+            probabilities: (G,) inclusion probabilities of the second phase.
+            features: (G, F) of all answers, for the label model.
+            n_first: how many answers were chosen in the first phase.
+            n_second: how many answers were chosen in the second phase; 0 before it begins.
+            seed: of the folds of the label model.
+
+        Returns:
+            The sample.
+        """
+        labels = np.asarray(labels, dtype=np.float64)
+        weights = label_weights(labels, is_first, probabilities, n_first=n_first, n_second=n_second)
+        model = cross_fitted(features, labels, seed=seed)
+        return cls(labels, weights, model, pseudo_labels(model, labels, weights))
+
+    def variance(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the variance of estimates with this influence (A, G) on the questions at hand, and its freedom."""
+        return label_variance(influence, self.weights, self.model, self.labels)
+
+
+@dataclass(frozen=True)
+class AurocEstimates:
+    """AUROCs of M scores from labels of some answers.
+
+    Attributes:
+        sample: the labels.
+        areas: the AUROCs and their derivatives.
+        scope: "population" for intervals that are about the population of the questions, "questions" for the
+            questions at hand.
+        clusters: (G,) numbers of clusters of answers that belong together; None for independent ones.
+        members: (G,) whether an answer belongs to this setting.
+    """
+
+    sample: Sample
+    areas: Areas
+    scope: Scope = "population"
+    clusters: NDArray[np.intp] | None = None
+    members: NDArray[np.bool_] | None = None
+
+    @property
+    def auroc(self) -> FloatArray:
+        """Return the AUROCs (M,); NaN where the estimate is not between 0 and 1."""
+        values = self.areas.auroc
+        return np.where((values > 0) & (values < 1), values, np.nan)
+
+    def interval(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the 95 % intervals of the AUROCs, (M,) each."""
+        return share_interval(self.auroc, *self._variance(self.areas.influence, self.areas.population))
+
+    def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the differences of the AUROCs to one of them, and the ends of their 95 % intervals, (M,) each."""
+        values = self.auroc - self.auroc[reference]
+        influence = self.areas.influence - self.areas.influence[reference]
+        population = self.areas.population - self.areas.population[reference]
+        low, high = difference_interval(values, *self._variance(influence, population))
+        return values, low, high
+
+    def _variance(self, influence: FloatArray, population: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return scoped_variance(self.sample, influence, population, self.scope, self.clusters, self.members)
+
+
+def scoped_variance(
+    sample: Sample,
+    influence: FloatArray,
+    population: FloatArray,
+    scope: Scope,
+    clusters: NDArray[np.intp] | None = None,
+    members: NDArray[np.bool_] | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variance (A,) of estimates for one scope, and its degrees of freedom.
+
+    The variance for the population is at least that for the questions at hand.
+
+    Args:
+        sample: the labels.
+        influence: (A, G) derivative of each estimate with respect to each label.
+        population: (A, G) influence of each answer as a draw from the population.
+        scope: "population" or "questions".
+        clusters: (G,) numbers of clusters; None for independent answers.
+        members: (G,) whether an answer belongs to the setting; None if all do.
+
+    Returns:
+        Variance and degrees of freedom, (A,) each.
+    """
+    variance, freedom = sample.variance(influence)
+    if scope == "questions":
+        return variance, freedom
+    if members is not None:
+        population = population[:, members]
+        clusters = None if clusters is None else np.unique(clusters[members], return_inverse=True)[1]
+    drawn, drawn_freedom = population_variance(population, clusters=clusters)
+    is_larger = ~(drawn < variance)  # NaN stays
+    return np.where(is_larger, drawn, variance), np.where(is_larger, drawn_freedom, freedom)
+
+
+def estimate_aurocs(
+    ranking: Ranking,
+    sample: Sample,
+    *,
+    scope: Scope = "population",
+    clusters: NDArray[np.intp] | None = None,
+    members: NDArray[np.bool_] | None = None,
+) -> AurocEstimates:
+    """Return the AUROCs of scores from labels of some answers.
+
+    Args:
+        ranking: the orders of M scores.
+        sample: the labels, weights and pseudo-labels of the same units.
+        scope: "population" or "questions", what the intervals are about.
+        clusters: (G,) numbers of clusters of units; None for independent units.
+        members: (G,) which units belong to the setting; None if all do.
+
+    Returns:
+        The estimates.
+
+    Example:
+        >>> ranking = Ranking.of([[0.1], [0.2], [0.3], [0.4]])
+        >>> labels = [1.0, 0.0, 1.0, 0.0]
+        >>> sample = Sample.of(labels, [True] * 4, [1.0] * 4, [[0.0]] * 4, n_first=4, n_second=0)
+        >>> estimate_aurocs(ranking, sample, scope="questions").auroc  # all answers have labels
+        array([0.75])
+    """
+    return AurocEstimates(sample, areas(ranking, sample.pseudo), scope, clusters, members)

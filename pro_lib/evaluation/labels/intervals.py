@@ -1,0 +1,124 @@
+"""Intervals of estimates from labels: pure functions of arrays, in float64.
+
+The constants were chosen by simulation; docs/log.md has what was tried.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import expit, logit
+
+FloatArray = NDArray[np.float64]
+FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no interval and no estimate is shown
+FEWEST_CLUSTERS = 5
+_PRIOR_TERMS = 2.0  # residuals that the label model adds to those seen
+_FREEDOM = 3.0  # degrees of freedom for each effective term of a variance
+
+
+def label_variance(
+    influence: ArrayLike, weights: ArrayLike, model: ArrayLike, labels: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variance of estimates (A,) that comes from not labelling all answers, and its degrees of freedom.
+
+    The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has the expectation 1
+    and w² - w has the variance of w as its expectation. Few labels may have small residuals by chance. So this
+    sum counts as k terms, its effective number, and the variance that the label model predicts for as many random
+    labels, (G / n - 1) Σ r̂ (1 - r̂) h², counts as three.
+
+    Args:
+        influence: (A, G) derivative h of each estimate with respect to each label.
+        weights: (G,) from `label_weights`, 0 without a label.
+        model: (G,) predicted probabilities r̂.
+        labels: (G,) 1, 0, or NaN without a label.
+
+    Returns:
+        Variance and degrees of freedom, (A,) each. The variance is 0 only if all answers have labels, or if no label
+        can change the estimate.
+
+    Example:
+        >>> label_variance([[0.5, 0.5]], [2, 0], [0.5, 0.5], [1, np.nan])
+        (array([0.125]), array([3.]))
+    """
+    influence = np.asarray(influence, dtype=np.float64)
+    weights = np.asarray(weights, dtype=np.float64)
+    model = np.asarray(model, dtype=np.float64)
+    labels = np.asarray(labels, dtype=np.float64)
+    has_label = ~np.isnan(labels)
+    residuals = np.where(has_label, labels - model, 0.0)
+    squares = influence**2
+    # Weights below 1 occur when a sample of nearly all answers is combined; they add nothing.
+    terms = squares * (np.maximum(weights * (weights - 1), 0) * residuals**2)
+    variance = terms.sum(axis=1)
+    n_terms = effective_number(terms)
+    excess = len(labels) / max(np.count_nonzero(has_label), 1) - 1
+    predicted = excess * (squares @ (model * (1 - model)))
+    blended = (n_terms * variance + _PRIOR_TERMS * predicted) / (n_terms + _PRIOR_TERMS)
+    return blended, np.maximum(_FREEDOM * n_terms, 1.5)
+
+
+def effective_number(terms: FloatArray) -> FloatArray:
+    """Return the effective number (A,) of terms (A, G) that are not negative: (Σ t)² / Σ t², or 0 if all are 0.
+
+    Example:
+        >>> effective_number(np.array([[1.0, 1.0, 0.0], [4.0, 0.0, 0.0]]))
+        array([2., 1.])
+    """
+    largest = terms.max(axis=1, keepdims=True)
+    scaled = np.divide(terms, largest, out=np.zeros_like(terms), where=largest > 0)
+    total = scaled.sum(axis=1)
+    squares = (scaled**2).sum(axis=1)
+    return np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
+
+
+def population_variance(influence: ArrayLike, *, clusters: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return the variance of estimates (A,) as statements about the population, and its degrees of freedom.
+
+    Args:
+        influence: (A, G) influence of each unit as a draw, such as `Areas.population`.
+        clusters: (G,) numbers of the clusters of units that are drawn together; None for independent units.
+
+    Returns:
+        Variance and degrees of freedom, (A,) each; NaN with fewer than five clusters.
+
+    Example:
+        >>> population_variance([[0.5, -0.5]])
+        (array([0.5]), array([6.]))
+    """
+    values = np.asarray(influence, dtype=np.float64)
+    values = values - values.mean(axis=1, keepdims=True)
+    if clusters is None:
+        terms = values**2
+        return terms.sum(axis=1), np.maximum(_FREEDOM * effective_number(terms), 1.5)
+    codes = np.asarray(clusters, dtype=np.intp)
+    n_clusters = codes.max() + 1
+    if n_clusters < FEWEST_CLUSTERS:
+        unknown = np.full(len(values), np.nan)
+        return unknown, unknown
+    sums = np.stack([np.bincount(codes, weights=row, minlength=n_clusters) for row in values])
+    terms = sums**2 * n_clusters / (n_clusters - 1)
+    freedom = np.minimum(n_clusters - 1, np.maximum(1.5 * effective_number(terms), 1.5))
+    return terms.sum(axis=1), freedom
+
+
+def share_interval(share: ArrayLike, variance: ArrayLike, freedom: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the ends (A,) of 95 % intervals of AUROCs or shares: Student's interval on the logit scale.
+
+    NaN where the estimate is not between 0 and 1. A variance of 0 gives the estimate itself.
+    """
+    share = np.asarray(share, dtype=np.float64)
+    is_inside = (share > 0) & (share < 1)
+    middle = np.where(is_inside, share, 0.5)
+    slope = middle * (1 - middle)
+    half = stats.t.isf(0.025, freedom) * np.sqrt(variance) / slope
+    low = np.where(is_inside, expit(logit(middle) - half), np.nan)
+    high = np.where(is_inside, expit(logit(middle) + half), np.nan)
+    return low, high
+
+
+def difference_interval(
+    difference: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends (A,) of Student's 95 % intervals of differences, between -1 and 1."""
+    difference = np.asarray(difference, dtype=np.float64)
+    half = stats.t.isf(0.025, freedom) * np.sqrt(variance)
+    return np.clip(difference - half, -1, 1), np.clip(difference + half, -1, 1)
