@@ -1,1 +1,35 @@
 """Labels by hand: which answers to label, the label file, and AUROCs with intervals from some labels."""
+
+from pro_lib.evaluation.labels.answers import Answers, collect_answers
+from pro_lib.evaluation.labels.estimate import accuracy_at_coverage, estimate, judge_agreement
+from pro_lib.evaluation.labels.label_file import (
+    Label,
+    append_label,
+    append_undo,
+    as_correctness,
+    consistency,
+    label_table,
+    labeller_agreement,
+    merge_labels,
+    read_label_file,
+)
+from pro_lib.evaluation.labels.plan import LabelPlan, Request
+
+__all__ = [
+    "Answers",
+    "Label",
+    "LabelPlan",
+    "Request",
+    "accuracy_at_coverage",
+    "append_label",
+    "append_undo",
+    "as_correctness",
+    "collect_answers",
+    "consistency",
+    "estimate",
+    "judge_agreement",
+    "label_table",
+    "labeller_agreement",
+    "merge_labels",
+    "read_label_file",
+]

@@ -92,6 +92,7 @@ def fit_logistic(
     Returns:
         (F + 1,) coefficients, the intercept first.
     """
+    features = np.asarray(features, dtype=np.float64)
     columns = np.column_stack([np.ones(len(features)), features])
     labels = np.asarray(labels, dtype=np.float64)
     weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -146,7 +147,7 @@ def cross_fitted(features: ArrayLike, labels: ArrayLike, *, seed: int = 0, n_fol
     labels = np.asarray(labels, dtype=np.float64)
     rng = np.random.default_rng(seed)
     has_label = ~np.isnan(labels)
-    n_labels = np.count_nonzero(has_label)
+    n_labels = int(has_label.sum())
     n_folds = max(2, min(n_folds, n_labels))
     folds = np.empty(len(labels), dtype=np.intp)
     for members in (np.flatnonzero(has_label), np.flatnonzero(~has_label)):

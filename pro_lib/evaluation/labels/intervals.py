@@ -50,7 +50,8 @@ def label_variance(
     terms = squares * (np.maximum(weights * (weights - 1), 0) * residuals**2)
     variance = terms.sum(axis=1)
     n_terms = effective_number(terms)
-    excess = len(labels) / max(np.count_nonzero(has_label), 1) - 1
+    n_labels = max(int(has_label.sum()), 1)
+    excess = len(labels) / n_labels - 1
     predicted = excess * (squares @ (model * (1 - model)))
     blended = (n_terms * variance + _PRIOR_TERMS * predicted) / (n_terms + _PRIOR_TERMS)
     return blended, np.maximum(_FREEDOM * n_terms, 1.5)
