@@ -321,7 +321,7 @@ def measure(cell: dict, repetitions: int, seed: int, folders: tuple[Path | None,
     shown = table[table["shown"] == 1]
     row |= {"enough": enough.mean(), "shown": len(shown) / len(table), "n_shown": len(shown)}
     row["shown_of_enough"] = table.loc[enough, "shown"].mean()
-    both = table.dropna(subset=[f"{name}_{kind}" for name in QUANTITIES for kind in ("error", "random")])
+    both = shown.dropna(subset=[f"{name}_random" for name in QUANTITIES])
     for name in QUANTITIES:
         row[f"{name}_bias"] = shown[f"{name}_error"].mean()
         row[f"{name}_bias_se"] = shown[f"{name}_error"].std() / np.sqrt(max(len(shown), 1))
@@ -329,6 +329,11 @@ def measure(cell: dict, repetitions: int, seed: int, folders: tuple[Path | None,
         row[f"{name}_random_rmse"] = root_mean_square(both[f"{name}_random"])
         row[f"{name}_ratio"] = row[f"{name}_rmse"] / row[f"{name}_random_rmse"]
     row |= shown.filter(regex="_covered$|_width$").mean().to_dict()
+    # Accuracy and agreement do not need labels of both classes.
+    for name, scope in itertools.product(("accuracy", "agreement"), ("questions", "population")):
+        has_interval = table[f"{name}_{scope}_width"].notna()
+        row[f"{name}_{scope}_covered"] = table.loc[has_interval, f"{name}_{scope}_covered"].mean()
+        row[f"{name}_shown"] = has_interval.mean()
     row["cpu_seconds"] = time.process_time() - start
     return row
 
@@ -352,9 +357,11 @@ def coverage_table(table: pd.DataFrame) -> str:
         cells_shown = table[table["n_shown"] >= 20]
         if scope == "population":
             cells_shown = cells_shown[cells_shown["n_questions"] != "all"]
+        n_draws = cells_shown["n_shown"]
+        if name in ("accuracy", "agreement"):
+            n_draws = (cells_shown["n_drawn"] * cells_shown[f"{name}_shown"]).round()
         covered = cells_shown[column]
-        counts = (covered * cells_shown["n_shown"]).round()
-        p_values = stats.binom.cdf(counts, cells_shown["n_shown"], 0.93)
+        p_values = stats.binom.cdf((covered * n_draws).round(), n_draws, 0.93)
         significant = int((holm(p_values) <= 0.05).sum())
         numbers = f"{covered.min():.3f} | {covered.mean():.3f} | {(covered < 0.93).sum()} | {significant}"
         lines.append(f"| {name} | {scope} | {len(covered)} | {numbers} |")

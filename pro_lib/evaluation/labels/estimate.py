@@ -13,7 +13,7 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
 from pro_lib.evaluation.labels.inference import SCOPES, Sample, Scope, estimate_aurocs, scoped_variance
-from pro_lib.evaluation.labels.intervals import FEWEST_CLUSTERS, FEWEST_OF_A_CLASS, share_interval
+from pro_lib.evaluation.labels.intervals import FEWEST_CLUSTERS, FEWEST_LABELS, FEWEST_OF_A_CLASS, share_interval
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
@@ -175,7 +175,7 @@ def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
         for suffix, column in zip(("", "_low", "_high"), values, strict=True):
             table[f"auroc_minus_{reference.lower()}{suffix}"] = column
     counts = _counts(setting, sample, merged)
-    reason = _reason(counts, setting, scope)
+    reason = _too_few_of_a_class(counts) or _reason(counts, setting, scope)
     shown = np.where(np.isnan(estimates.auroc) & (reason == "yes"), "the estimate is not between 0 and 1", reason)
     table = table.assign(**counts, scope=scope, shown=shown)
     columns = table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns
@@ -199,7 +199,8 @@ def _judge_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
         row |= {"accuracy": shares[0], "accuracy_low": low[0], "accuracy_high": high[0]}
         row |= {"agreement": shares[1], "agreement_low": low[1], "agreement_high": high[1]}
         if reason != "yes":
-            row |= {name: np.nan for name in row if name.startswith(("accuracy", "agreement")) and "judge" not in name}
+            hidden = [f"{name}{end}" for name in ("accuracy", "agreement") for end in ("", "_low", "_high")]
+            row |= dict.fromkeys(hidden, np.nan)
         rows.append(row | counts | {"scope": scope, "shown": reason})
     return _with_setting(pd.DataFrame(rows), setting)
 
@@ -236,8 +237,9 @@ def _shares(
     n_used = is_used.sum(axis=1, keepdims=True)
     values = np.where(signs < 0, 1 - right, right) * is_used
     shares = values.sum(axis=1) / n_used[:, 0]
+    shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
     influence = setting.ranking.by_unit(signs / n_used)
-    population = setting.ranking.by_unit((values - shares[:, None] * is_used) / n_used)
+    population = setting.ranking.by_unit((values - np.nan_to_num(shares)[:, None] * is_used) / n_used)
     variance = scoped_variance(sample, influence, population, scope, setting.clusters, setting.members)
     return shares, *share_interval(shares, *variance)
 
@@ -266,12 +268,19 @@ def _counts(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str,
     }
 
 
-def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
-    """Return "yes" if there are enough labels for an estimate, or why there are not."""
+def _too_few_of_a_class(counts: dict[str, float]) -> str:
+    """Say why there are not enough labels for an AUROC; empty if there are."""
     for name in ("right", "wrong"):
         n = counts[f"n_{name}"]
         if n < FEWEST_OF_A_CLASS:
             return f"only {n} answers are labelled {name}, {FEWEST_OF_A_CLASS} are needed"
+    return ""
+
+
+def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
+    """Return "yes" if there are enough labels for an accuracy, or why there are not."""
+    if counts["n_labels"] < FEWEST_LABELS:
+        return f"only {counts['n_labels']} answers have labels, {FEWEST_LABELS} are needed"
     if setting.clusters is not None and scope == "population":
         n_clusters = len(np.unique(setting.clusters[setting.members]))
         if n_clusters < FEWEST_CLUSTERS:

@@ -9,7 +9,8 @@ from scipy import stats
 from scipy.special import expit, logit
 
 FloatArray = NDArray[np.float64]
-FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no interval and no estimate is shown
+FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
+FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 FEWEST_CLUSTERS = 5
 _PRIOR_TERMS = 2.0  # residuals that the label model adds to those seen
 _FREEDOM = 3.0  # degrees of freedom for each effective term of a variance
