@@ -174,10 +174,10 @@ class LabelPlan:
         n_second = self.n_labels - len(self.first)
         if self.second is not None or n_second == 0:
             return self
-        merged = merge_labels(self._own(labels))
-        units = self.answers.positions(merged)
-        if not set(self.first) <= set(units.tolist()):
+        if not set(self.first) <= set(self.answers.positions(self._own(labels)).tolist()):
             return self
+        merged = merge_labels(labels)
+        units = self.answers.positions(merged)
         values = np.full(len(self.answers), np.nan)
         values[units] = merged["correct"].astype(float)
         is_first = np.zeros(len(self.answers), dtype=bool)
