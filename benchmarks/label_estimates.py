@@ -260,12 +260,10 @@ def repeat(cell: dict, whole: Questions, truth: np.ndarray, rng: np.random.Gener
         seed=int(rng.integers(2**31)),
     )
     at_hand = quantities(questions, ranking, questions.correct)
-    estimates = inference.estimate_aurocs(ranking, sample)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]
     fewest = min(known.sum(), (1 - known).sum())
-    is_inside = not np.isnan(estimates.auroc).any()
-    result |= {"enough": fewest >= FEWEST_OF_A_CLASS, "shown": is_inside and fewest >= FEWEST_OF_A_CLASS}
+    result["enough"] = fewest >= FEWEST_OF_A_CLASS
     values = quantities(questions, ranking, sample.pseudo)
     baseline = random_labels(questions, len(known), rng)
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):
@@ -318,22 +316,19 @@ def measure(cell: dict, repetitions: int, seed: int, folders: tuple[Path | None,
     row |= dict(zip(QUANTITIES, truth, strict=True))
     row["mean_labels"] = table["n_labels"].mean()
     enough = table["enough"] == 1
-    shown = table[table["shown"] == 1]
-    row |= {"enough": enough.mean(), "shown": len(shown) / len(table), "n_shown": len(shown)}
-    row["shown_of_enough"] = table.loc[enough, "shown"].mean()
-    both = shown.dropna(subset=[f"{name}_random" for name in QUANTITIES])
+    row["enough"] = enough.mean()
     for name in QUANTITIES:
+        # Accuracy and agreement do not need labels of both classes.
+        is_allowed = enough if name not in ("accuracy", "agreement") else table["n_labels"] > 0
+        shown = table[is_allowed & table[f"{name}_population_width"].notna()]
+        row |= {f"{name}_n_shown": len(shown), f"{name}_shown_of_allowed": len(shown) / max(is_allowed.sum(), 1)}
         row[f"{name}_bias"] = shown[f"{name}_error"].mean()
         row[f"{name}_bias_se"] = shown[f"{name}_error"].std() / np.sqrt(max(len(shown), 1))
+        both = shown.dropna(subset=f"{name}_random")
         row[f"{name}_rmse"] = root_mean_square(both[f"{name}_error"])
         row[f"{name}_random_rmse"] = root_mean_square(both[f"{name}_random"])
         row[f"{name}_ratio"] = row[f"{name}_rmse"] / row[f"{name}_random_rmse"]
-    row |= shown.filter(regex="_covered$|_width$").mean().to_dict()
-    # Accuracy and agreement do not need labels of both classes.
-    for name, scope in itertools.product(("accuracy", "agreement"), ("questions", "population")):
-        has_interval = table[f"{name}_{scope}_width"].notna()
-        row[f"{name}_{scope}_covered"] = table.loc[has_interval, f"{name}_{scope}_covered"].mean()
-        row[f"{name}_shown"] = has_interval.mean()
+        row |= shown.filter(regex=f"^{name}_(questions|population)_(covered|width)$").mean().to_dict()
     row["cpu_seconds"] = time.process_time() - start
     return row
 
@@ -354,12 +349,10 @@ def coverage_table(table: pd.DataFrame) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for name, scope in itertools.product(QUANTITIES, ("questions", "population")):
         column = f"{name}_{scope}_covered"
-        cells_shown = table[table["n_shown"] >= 20]
+        cells_shown = table[table[f"{name}_n_shown"] >= 20]
         if scope == "population":
             cells_shown = cells_shown[cells_shown["n_questions"] != "all"]
-        n_draws = cells_shown["n_shown"]
-        if name in ("accuracy", "agreement"):
-            n_draws = (cells_shown["n_drawn"] * cells_shown[f"{name}_shown"]).round()
+        n_draws = cells_shown[f"{name}_n_shown"]
         covered = cells_shown[column]
         p_values = stats.binom.cdf((covered * n_draws).round(), n_draws, 0.93)
         significant = int((holm(p_values) <= 0.05).sum())
@@ -381,10 +374,14 @@ def error_table(table: pd.DataFrame) -> str:
     head += ["differences, median ratio", "highest"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for (kind, n_labels), part in table.groupby(["kind", "n_labels"], sort=False):
-        single = part["auroc_ratio"]
-        differences = pd.concat([part["difference_1_ratio"], part["difference_2_ratio"]])
-        biased = part[part["n_shown"] >= 20]["auroc_bias"].abs().max()
-        row = [kind, n_labels, len(part), f"{part['shown'].min():.2f} to {part['shown'].max():.2f}", f"{biased:.3f}"]
+        ratios = {}
+        for name in ("auroc", "difference_1", "difference_2"):
+            ratios[name] = part.loc[part[f"{name}_n_shown"] >= 20, f"{name}_ratio"]
+        single = ratios["auroc"]
+        differences = pd.concat([ratios["difference_1"], ratios["difference_2"]])
+        share = part["auroc_n_shown"] / part["n_drawn"]
+        biased = part[part["auroc_n_shown"] >= 20]["auroc_bias"].abs().max()
+        row = [kind, n_labels, len(part), f"{share.min():.2f} to {share.max():.2f}", f"{biased:.3f}"]
         row += [f"{single.median():.2f}", f"{single.max():.2f}"]
         row += [f"{differences.median():.2f}", f"{differences.max():.2f}"]
         lines.append(f"| {' | '.join(map(str, row))} |")

@@ -176,11 +176,11 @@ def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
             table[f"auroc_minus_{reference.lower()}{suffix}"] = column
     counts = _counts(setting, sample, merged)
     reason = _too_few_of_a_class(counts) or _reason(counts, setting, scope)
-    shown = np.where(np.isnan(estimates.auroc) & (reason == "yes"), "the estimate is not between 0 and 1", reason)
-    table = table.assign(**counts, scope=scope, shown=shown)
-    columns = table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns
-    table.loc[table["shown"] != "yes", columns] = np.nan
-    return _with_setting(table, setting)
+    is_outside = np.isnan(estimates.auroc)
+    shown = np.where(is_outside & (reason == "yes"), "the AUROC is not estimated between 0 and 1", reason)
+    if reason != "yes":
+        table[table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns] = np.nan
+    return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
 
 
 def _judge_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope) -> pd.DataFrame:

@@ -102,8 +102,11 @@ class AurocEstimates:
         return share_interval(self.auroc, *self._variance(self.areas.influence, self.areas.population))
 
     def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the differences of the AUROCs to one of them, and the ends of their 95 % intervals, (M,) each."""
-        values = self.auroc - self.auroc[reference]
+        """Return the differences of the AUROCs to one of them, and the ends of their 95 % intervals, (M,) each.
+
+        They exist even if one of the AUROCs is estimated as 1 or more.
+        """
+        values = self.areas.auroc - self.areas.auroc[reference]
         influence = self.areas.influence - self.areas.influence[reference]
         population = self.areas.population - self.areas.population[reference]
         low, high = difference_interval(values, *self._variance(influence, population))
