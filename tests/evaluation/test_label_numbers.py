@@ -131,8 +131,18 @@ def test_residuals_of_zero_do_not_make_the_variance_zero():
     model = np.array([0.98, 0.02, 0.5, 0.5])
     labels = np.array([0.98, 0.02, np.nan, np.nan])
     variance, _ = intervals.label_variance(np.ones((1, 4)), [2, 2, 0, 0], model, labels)
-    # No residual says anything, so the prediction counts alone: (4/2 - 1) (2 · 0.0196 + 2 · 0.25).
-    np.testing.assert_allclose(variance, [0.5392])
+    # No residual says anything, so the prediction counts alone. It is the mean of 2 · (2 - 1) · 2 · 0.0196 of the
+    # labels and (4/2 - 1) (2 · 0.0196 + 2 · 0.25) of all answers.
+    np.testing.assert_allclose(variance, [(0.0784 + 0.5392) / 2])
+
+
+def test_the_variance_of_labels_by_hand():
+    # Residuals 0.5 and -0.5 with weights 2 and 3: terms 2 · 0.25 and 6 · 0.25; effective number 2² / (0.5² + 1.5²).
+    labels = [1, 0, np.nan, np.nan, np.nan]
+    variance, freedom = intervals.label_variance(np.ones((1, 5)), [2, 3, 0, 0, 0], np.full(5, 0.5), labels)
+    predicted = ((2 + 6) * 0.25 + (5 / 2 - 1) * 5 * 0.25) / 2
+    np.testing.assert_allclose(variance, [(1.6 * 2 + 2 * predicted) / 3.6])
+    np.testing.assert_allclose(freedom, [4.8])
 
 
 def test_a_difference_that_no_label_can_change_has_no_variance():

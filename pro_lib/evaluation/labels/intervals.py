@@ -22,9 +22,11 @@ def label_variance(
     """Return the variance of estimates (A,) that comes from not labelling all answers, and its degrees of freedom.
 
     The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has the expectation 1
-    and w² - w has the variance of w as its expectation. Few labels may have small residuals by chance. So this
-    sum counts as k terms, its effective number, and the variance that the label model predicts for as many random
-    labels, (G / n - 1) Σ r̂ (1 - r̂) h², counts as three.
+    and w² - w has the variance of w as its expectation. Few labels may have small residuals by chance. So this sum
+    counts as k terms, its effective number, and the variance that the label model predicts counts as two. The
+    prediction is the mean of Σ w (w - 1) r̂ (1 - r̂) h² over the labels, and of the variance with as many random labels,
+    (G / k₀ - 1) Σ r̂ (1 - r̂) h² over all answers. The latter is too large, but knows answers that matter and have no
+    label.
 
     Args:
         influence: (A, G) derivative h of each estimate with respect to each label.
@@ -47,13 +49,15 @@ def label_variance(
     has_label = ~np.isnan(labels)
     residuals = np.where(has_label, labels - model, 0.0)
     squares = influence**2
-    # Weights below 1 occur when a sample of nearly all answers is combined; they add nothing.
-    terms = squares * (np.maximum(weights * (weights - 1), 0) * residuals**2)
+    # Answers that the second phase takes for sure may have weights below 1. They add nothing.
+    spread = np.maximum(weights * (weights - 1), 0)
+    terms = squares * (spread * residuals**2)
     variance = terms.sum(axis=1)
     n_terms = effective_number(terms)
     n_labels = max(int(has_label.sum()), 1)
     excess = len(labels) / n_labels - 1
-    predicted = excess * (squares @ (model * (1 - model)))
+    uncertain = model * (1 - model)
+    predicted = (squares @ (spread * uncertain) + excess * (squares @ uncertain)) / 2
     blended = (n_terms * variance + _PRIOR_TERMS * predicted) / (n_terms + _PRIOR_TERMS)
     return blended, np.maximum(_FREEDOM * n_terms, 1.5)
 
