@@ -340,11 +340,23 @@ def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
     judged, truth = evaluation(200)
     _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth, stop=14)
     table = estimate(label_table(labels), [judged])
-    assert table["shown"].str.contains("answers are labelled right, 10 are needed").all()
+    assert table["shown"].str.contains(r"^labels of right answers: \d, needed: 10$").all()
     assert table.filter(regex="^auroc(?!_by_judge)").isna().all(axis=None)
     judges = judge_agreement(label_table(labels), [judged])
-    assert judges["shown"].str.contains("answers have labels, 20 are needed").all()
+    assert judges["shown"].str.contains(r"^labels: 1\d, needed: 20$").all()
     assert judges["accuracy"].isna().all()
+
+
+@pytest.mark.parametrize("n_labels", [0, 1, 3])
+def test_tables_exist_before_there_are_enough_labels(n_labels):
+    judged, truth = evaluation(60)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=30), truth)
+    table = label_table(labels[:n_labels])
+    assert estimate(table, [judged])["n_labels"].tolist() == [n_labels] * 4
+    assert judge_agreement(table, [judged])["agreement"].isna().all()
+    assert accuracy_at_coverage(table, [judged])["accuracy"].isna().all()
+    assert len(consistency(table)) == min(n_labels, 1)
+    assert labeller_agreement(table).empty
 
 
 def test_undecided_answers_are_counted_and_others_stand_for_them():
@@ -369,7 +381,7 @@ def test_clusters_widen_intervals_of_the_population_only():
             widths.append(row["auroc_high"] - row["auroc_low"])
         assert (widths[0] == widths[1]) == is_same
     few = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 60))
-    assert estimate(table, [few])["shown"].iloc[0] == "only 4 clusters of questions, 5 are needed"
+    assert estimate(table, [few])["shown"].iloc[0] == "clusters of questions: 4, needed: 5"
 
 
 def test_errors_of_estimates_name_the_reason():

@@ -273,18 +273,18 @@ def _too_few_of_a_class(counts: dict[str, float]) -> str:
     for name in ("right", "wrong"):
         n = counts[f"n_{name}"]
         if n < FEWEST_OF_A_CLASS:
-            return f"only {n} answers are labelled {name}, {FEWEST_OF_A_CLASS} are needed"
+            return f"labels of {name} answers: {n}, needed: {FEWEST_OF_A_CLASS}"
     return ""
 
 
 def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
     """Return "yes" if there are enough labels for an accuracy, or why there are not."""
     if counts["n_labels"] < FEWEST_LABELS:
-        return f"only {counts['n_labels']} answers have labels, {FEWEST_LABELS} are needed"
+        return f"labels: {counts['n_labels']}, needed: {FEWEST_LABELS}"
     if setting.clusters is not None and scope == "population":
         n_clusters = len(np.unique(setting.clusters[setting.members]))
         if n_clusters < FEWEST_CLUSTERS:
-            return f"only {n_clusters} clusters of questions, {FEWEST_CLUSTERS} are needed"
+            return f"clusters of questions: {n_clusters}, needed: {FEWEST_CLUSTERS}"
     return "yes"
 
 
