@@ -2,12 +2,14 @@
 
     python benchmarks/label_estimates.py --repetitions 2000 --output docs/label_estimates.csv
 
-Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and estimates AUROCs,
-their differences, the accuracy and the judge's agreement. The same number of random labels is the baseline. The script
-writes a row as soon as a cell is done; a second call with the same `--output` skips the cells in the file. `--only`
-runs the cells whose name contains a text, `--part 1/50` one in fifty. `--records FOLDER` adds cells of records files
-with a column correct, `--world-facts FOLDER` those of runs of the bundled models (FOLDER has the runs, made by
-notebook 01). `--summary` prints the tables of a file. docs/log.md explains how the method was chosen, with other seeds.
+Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and
+estimates AUROCs, their differences, the accuracy and the judge's agreement. The same number of
+random labels is the baseline. The script writes a row as soon as a cell is done; a second call with
+the same `--output` skips the cells in the file. `--only` runs the cells whose name contains a text,
+`--part 1/50` one in fifty. `--records FOLDER` adds cells of records files with a column correct,
+`--world-facts FOLDER` those of runs of the bundled models (FOLDER has the runs, made by notebook
+01). `--summary` prints the tables of a file. docs/log.md explains how the method was chosen, with
+other seeds.
 """
 
 import argparse
@@ -48,7 +50,8 @@ QUANTITIES = ("auroc", "difference_1", "difference_2", "accuracy", "agreement")
 class Questions:
     """Questions with scores (n, 3), ROUGE-L (n,), true labels (n,) and numbers of clusters (n,) or None.
 
-    The first score stands for NLL. The second has another AUROC; the third differs for one question in five.
+    The first score stands for NLL. The second has another AUROC; the third differs for one question
+    in five.
     """
 
     scores: np.ndarray
@@ -68,8 +71,8 @@ class Questions:
 def made_up(cell: dict, n: int, rng: np.random.Generator) -> Questions:
     """Draw questions of a cell: binormal scores, and a judge whose errors depend on the score.
 
-    A wrong answer that the model is sure of is more often judged right, and a right answer that it is not sure of is
-    more often judged wrong.
+    A wrong answer that the model is sure of is more often judged right, and a right answer that it
+    is not sure of is more often judged wrong.
     """
     kind = cell["kind"]
     clusters = None

@@ -295,6 +295,18 @@ def test_models_with_the_same_answer_share_its_label():
     assert table.groupby("model")["n_labels"].first().to_dict() == {"m": 60, "other": 60}
 
 
+def test_copies_of_a_question_with_the_same_answer_share_its_label():
+    judged, _ = evaluation(40)
+    answers = judged.answers.assign(text_number=np.arange(40) % 30)
+    # Questions 30 to 34 have the texts and the answers of 0 to 4; 35 to 39 have those texts and other answers.
+    answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
+    answers.loc[35:39, "text_number"] = range(5)
+    plan = LabelPlan.create([replace(judged, answers=answers)], n_labels=35)
+    assert len(plan.answers) == 35
+    assert plan.answers.table["question_id"].tolist()[-5:] == ["q0", "q1", "q2", "q3", "q4"]
+    assert plan.answers.settings[0].codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+
+
 # Estimates
 
 

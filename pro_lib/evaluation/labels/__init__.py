@@ -1,4 +1,4 @@
-"""Labels by hand: which answers to label, the label file, and AUROCs with intervals from some labels."""
+"""Labels by hand: which answers to label, the label file, and estimates from some labels."""
 
 from pro_lib.evaluation.labels.answers import Answers, collect_answers
 from pro_lib.evaluation.labels.estimate import accuracy_at_coverage, estimate, judge_agreement

@@ -1,4 +1,4 @@
-"""The answers of evaluations as units that get one label each, with the features of the label model."""
+"""The answers of evaluations as units that get one label each, with their features."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ class Setting:
 class Answers:
     """The G different answers of several evaluations, the units that get one label each.
 
-    Answers with the same words to the same question of a dataset are one unit, whichever model or strategy found them.
+    Answers with the same words to the same question of a dataset are one unit, whichever model or
+    strategy found them.
 
     Attributes:
-        table: a row per unit: dataset, question_id (of the first question with this text), answer (`answer_key`),
-            text (the answer as first found) and rouge_l.
-        features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL and ALL, and the
-            dataset and model if there are several.
+        table: a row per unit: dataset, question_id (of the first question with this text), answer
+            (`answer_key`), text (the answer as first found) and rouge_l.
+        features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
+            and ALL, and the dataset and model if there are several.
         strata: (G,) bin of ROUGE-L.
         settings: the evaluations.
         digest: what tells this set of answers from others, in hexadecimal.
@@ -78,9 +79,9 @@ def collect_answers(evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAU
 
     Args:
         evaluations: one or several, of any datasets, models and protocols.
-        alphas: α of PRO and of PRO over meanings: a number, or by dataset, model and method, such as
-            {"world-facts, facts-2m, PRO": 0.3}. Choose α before labelling, for example on the validation questions
-            (`evaluation.chosen_alpha`).
+        alphas: α of PRO and of PRO over meanings: a number, or by dataset, model and method, such
+            as {"world-facts, facts-2m, PRO": 0.3}. Choose α before labelling, for example on the
+            validation questions (`evaluation.chosen_alpha`).
 
     Returns:
         The answers, in the order in which they are first met.

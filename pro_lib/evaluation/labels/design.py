@@ -1,4 +1,4 @@
-"""Which answers to label: two phases, a model of the labels between them; pure functions of arrays, in float64."""
+"""Which answers to label, in two phases: pure functions of arrays, in float64."""
 
 from collections.abc import Sequence
 
@@ -43,8 +43,9 @@ def first_size(n_labels: int, n_answers: int) -> int:
 def first_phase(strata: ArrayLike, n_first: int, rng: np.random.Generator) -> IntArray:
     """Choose answers systematically and proportionally over strata.
 
-    The answers are put in random order within each stratum, the strata one after the other, and every answer after
-    n / n_first others is taken, from a random start. Each answer has the same probability.
+    The answers are put in random order within each stratum, the strata one after the other, and
+    every answer after n / n_first others is taken, from a random start. Each answer has the same
+    probability.
 
     Args:
         strata: (n,) number of the stratum of each answer.
@@ -80,8 +81,8 @@ def fit_logistic(
 ) -> FloatArray:
     """Fit a logistic regression with a ridge penalty and a weak prior on the intercept.
 
-    Minimizes the weighted negative log-likelihood + penalty / 2 Σ b² + that of half an answer right and half an
-    answer wrong for the intercept alone, by Newton's method with halved steps.
+    Minimizes the weighted negative log-likelihood + penalty / 2 Σ b² + that of half an answer right
+    and half an answer wrong for the intercept alone, by Newton's method with halved steps.
 
     Args:
         features: (n, F), each of them of the order of 1.
@@ -131,8 +132,8 @@ def predict_logistic(features: ArrayLike, coefficients: FloatArray) -> FloatArra
 def cross_fitted(features: ArrayLike, labels: ArrayLike, *, seed: int = 0, n_folds: int = N_FOLDS) -> FloatArray:
     """Return predicted probabilities (n,) that do not depend on an answer's own label.
 
-    The answers are divided into folds, those with labels evenly. The predictions for a fold come from a logistic
-    regression on the labels of the others.
+    The answers are divided into folds, those with labels evenly. The predictions for a fold come
+    from a logistic regression on the labels of the others.
 
     Args:
         features: (n, F) of all answers.
@@ -163,9 +164,10 @@ def cross_fitted(features: ArrayLike, labels: ArrayLike, *, seed: int = 0, n_fol
 def sampling_scores(influences: Sequence[ArrayLike], model: ArrayLike) -> FloatArray:
     """Return how much the label of each answer matters, (n,).
 
-    Within a setting the square is the sum of two parts: the squared influence on the AUROC of the reference, and the
-    mean squared influence on the differences of the other AUROCs to it. Each influence is first scaled so that its
-    squares, weighted with the variance r̂ (1 - r̂) of the label, sum to 1. Several settings are averaged.
+    Within a setting the square is the sum of two parts: the squared influence on the AUROC of the
+    reference, and the mean squared influence on the differences of the other AUROCs to it. Each
+    influence is first scaled so that its squares, weighted with the variance r̂ (1 - r̂) of the
+    label, sum to 1. Several settings are averaged.
 
     Args:
         influences: (M, n) for each setting: of the labels on M AUROCs, the reference first.

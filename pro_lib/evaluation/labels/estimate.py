@@ -1,4 +1,4 @@
-"""Tables of estimates from a label file: AUROC of each method, and accuracy and agreement of each automatic judge."""
+"""Tables of estimates from labels: AUROC of each method, accuracy, agreement of each judge."""
 
 from __future__ import annotations
 
@@ -31,23 +31,28 @@ def estimate(
 ) -> pd.DataFrame:
     """Return the AUROC of every method as it would be if all answers had labels, with 95 % intervals.
 
-    The labels must come from a `LabelPlan` for the same evaluations, because the estimate needs the probabilities with
-    which answers were chosen. It uses all labels of the file, so it may be computed after any number of them.
+    The labels must come from a `LabelPlan` for the same evaluations, because the estimate needs the
+    probabilities with which answers were chosen. It uses all labels of the file, so it may be
+    computed after any number of them.
 
     Args:
         labels: from `read_label_file`; those of several labellers are merged (`merge_labels`).
         evaluations: those of the plan, in the same order.
         alphas: α of PRO, chosen before labelling (see `collect_answers`).
-        scope: "population" for intervals about the population that the questions come from, as everywhere else;
-            "questions" for the questions at hand, whose intervals have length 0 once all answers have labels.
+        scope: "population" for intervals about the population that the questions come from, as
+            everywhere else; "questions" for the questions at hand, whose intervals have length 0
+            once all answers have labels.
 
     Returns:
-        A row per setting and method. Columns: dataset, model, strategy, protocol, split, n_questions; method and
-        similarity (empty without one); auroc, auroc_low, auroc_high; auroc_by_judge, with the correctness of the
-        evaluation in place of the labels; auroc_minus_pro and auroc_minus_nll, each with _low and _high, NaN without
-        PRO or NLL; n_labels (decided, repetitions not counted), n_right, n_wrong, n_undecided, n_disputed (between
-        labellers); n_effective (Kish: how many equally weighted labels carry as much information); scope; shown, which
-        is "yes", or why there is no estimate. Where it is not "yes" the estimates are NaN.
+        A row per setting and method. Columns: dataset, model, strategy, protocol, split,
+        n_questions; method and similarity (empty without one); auroc, auroc_low, auroc_high;
+        auroc_by_judge, with the correctness of the evaluation in place of the labels;
+        auroc_minus_pro and auroc_minus_nll, each with _low and _high, NaN without PRO or NLL;
+        n_labels (decided, repetitions not counted), n_right, n_wrong, n_undecided, n_disputed
+        (between labellers); n_effective (Kish: how many equally weighted labels carry as much
+        information); scope; shown, which is "yes", or why there is no AUROC. Without ten labels of
+        each class all estimates are NaN. If only the AUROC is estimated as 1 or more, or 0 or less,
+        its differences are shown.
 
     Raises:
         RunError: if the labels belong to other answers, or `scope` is unknown.
@@ -78,9 +83,10 @@ def judge_agreement(
         scope: "population" or "questions", what the intervals are about.
 
     Returns:
-        A row per setting and judge. Columns: those of the setting; judge ("rouge_l" above 0.3, "exact_match" or
-        "alias_match"); accuracy_by_judge, the share of answers that the judge calls right; accuracy (by labels) and
-        agreement, each with _low and _high; n_labels, n_right, n_wrong; scope; shown as in `estimate`.
+        A row per setting and judge. Columns: those of the setting; judge ("rouge_l" above 0.3,
+        "exact_match" or "alias_match"); accuracy_by_judge, the share of answers that the judge
+        calls right; accuracy (by labels) and agreement, each with _low and _high; n_labels,
+        n_right, n_wrong; scope; shown as in `estimate`.
 
     Raises:
         RunError: as `estimate`.
@@ -110,13 +116,15 @@ def accuracy_at_coverage(
     Args:
         labels: from `read_label_file`.
         evaluations: those of the plan, in the same order.
-        coverages: shares of the questions that are answered, in (0, 1]. Ties at the threshold are all answered.
+        coverages: shares of the questions that are answered, in (0, 1]. Ties at the threshold are
+            all answered.
         alphas: as for `estimate`.
         scope: "population" or "questions", what the intervals are about.
 
     Returns:
-        A row per setting, method and coverage. Columns: those of the setting; method and similarity; coverage (the
-        share that is answered); accuracy with _low and _high; n_labels among the answered; scope; shown.
+        A row per setting, method and coverage. Columns: those of the setting; method and
+        similarity; coverage (the share that is answered); accuracy with _low and _high; n_labels
+        among the answered; scope; shown.
 
     Raises:
         RunError: as `estimate`, or for a coverage that is not in (0, 1].
@@ -230,7 +238,8 @@ def _shares(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shares of answers (A,) and the ends of their intervals.
 
-    `signs` (A, n) says what counts: 1 for a right answer, -1 for a wrong answer, 0 for an answer that is left out.
+    `signs` (A, n) says what counts: 1 for a right answer, -1 for a wrong answer, 0 for an answer
+    that is left out.
     """
     right = sample.pseudo[setting.codes]
     is_used = signs != 0

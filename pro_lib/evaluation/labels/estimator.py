@@ -1,7 +1,8 @@
 """AUROCs and accuracy from labels of some answers: pure functions of arrays, in float64.
 
-`design` says which answers are labelled. An answer without a label, or with a label and an inclusion probability, is
-represented by a pseudo-label, a number whose expectation is the true label.
+`design` says which answers are labelled. An answer without a label, or with a label and an
+inclusion probability, is represented by a pseudo-label, a number whose expectation is the true
+label.
 """
 
 from dataclasses import dataclass
@@ -18,14 +19,16 @@ def label_weights(
 ) -> FloatArray:
     """Return how many answers each label stands for, (G,), with the expectation 1 for every answer.
 
-    The labels of both phases are combined in proportion to their numbers k₁ and k₂. With k = k₁ + k₂, a label of the
-    first phase has the weight G / k, and one of the second phase n₂ / (k (1 - n₁ / G) π). If some of the answers that
-    were chosen have no label, because the person stopped early or could not decide, the others stand for them.
+    The labels of both phases are combined in proportion to their numbers k₁ and k₂. With k = k₁ +
+    k₂, a label of the first phase has the weight G / k, and one of the second phase n₂ / (k (1 - n₁
+    / G) π). If some of the answers that were chosen have no label, because the person stopped early
+    or could not decide, the others stand for them.
 
     Args:
         labels: (G,) 1 for right, 0 for wrong, NaN without a label.
         is_first: (G,) whether the answer was chosen in the first phase.
-        probabilities: (G,) inclusion probabilities π of the second phase; only those of its labels are read.
+        probabilities: (G,) inclusion probabilities π of the second phase; only those of its labels
+            are read.
         n_first: how many answers were chosen in the first phase, n₁.
         n_second: how many answers were chosen in the second phase, n₂; 0 before it begins.
 
@@ -54,11 +57,12 @@ def label_weights(
 def pseudo_labels(model: ArrayLike, labels: ArrayLike, weights: ArrayLike) -> FloatArray:
     """Return numbers (G,) whose expectations are the labels: r̂ + w (r - r̂).
 
-    This is the augmented inverse-probability-weighted label (Robins, Rotnitzky and Zhao 1994; Angelopoulos et al. 2023;
-    Zrnic and Candès 2024).
+    This is the augmented inverse-probability-weighted label (Robins, Rotnitzky and Zhao 1994;
+    Angelopoulos et al. 2023; Zrnic and Candès 2024).
 
     Args:
-        model: (G,) predicted probabilities r̂ that the answers are right, without use of the answer's own label.
+        model: (G,) predicted probabilities r̂ that the answers are right, without use of the
+            answer's own label.
         labels: (G,) 1 for right, 0 for wrong, NaN without a label.
         weights: (G,) from `label_weights`.
 
@@ -140,8 +144,9 @@ class Areas:
     Attributes:
         auroc: (M,); NaN if a class sum or the number of pairs is not positive.
         influence: (M, G) derivative of each AUROC with respect to the label of each unit.
-        population: (M, G) influence of each unit as a draw from the population. The sum of the squared deviations from
-            the mean, over independent units, estimates the variance of the AUROC in the population.
+        population: (M, G) influence of each unit as a draw from the population. The sum of the
+            squared deviations from the mean, over independent units, estimates the variance of the
+            AUROC in the population.
     """
 
     auroc: FloatArray
@@ -152,9 +157,10 @@ class Areas:
 def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
     """Return the AUROCs of scores for labels between 0 and 1, or pseudo-labels beyond.
 
-    The AUROC is Σ (1 - r_i) r_j k(u_i, u_j) / Σ (1 - r_i) r_j over the pairs of different units, where k is 1 if the
-    wrong answer i has the higher score, ½ for a tie and 0 otherwise. If the labels of different units are independent,
-    the expectations of both sums are those for the true labels. O(n M) after sorting.
+    The AUROC is Σ (1 - r_i) r_j k(u_i, u_j) / Σ (1 - r_i) r_j over the pairs of different units,
+    where k is 1 if the wrong answer i has the higher score, ½ for a tie and 0 otherwise. If the
+    labels of different units are independent, the expectations of both sums are those for the true
+    labels. O(n M) after sorting.
 
     Args:
         ranking: the orders of the scores.

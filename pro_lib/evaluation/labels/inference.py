@@ -1,4 +1,4 @@
-"""Estimates from labels of some answers, with intervals: joins the estimator, the label model and the intervals."""
+"""Estimates with intervals: joins the estimator, the label model and the intervals."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -27,7 +27,8 @@ class Sample:
     Attributes:
         labels: (G,) 1 for right, 0 for wrong, NaN without a label.
         weights: (G,) how many answers each label stands for; 0 without a label.
-        model: (G,) predicted probabilities that the answers are right, without use of the answer's own label.
+        model: (G,) predicted probabilities that the answers are right, without use of the answer's
+            own label.
         pseudo: (G,) pseudo-labels.
     """
 
@@ -79,9 +80,10 @@ class AurocEstimates:
     Attributes:
         sample: the labels.
         areas: the AUROCs and their derivatives.
-        scope: "population" for intervals that are about the population of the questions, "questions" for the
-            questions at hand.
-        clusters: (G,) numbers of clusters of answers that belong together; None for independent ones.
+        scope: "population" for intervals that are about the population of the questions,
+            "questions" for the questions at hand.
+        clusters: (G,) numbers of clusters of answers that belong together; None for independent
+            ones.
         members: (G,) whether an answer belongs to this setting.
     """
 

@@ -21,12 +21,12 @@ def label_variance(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the variance of estimates (A,) that comes from not labelling all answers, and its degrees of freedom.
 
-    The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has the expectation 1
-    and w² - w has the variance of w as its expectation. Few labels may have small residuals by chance. So this sum
-    counts as k terms, its effective number, and the variance that the label model predicts counts as two. The
-    prediction is the mean of Σ w (w - 1) r̂ (1 - r̂) h² over the labels, and of the variance with as many random labels,
-    (G / k₀ - 1) Σ r̂ (1 - r̂) h² over all answers. The latter is too large, but knows answers that matter and have no
-    label.
+    The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has
+    the expectation 1 and w² - w has the variance of w as its expectation. Few labels may have small
+    residuals by chance. So this sum counts as k terms, its effective number, and the variance that
+    the label model predicts counts as two. The prediction is the mean of Σ w (w - 1) r̂ (1 - r̂) h²
+    over the labels, and of the variance with as many random labels, (G / k₀ - 1) Σ r̂ (1 - r̂) h²
+    over all answers. The latter is too large, but knows answers that matter and have no label.
 
     Args:
         influence: (A, G) derivative h of each estimate with respect to each label.
@@ -35,8 +35,8 @@ def label_variance(
         labels: (G,) 1, 0, or NaN without a label.
 
     Returns:
-        Variance and degrees of freedom, (A,) each. The variance is 0 only if all answers have labels, or if no label
-        can change the estimate.
+        Variance and degrees of freedom, (A,) each. The variance is 0 only if all answers have
+        labels, or if no label can change the estimate.
 
     Example:
         >>> label_variance([[0.5, 0.5]], [2, 0], [0.5, 0.5], [1, np.nan])
@@ -81,7 +81,8 @@ def population_variance(influence: ArrayLike, *, clusters: ArrayLike | None = No
 
     Args:
         influence: (A, G) influence of each unit as a draw, such as `Areas.population`.
-        clusters: (G,) numbers of the clusters of units that are drawn together; None for independent units.
+        clusters: (G,) numbers of the clusters of units that are drawn together; None for
+            independent units.
 
     Returns:
         Variance and degrees of freedom, (A,) each; NaN with fewer than five clusters.

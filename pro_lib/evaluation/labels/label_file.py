@@ -1,8 +1,9 @@
 """The label file: one JSON object a line, appended and never changed; labellers merged and compared.
 
-A line is a label, `{dataset, question_id, text, correct, labeller, time, repetition, phase, probability, n_first,
-n_second, n_answers, plan}`, where `correct` is true, false, or null for "cannot decide", or `{undo: true, labeller}`,
-which withdraws the last label of this labeller that was not withdrawn.
+A line is a label, `{dataset, question_id, text, correct, labeller, time, repetition, phase,
+probability, n_first, n_second, n_answers, plan}`, where `correct` is true, false, or null for
+"cannot decide", or `{undo: true, labeller}`, which withdraws the last label of this labeller that
+was not withdrawn.
 """
 
 import itertools
@@ -38,9 +39,11 @@ class Label(Format):
         correct: True for right, False for wrong, None if the labeller cannot decide.
         labeller: name of the person.
         time: when the label was given, ISO 8601; empty if unknown.
-        repetition: whether the answer was shown a second time, to measure the labeller's consistency.
+        repetition: whether the answer was shown a second time, to measure the labeller's
+            consistency.
         phase: 1 or 2.
-        probability: inclusion probability of the second phase; that of the first phase is n_first / n_answers.
+        probability: inclusion probability of the second phase; that of the first phase is n_first /
+            n_answers.
         n_first: answers chosen in the first phase.
         n_second: answers chosen in the second phase; 0 in the first phase.
         n_answers: answers of the plan, those with the same text to the same question counted once.
@@ -84,7 +87,8 @@ def answer_key(text: str) -> str:
 def append_label(path: str | Path, label: Label) -> None:
     """Append a label to a file, and write it to the disk before returning.
 
-    A line that a killed process left unfinished is removed first, so that it cannot damage the new one.
+    A line that a killed process left unfinished is removed first, so that it cannot damage the new
+    one.
 
     Args:
         path: the label file; it is made if it does not exist.
@@ -181,15 +185,16 @@ def label_table(labels: Iterable[Label]) -> pd.DataFrame:
 def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     """Merge the labels of several labellers into one label per answer.
 
-    The first label of each labeller counts; repetitions only serve `consistency`. Most labellers decide, and a tie is
-    undecided.
+    The first label of each labeller counts; repetitions only serve `consistency`. Most labellers
+    decide, and a tie is undecided.
 
     Args:
-        labels: from `read_label_file`; tables of several files are put together with `pandas.concat`.
+        labels: from `read_label_file`; tables of several files are put together with
+            `pandas.concat`.
 
     Returns:
-        A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and `is_disputed`.
-        `correct` is None where nobody decides or as many say right as wrong.
+        A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
+        `is_disputed`. `correct` is None where nobody decides or as many say right as wrong.
 
     Raises:
         RunError: if the labels belong to different plans.
@@ -233,8 +238,9 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
         labels: from `read_label_file`, of several labellers.
 
     Returns:
-        A row per pair: labeller, other_labeller, n_both, n_same, agreement with agreement_low and agreement_high
-        (Wilson's 95 % interval) and kappa, Cohen's κ; NaN if both gave all answers the same label, or without answers.
+        A row per pair: labeller, other_labeller, n_both, n_same, agreement with agreement_low and
+        agreement_high (Wilson's 95 % interval) and kappa, Cohen's κ; NaN if both gave all answers
+        the same label, or without answers.
 
     Example:
         >>> labeller_agreement(pd.concat([first, second]))  # doctest: +SKIP
@@ -264,8 +270,8 @@ def consistency(labels: pd.DataFrame) -> pd.DataFrame:
         labels: from `read_label_file`.
 
     Returns:
-        A row per labeller: labeller, n_repeated (decided both times), n_same, agreement with agreement_low and
-        agreement_high (Wilson's 95 % interval); NaN without repetitions.
+        A row per labeller: labeller, n_repeated (decided both times), n_same, agreement with
+        agreement_low and agreement_high (Wilson's 95 % interval); NaN without repetitions.
 
     Example:
         >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP

@@ -62,8 +62,9 @@ class Request:
 class LabelPlan:
     """Which of the answers of some evaluations to label, in which order.
 
-    The first phase is drawn when the plan is created. The second phase is drawn by `advance` from the labels of the
-    first, and is fixed from then on. Everything depends on the seed and these labels only.
+    The first phase is drawn when the plan is created. The second phase is drawn by `advance` from
+    the labels of the first, and is fixed from then on. Everything depends on the seed and these
+    labels only.
 
     Attributes:
         answers: the answers of the evaluations.
@@ -71,7 +72,8 @@ class LabelPlan:
         seed: of all random choices.
         first: units of the first phase, in their order.
         second: units of the second phase, in their order; None before it is drawn.
-        probabilities: inclusion probabilities of the units of the second phase; None before it is drawn.
+        probabilities: inclusion probabilities of the units of the second phase; None before it is
+            drawn.
 
     Example:
         >>> plan = LabelPlan.create(evaluations, n_labels=100)  # doctest: +SKIP
@@ -102,7 +104,8 @@ class LabelPlan:
 
         Args:
             evaluations: one or several, of any datasets, models and protocols.
-            n_labels: how many different answers to label. With 60, 100 and 200 labels estimates were tested.
+            n_labels: how many different answers to label. With 60, 100 and 200 labels estimates
+                were tested.
             seed: of all random choices.
             alphas: α of PRO, chosen before labelling (see `collect_answers`).
 
@@ -163,7 +166,8 @@ class LabelPlan:
     def advance(self, labels: pd.DataFrame) -> LabelPlan:
         """Draw the second phase if it is not drawn yet and all answers of the first phase have a label.
 
-        Save the plan afterwards: the second phase must not be drawn again after a label of the first has changed.
+        Save the plan afterwards: the second phase must not be drawn again after a label of the
+        first has changed.
 
         Args:
             labels: from `read_label_file`, of one or several labellers.
@@ -200,8 +204,8 @@ class LabelPlan:
     def requests(self) -> list[tuple[int, bool]]:
         """Return the units in the order in which they are shown, and whether each is a repetition.
 
-        After every tenth different answer one of those shown before is repeated, each at most once. The repetitions of
-        the phases drawn so far do not change when the second phase is drawn.
+        After every tenth different answer one of those shown before is repeated, each at most once.
+        The repetitions of the phases drawn so far do not change when the second phase is drawn.
         """
         order = [*self.first, *(self.second or ())]
         shown: list[tuple[int, bool]] = []
@@ -225,8 +229,8 @@ class LabelPlan:
             labeller: name of the person.
 
         Returns:
-            The answer, or None if this labeller has labelled all answers of the phases drawn so far. Call `advance`
-            first, because it may draw further answers.
+            The answer, or None if this labeller has labelled all answers of the phases drawn so
+            far. Call `advance` first, because it may draw further answers.
         """
         own = labels[labels["labeller"] == labeller]
         units = self.answers.positions(self._own(own)).tolist()
