@@ -240,6 +240,20 @@ def test_answers_that_matter_for_a_difference_are_chosen_more_often():
     np.testing.assert_allclose(scores, np.sqrt(0.5))
 
 
+def test_the_second_phase_knows_the_labels_of_the_first():
+    rng = np.random.default_rng(7)
+    ranking = Ranking.of(rng.normal(size=(30, 2)))
+    features = rng.normal(size=(30, 1))
+    is_first = np.arange(30) < 10
+    labels = np.where(is_first, (rng.random(30) < 0.5).astype(float), np.nan)
+    probabilities = design.second_probabilities([ranking], features, labels, is_first, n_second=6)
+    model = design.predict_logistic(features, design.fit_logistic(features[:10], labels[:10]))
+    influence = areas(ranking, np.where(is_first, labels, model)).influence[:, 10:]
+    scores = design.sampling_scores([influence], model[10:])
+    np.testing.assert_array_equal(probabilities[:10], 0)
+    np.testing.assert_allclose(probabilities[10:], 6 * (0.7 * scores / scores.sum() + 0.3 / 20))
+
+
 def test_rouge_bins_have_the_edges_0_and_03_and_06_and_1():
     values = [0, 1e-9, 0.3, 0.31, 0.6, 0.61, 0.999, 1.0]
     assert design.rouge_bin(values).tolist() == [0, 1, 1, 2, 2, 3, 3, 4]
