@@ -172,7 +172,7 @@ def made_up_cells() -> Iterator[dict]:
 
 
 def stored_cells(records: Path | None, runs: Path | None) -> Iterator[dict]:
-    """Yield the cells of records files and of runs: the questions at hand, and draws from them with replacement."""
+    """Yield the cells of records files and of runs: all questions, and draws from them with replacement."""
     sources = []
     if records is not None:
         sources += [{"kind": "records", "source": path.stem} for path in sorted(records.glob("*.jsonl"))]

@@ -40,7 +40,7 @@ def estimate(
         evaluations: those of the plan, in the same order.
         alphas: α of PRO, chosen before labelling (see `collect_answers`).
         scope: "population" for intervals about the population that the questions come from, as
-            everywhere else; "questions" for the questions at hand, whose intervals have length 0
+            everywhere else; "questions" for these questions, whose intervals have length 0
             once all answers have labels.
 
     Returns:

@@ -69,7 +69,7 @@ class Sample:
         return cls(labels, weights, model, pseudo_labels(model, labels, weights))
 
     def variance(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the variance of estimates with this influence (A, G) on the questions at hand, and its freedom."""
+        """Return the variance of estimates with this influence (A, G) for these questions, and its freedom."""
         return label_variance(influence, self.weights, self.model, self.labels)
 
 
@@ -81,7 +81,7 @@ class AurocEstimates:
         sample: the labels.
         areas: the AUROCs and their derivatives.
         scope: "population" for intervals that are about the population of the questions,
-            "questions" for the questions at hand.
+            "questions" for these questions.
         clusters: (G,) numbers of clusters of answers that belong together; None for independent
             ones.
         members: (G,) whether an answer belongs to this setting.
@@ -128,7 +128,7 @@ def scoped_variance(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the variance (A,) of estimates for one scope, and its degrees of freedom.
 
-    The variance for the population is at least that for the questions at hand.
+    The variance for the population is at least that for these questions.
 
     Args:
         sample: the labels.

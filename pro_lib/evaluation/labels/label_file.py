@@ -73,7 +73,7 @@ class _Undo(Format):
 
 
 def answer_key(text: str) -> str:
-    """Return what answers to the same question share if they share a label: their words in lower case.
+    """Return the key of an answer, its words in lower case: answers with one key share a label.
 
     Punctuation and spacing do not count. A minus sign before a number does.
 
