@@ -87,21 +87,22 @@ def collect_answers(evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAU
         The answers, in the order in which they are first met.
 
     Raises:
-        RunError: if there is no evaluation, an answer has no text, or a setting occurs twice.
+        RunError: if there is no evaluation, or an answer has no text.
     """
     if not evaluations:
         raise RunError("evaluations is empty; labels need at least one evaluation")
-    members = pd.concat([_rows_of(number, each) for number, each in enumerate(evaluations)], ignore_index=True)
-    codes, first = np.unique(pd.factorize(pd.MultiIndex.from_frame(members[KEY]))[0], return_index=True)
-    all_codes = pd.factorize(pd.MultiIndex.from_frame(members[KEY]))[0]
-    table = members.iloc[first][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
+    rows = [_rows_of(number, evaluation) for number, evaluation in enumerate(evaluations)]
+    judged = pd.concat(rows, ignore_index=True)
+    codes = pd.factorize(pd.MultiIndex.from_frame(judged[KEY]))[0]
+    _, first = np.unique(codes, return_index=True)
+    table = judged.iloc[first][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
     settings = []
     for number, evaluation in enumerate(evaluations):
-        own = (members["setting"] == number).to_numpy()
-        settings.append(_setting(evaluation, all_codes[own], len(codes), alphas))
+        is_own = (judged["setting"] == number).to_numpy()
+        settings.append(_setting(evaluation, codes[is_own], len(table), alphas))
     digest = hashlib.sha256(json.dumps(table[KEY].to_numpy().tolist()).encode()).hexdigest()[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
-    features = _features(members, all_codes, strata)
+    features = _features(judged, codes, strata)
     return Answers(table, features, strata, tuple(settings), digest)
 
 
@@ -157,12 +158,12 @@ def _setting(evaluation: Evaluation, codes: NDArray[np.intp], n_units: int, alph
     return Setting(evaluation, scores, codes, ranking, ranking.sizes > 0, clusters)
 
 
-def _features(members: pd.DataFrame, codes: NDArray[np.intp], strata: NDArray[np.intp]) -> FloatArray:
+def _features(judged: pd.DataFrame, codes: NDArray[np.intp], strata: NDArray[np.intp]) -> FloatArray:
     """Return the features (G, F); those of several answers of one unit are averaged."""
-    columns = members[["exact_match", "alias_match", "NLL", "ALL"]].fillna(0.0)
+    columns = judged[["exact_match", "alias_match", "NLL", "ALL"]].fillna(0.0)
     for name in ("dataset", "model"):
-        if len(members[name].unique()) > 1:
-            columns = columns.join(pd.get_dummies(members[name], prefix=name, dtype=float))
+        if len(judged[name].unique()) > 1:
+            columns = columns.join(pd.get_dummies(judged[name], prefix=name, dtype=float))
     means = columns.groupby(codes).mean().to_numpy()
     varies = np.ptp(means, axis=0) > 0
     bins = strata[:, None] == np.arange(ROUGE_BINS)

@@ -165,9 +165,7 @@ def _prepared(
 
 
 def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope) -> pd.DataFrame:
-    estimates = estimate_aurocs(
-        setting.ranking, sample, scope=scope, clusters=setting.clusters, members=setting.members
-    )
+    estimates = estimate_aurocs(setting.ranking, sample, scope=scope, clusters=setting.clusters)
     low, high = estimates.interval()
     table = _method_columns(setting)
     table = table.assign(auroc=estimates.auroc, auroc_low=low, auroc_high=high)
@@ -249,7 +247,7 @@ def _shares(
     shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
     influence = setting.ranking.by_unit(signs / n_used)
     population = setting.ranking.by_unit((values - np.nan_to_num(shares)[:, None] * is_used) / n_used)
-    variance = scoped_variance(sample, influence, population, scope, setting.clusters, setting.members)
+    variance = scoped_variance(sample, influence, population, scope, setting.clusters)
     return shares, *share_interval(shares, *variance)
 
 

@@ -84,14 +84,12 @@ class AurocEstimates:
             "questions" for these questions.
         clusters: (G,) numbers of clusters of answers that belong together; None for independent
             ones.
-        members: (G,) whether an answer belongs to this setting.
     """
 
     sample: Sample
     areas: Areas
     scope: Scope = "population"
     clusters: NDArray[np.intp] | None = None
-    members: NDArray[np.bool_] | None = None
 
     @property
     def auroc(self) -> FloatArray:
@@ -115,7 +113,7 @@ class AurocEstimates:
         return values, low, high
 
     def _variance(self, influence: FloatArray, population: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return scoped_variance(self.sample, influence, population, self.scope, self.clusters, self.members)
+        return scoped_variance(self.sample, influence, population, self.scope, self.clusters)
 
 
 def scoped_variance(
@@ -124,7 +122,6 @@ def scoped_variance(
     population: FloatArray,
     scope: Scope,
     clusters: NDArray[np.intp] | None = None,
-    members: NDArray[np.bool_] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the variance (A,) of estimates for one scope, and its degrees of freedom.
 
@@ -133,10 +130,10 @@ def scoped_variance(
     Args:
         sample: the labels.
         influence: (A, G) derivative of each estimate with respect to each label.
-        population: (A, G) influence of each answer as a draw from the population.
+        population: (A, G) influence of each answer as a draw from the population; 0 for answers of
+            other settings.
         scope: "population" or "questions".
         clusters: (G,) numbers of clusters; None for independent answers.
-        members: (G,) whether an answer belongs to the setting; None if all do.
 
     Returns:
         Variance and degrees of freedom, (A,) each.
@@ -144,9 +141,6 @@ def scoped_variance(
     variance, freedom = sample.variance(influence)
     if scope == "questions":
         return variance, freedom
-    if members is not None:
-        population = population[:, members]
-        clusters = None if clusters is None else np.unique(clusters[members], return_inverse=True)[1]
     drawn, drawn_freedom = population_variance(population, clusters=clusters)
     is_larger = ~(drawn < variance)  # NaN stays
     return np.where(is_larger, drawn, variance), np.where(is_larger, drawn_freedom, freedom)
@@ -158,7 +152,6 @@ def estimate_aurocs(
     *,
     scope: Scope = "population",
     clusters: NDArray[np.intp] | None = None,
-    members: NDArray[np.bool_] | None = None,
 ) -> AurocEstimates:
     """Return the AUROCs of scores from labels of some answers.
 
@@ -167,7 +160,6 @@ def estimate_aurocs(
         sample: the labels, weights and pseudo-labels of the same units.
         scope: "population" or "questions", what the intervals are about.
         clusters: (G,) numbers of clusters of units; None for independent units.
-        members: (G,) which units belong to the setting; None if all do.
 
     Returns:
         The estimates.
@@ -179,4 +171,4 @@ def estimate_aurocs(
         >>> estimate_aurocs(ranking, sample, scope="questions").auroc  # all answers have labels
         array([0.75])
     """
-    return AurocEstimates(sample, areas(ranking, sample.pseudo), scope, clusters, members)
+    return AurocEstimates(sample, areas(ranking, sample.pseudo), scope, clusters)
