@@ -371,6 +371,20 @@ def test_tables_exist_before_there_are_enough_labels(n_labels):
     assert labeller_agreement(table).empty
 
 
+def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
+    judged, truth = evaluation()
+    truth = dict.fromkeys(truth, True)
+    reasons = {}
+    for seed in (0, 1):
+        _, labels = label_all(LabelPlan.create([judged], n_labels=40, seed=seed), truth)
+        row = judge_agreement(label_table(labels), [judged]).iloc[0]
+        covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[1]).iloc[0]
+        assert covered["shown"] == row["shown"]
+        reasons[row["shown"]] = row["accuracy"]
+    assert np.isnan(reasons["an estimate is not between 0 and 1"])
+    assert 0.98 < reasons["yes"] <= 1
+
+
 def test_undecided_answers_are_counted_and_others_stand_for_them():
     judged, truth = evaluation(200)
     _, labels = label_all(LabelPlan.create([judged], n_labels=100), truth)

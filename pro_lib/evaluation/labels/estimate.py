@@ -19,6 +19,7 @@ from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 FloatArray = NDArray[np.float64]
+_OUTSIDE = "an estimate is not between 0 and 1"
 _SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
 
 
@@ -183,7 +184,7 @@ def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
     counts = _counts(setting, sample, merged)
     reason = _too_few_of_a_class(counts) or _reason(counts, setting, scope)
     is_outside = np.isnan(estimates.auroc)
-    shown = np.where(is_outside & (reason == "yes"), "the AUROC is not estimated between 0 and 1", reason)
+    shown = np.where(is_outside & (reason == "yes"), _OUTSIDE, reason)
     if reason != "yes":
         table[table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns] = np.nan
     return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
@@ -207,7 +208,8 @@ def _judge_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
         if reason != "yes":
             hidden = [f"{name}{end}" for name in ("accuracy", "agreement") for end in ("", "_low", "_high")]
             row |= dict.fromkeys(hidden, np.nan)
-        rows.append(row | counts | {"scope": scope, "shown": reason})
+        shown = _OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
+        rows.append(row | counts | {"scope": scope, "shown": shown})
     return _with_setting(pd.DataFrame(rows), setting)
 
 
@@ -225,7 +227,8 @@ def _coverage_table(
         columns = {"coverage": is_answered.mean(axis=1), "accuracy": accuracy}
         columns |= {"accuracy_low": low, "accuracy_high": high, "n_labels": (is_answered & has_label).sum(axis=1)}
         tables.append(_method_columns(setting).assign(**columns))
-    table = pd.concat(tables, ignore_index=True).assign(scope=scope, shown=reason)
+    table = pd.concat(tables, ignore_index=True).assign(scope=scope)
+    table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), _OUTSIDE, reason)
     if reason != "yes":
         table[["accuracy", "accuracy_low", "accuracy_high"]] = np.nan
     return _with_setting(table, setting)
