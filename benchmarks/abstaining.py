@@ -18,10 +18,20 @@ from pro_lib.generation import models
 
 def main() -> None:
     """Print the share of false guarantees by target."""
-    given = parse_arguments(__doc__, {"run": str, "--model": "facts-2m", "--splits": 1000, "--questions": 300})
-    run, model, rng = runs.read_run(given.run), models.cached_model(given.model), np.random.default_rng(0)
+    given = parse_arguments(
+        __doc__, {"run": str, "--model": "facts-2m", "--splits": 1000, "--questions": 300}
+    )
+    run, model, rng = (
+        runs.read_run(given.run),
+        models.cached_model(given.model),
+        np.random.default_rng(0),
+    )
     whole = evaluate(run)
-    uncertainty, correct, ids = whole.pro(0.4), whole.correct, whole.answers["question_id"].to_numpy()
+    uncertainty, correct, ids = (
+        whole.pro(0.4),
+        whole.correct,
+        whole.answers["question_id"].to_numpy(),
+    )
     for target in (0.5, 0.7, 0.8):
         false, made, coverage = 0, 0, []
         for _ in range(given.splits):

@@ -52,7 +52,9 @@ class Row(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in columns})
 
 
-def pro_row(choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scoring.pro) -> Row:
+def pro_row(
+    choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scoring.pro
+) -> Row:
     """PRO under one choice; without `alpha` it is chosen on the first of the pair, from `alphas`, by default in steps
     of 0.05, and reported on the second. `score` is called with log-probabilities and `alpha`.
     """
@@ -70,7 +72,10 @@ def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
     """PRO of the answers with p > α, or of the most probable one: (n,), or (n, A) for several α."""
     first = np.arange(log_probs.shape[1]) == np.nanargmax(log_probs, axis=1)[:, None]
     with np.errstate(divide="ignore"):
-        kept = [np.where((log_probs > limit) | first, log_probs, np.nan) for limit in np.ravel(np.log(alpha))]
+        kept = [
+            np.where((log_probs > limit) | first, log_probs, np.nan)
+            for limit in np.ravel(np.log(alpha))
+        ]
     columns = [scoring.pro(each, alpha=0) for each in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
@@ -96,15 +101,24 @@ def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
 def without_first_token(run: Run) -> Run:
     """The run with the first token of each answer left out of its likelihood."""
     first = run.answers["token_log_probs"].map(lambda values: values[0] if len(values) else 0.0)
-    return replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"] - first.astype(float)))
+    return replace(
+        run, answers=run.answers.assign(log_prob=run.answers["log_prob"] - first.astype(float))
+    )
 
 
 def with_last_reference(run: Run) -> Run:
     """The run with the last reference of each question only, as the release keeps it."""
-    return replace(run, questions=run.questions.assign(references=run.questions["references"].map(lambda r: r[-1:])))
+    return replace(
+        run,
+        questions=run.questions.assign(
+            references=run.questions["references"].map(lambda r: r[-1:])
+        ),
+    )
 
 
-def judged_by(run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None) -> Evaluation:
+def judged_by(
+    run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None
+) -> Evaluation:
     """The evaluation with the labels of the run's own answers; a question that it has no answer to is left out."""
     ids = list(judged.answers["question_id"])
     references = questions.set_index("question_id").loc[ids].reset_index()
@@ -125,47 +139,85 @@ def pro_rows(experiment: Experiment, beams: Run, samples: Run, others: list[Run]
     def first_beams(judged_pair: Pair, convention: str) -> dict[int, np.ndarray]:
         # The first group of a diverse beam search has no penalty: it is greedy decoding.
         top = others[0].top(convention=convention).set_index("question_id")["value"]
-        return {id(judged.log_probs): top[judged.answers["question_id"]].to_numpy() for judged in judged_pair}
+        return {
+            id(judged.log_probs): top[judged.answers["question_id"]].to_numpy()
+            for judged in judged_pair
+        }
 
     ours = pair()
     yield pro_row("this project's", "", ours)
     yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
     yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours[1:] * 2)
-    yield pro_row("α from a grid with finer steps near 0", "`alphas=DRAWN_ALPHAS`", ours, alphas=sweeps.DRAWN_ALPHAS)
+    yield pro_row(
+        "α from a grid with finer steps near 0",
+        "`alphas=DRAWN_ALPHAS`",
+        ours,
+        alphas=sweeps.DRAWN_ALPHAS,
+    )
     yield pro_row("p > α", "`strictly` here", ours, score=strictly)
     repeats = pair(Choices(distinct=False))
     yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
     finer = {"alphas": sweeps.DRAWN_ALPHAS}
-    yield pro_row("repeated beams kept, the finer grid", '`protocol="paper", alphas=DRAWN_ALPHAS`', repeats, **finer)
+    yield pro_row(
+        "repeated beams kept, the finer grid",
+        '`protocol="paper", alphas=DRAWN_ALPHAS`',
+        repeats,
+        **finer,
+    )
     for kept, of in (("", ours), (", repeats kept", repeats)):
         for k in (2, 7, 10):
             option = f"`pro_at_k(…, {k})`"  # whatever α
             yield pro_row(
-                f"K = {k}{kept}", option, of, alpha=np.nan, score=lambda p, alpha, k=k: scoring.pro_at_k(p, k)
+                f"K = {k}{kept}",
+                option,
+                of,
+                alpha=np.nan,
+                score=lambda p, alpha, k=k: scoring.pro_at_k(p, k),
             )
     ending = Choices(convention="answer_tokens")
     yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
     yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))
     cut = pair(replace(ending, distinct=False), of=without_first_token(beams))
-    cut = tuple(replace(judged, answers=own.answers) for judged, own in zip(cut, pair(ending), strict=True))
+    cut = tuple(
+        replace(judged, answers=own.answers) for judged, own in zip(cut, pair(ending), strict=True)
+    )
     yield pro_row("first token left out too", "`without_first_token` here", cut)
-    yield pro_row("last reference only", "`with_last_reference` here", pair(of=with_last_reference(beams)))
-    yield pro_row("exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match")))
-    yield pro_row("alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match")))
+    yield pro_row(
+        "last reference only", "`with_last_reference` here", pair(of=with_last_reference(beams))
+    )
+    yield pro_row(
+        "exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match"))
+    )
+    yield pro_row(
+        "alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match"))
+    )
     own = tuple(judged_by(beams, judged, beams.questions) for judged in ours)
     yield pro_row("judged by the beams' own answer", "`judged_by` here", own)
     greedy = tuple(judged_by(others[0], judged, beams.questions) for judged in ours)
     fallback = falling_back_on(first_beams(greedy, "complete"), strict=False)
-    yield pro_row("judged by the first beam, fallback on it", "`judged_by` here", greedy, score=fallback)
+    yield pro_row(
+        "judged by the first beam, fallback on it", "`judged_by` here", greedy, score=fallback
+    )
     last = with_last_reference(beams)
-    released = tuple(judged_by(others[0], judged, last.questions, RELEASED) for judged in pair(RELEASED, of=last))
+    released = tuple(
+        judged_by(others[0], judged, last.questions, RELEASED) for judged in pair(RELEASED, of=last)
+    )
     fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
-    yield pro_row("as released, but for the cuts in the text", "all of these", released[1:] * 2, score=fallback)
+    yield pro_row(
+        "as released, but for the cuts in the text",
+        "all of these",
+        released[1:] * 2,
+        score=fallback,
+    )
 
 
-def entropy_rows(experiment: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
+def entropy_rows(
+    experiment: Experiment, beams: Run, samples: Run, others: list[Run]
+) -> Iterator[Row]:
     """One row a choice of the answers that PE, PE-MC and NE read."""
-    judged = partial(evaluation.evaluate, beams, samples=samples, others=others, split=experiment.split)
+    judged = partial(
+        evaluation.evaluate, beams, samples=samples, others=others, split=experiment.split
+    )
     distinct = judged(protocol="paper", choices=Choices(distinct=True))
     sources = {("this project's", ""): judged()}
     sources["of the beams, repeats kept", '`protocol="paper"`'] = judged(protocol="paper")
@@ -178,14 +230,21 @@ def entropy_rows(experiment: Experiment, beams: Run, samples: Run, others: list[
 
 
 def meaning_rows(
-    similarity: str, measure: Similarity, experiment: Experiment, beams: Run, samples: Run, others: list[Run]
+    similarity: str,
+    measure: Similarity,
+    experiment: Experiment,
+    beams: Run,
+    samples: Run,
+    others: list[Run],
 ) -> Iterator[Row]:
     """One row a choice that concerns SE, SD and Deg, for one similarity."""
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=experiment.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked, every = beams.ranked_answers(), samples.ranked_answers(distinct=False)
-    log_probs, means, texts = (beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None)))
+    log_probs, means, texts = (
+        beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None))
+    )
     pairs = measure(texts, beams.questions)
     meaning, once = scoring.clusters(pairs), scoring.first_occurrences(texts)
     drawn = samples.matrix(every, "text", None)
@@ -197,7 +256,9 @@ def meaning_rows(
     for variant, entropy in variants.ENTROPIES.items():
         for name, values in (("", log_probs), (", token-averaged", means)):
             if (variant, name) not in (("farquhar2024", ""), ("discrete", ", token-averaged")):
-                yield row("SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning))
+                yield row(
+                    "SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning)
+                )
     sampled = samples.log_probs(distinct=False)
     of_samples = scoring.clusters(measure(drawn, samples.questions))
     for variant in ("farquhar2024", "kuhn2023", "discrete"):
@@ -217,7 +278,10 @@ def meaning_rows(
     beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
     apart = np.column_stack([np.zeros(len(drawn), dtype=bool), scoring.first_occurrences(drawn)])
     one = apart & (np.arange(apart.shape[1]) == 1)
-    for choice, keep in {"mean distance from the first beam": apart, "the same, one sample": one}.items():
+    for choice, keep in {
+        "mean distance from the first beam": apart,
+        "the same, one sample": one,
+    }.items():
         yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
 
 
@@ -228,8 +292,12 @@ def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[fl
     `clusters` (n,), and the quantile Student's for their number. NaN where a cluster holds all answers of a class.
     """
     codes = cluster_codes(clusters, len(first.correct))
-    difference = metrics.auroc(first.uncertainty, first.correct) - metrics.auroc(second.uncertainty, second.correct)
-    jackknifed = [jackknifed_aurocs(row.uncertainty[:, None], row.correct, codes) for row in (first, second)]
+    difference = metrics.auroc(first.uncertainty, first.correct) - metrics.auroc(
+        second.uncertainty, second.correct
+    )
+    jackknifed = [
+        jackknifed_aurocs(row.uncertainty[:, None], row.correct, codes) for row in (first, second)
+    ]
     variance = jackknife_variance(jackknifed[0] - jackknifed[1], np.array([difference]))[0]
     half = student.isf(0.025, codes.max()) * np.sqrt(variance)
     return difference, difference - half, difference + half
@@ -248,10 +316,20 @@ def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.Dat
         own = ours.setdefault(row.method, row)
         _, at, own_at = np.intersect1d(row.question_ids, own.question_ids, return_indices=True)
         ids = row.question_ids[at]
-        clusters = ids if relations is None else np.array([relations[question_id] for question_id in ids])
+        clusters = (
+            ids if relations is None else np.array([relations[question_id] for question_id in ids])
+        )
         compared = paired_difference(row.of(at), own.of(own_at), clusters)
         auroc = metrics.auroc(row.uncertainty, row.correct)
-        line = (row.method, row.choice, row.option, row.alpha, len(row.correct), row.above_one, auroc)
+        line = (
+            row.method,
+            row.choice,
+            row.option,
+            row.alpha,
+            len(row.correct),
+            row.above_one,
+            auroc,
+        )
         lines.append((*line, *compared, "by question" if relations is None else "by cluster"))
     names = "method choice option alpha n_questions above_one auroc difference low high interval"
     return pd.DataFrame(lines, columns=names.split())
@@ -262,21 +340,34 @@ def markdown(rows: pd.DataFrame) -> str:
     lines = ["| method | choice | option | α | AUROC | difference |", "|---|---|---|---|---|---|"]
     for row in rows.itertuples():
         alpha = "" if np.isnan(row.alpha) else f"{row.alpha:g}"
-        difference = f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]" if row.option else ""
-        lines.append(f"| {row.method} | {row.choice} | {row.option} | {alpha} | {row.auroc:.3f} | {difference} |")
+        difference = (
+            f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]" if row.option else ""
+        )
+        lines.append(
+            f"| {row.method} | {row.choice} | {row.option} | {alpha} | {row.auroc:.3f} | {difference} |"
+        )
     return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table and write it where asked."""
-    options = {"--model": "facts-2m", "--dataset": "world-facts", "--similarity": ["lexical", "alias"]}
+    options = {
+        "--model": "facts-2m",
+        "--dataset": "world-facts",
+        "--similarity": ["lexical", "alias"],
+    }
     given = parse_arguments(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
-    pair, of = (given.model, given.dataset), {"similarity": given.similarity, "limit": given.limit, "reported": True}
+    pair, of = (
+        (given.model, given.dataset),
+        {"similarity": given.similarity, "limit": given.limit, "reported": True},
+    )
     experiment = Experiment(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
-        beams, samples, greedy = (experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY))
+        beams, samples, greedy = (
+            experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
+        )
         runs = experiment, beams, samples, [greedy]
         rows = [*pro_rows(*runs), *entropy_rows(*runs)]
         for similarity, measure in experiment.similarities(*pair).items():

@@ -24,7 +24,8 @@ SHARES_RIGHT = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 AUROCS = (0.6, 0.7, 0.8, 0.9, 0.97)
 CUTS = np.arange(-0.5, 4, 0.5)  # between the levels of rounded scores
 METHODS = ("NLL", "PRO", "Deg, lexical")  # whose real scores are resampled; Deg has many ties
-Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]  # (generator, shape, of wrong answers)
+# (generator, shape, of wrong answers)
+Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]
 
 
 def binormal(auroc: float, deviation: float = 1.0) -> Draw:
@@ -46,7 +47,9 @@ def rounded(auroc: float) -> Draw:
         return of_wrong @ (np.cumsum(of_right) - of_right / 2)
 
     mean = brentq(lambda at: reached(at) - auroc, 0, 20)
-    return lambda rng, shape, wrong: np.searchsorted(CUTS, rng.normal(mean * wrong, 1, shape)).astype(float)
+    return lambda rng, shape, wrong: np.searchsorted(
+        CUTS, rng.normal(mean * wrong, 1, shape)
+    ).astype(float)
 
 
 SCORES = {
@@ -81,7 +84,8 @@ def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray
 
 def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The AUROC less, and plus, 1.96 of DeLong's standard errors."""
-    classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]  # of one answer no variance is known
+    # Of one answer no variance is known
+    classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]
     half = ndtri(0.975) * np.sqrt(sum(of.var(axis=1, ddof=1) / of.shape[1] for of in classes))
     return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
 
@@ -102,26 +106,48 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
 def single(*, repetitions: int, seed: int) -> Iterator[dict]:
     """A row per distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
-    experiment = Experiment(model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True)
+    experiment = Experiment(
+        model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True
+    )
     evaluation = experiment.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():
         truth = metrics.auroc(values, evaluation.correct)
-        populations.append((f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct)))
+        populations.append(
+            (f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct))
+        )
     for (name, auroc, draw), n, share in itertools.product(populations, N_QUESTIONS, SHARES_RIGHT):
         found = covered(draw, auroc, n, share, repetitions=repetitions, seed=seed)
-        yield {"scores": name, "n_questions": n, "share_right": share, "auroc": round(auroc, 4)} | found
+        yield {
+            "scores": name,
+            "n_questions": n,
+            "share_right": share,
+            "auroc": round(auroc, 4),
+        } | found
 
 
 def summary(table: pd.DataFrame) -> str:
     """Lines for the docs: the worst cells of each distribution, and how many of them fall short or go too far."""
     fewer = np.minimum(table["share_right"], 1 - table["share_right"])
-    large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)  # 30 expected of both classes
-    head = "| scores | cells | lowest | below 0.93 | highest, 30 of both | above 0.97 | DeLong, lowest | below 0.93 |"
+    # 30 expected of both classes
+    large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)
+    columns = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97"]
+    columns += ["DeLong, lowest", "DeLong, below 0.93"]
+    head = f"| {' | '.join(columns)} |"
     lines = [head, "|---|---|---|---|---|---|---|---|"]
     for name, part in table.groupby("scores", sort=False):
         inner = part.loc[large[part.index], "covered"]
-        cells = [name, len(part), f"{part['covered'].min():.3f}", (part["covered"] < 0.93).sum(), f"{inner.max():.3f}"]
-        cells += [(inner > 0.97).sum(), f"{part['delong'].min():.3f}", (part["delong"] < 0.93).sum()]
+        cells = [
+            name,
+            len(part),
+            f"{part['covered'].min():.3f}",
+            (part["covered"] < 0.93).sum(),
+            f"{inner.max():.3f}",
+        ]
+        cells += [
+            (inner > 0.97).sum(),
+            f"{part['delong'].min():.3f}",
+            (part["delong"] < 0.93).sum(),
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

@@ -48,7 +48,9 @@ FEWEST = differences.FEWEST_OF_A_CLASS
 N_QUESTIONS = (30, 60, 100, 200, 500)
 SHARES_RIGHT = (0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95)
 SIZES = [
-    (n, share) for n, share in itertools.product(N_QUESTIONS, SHARES_RIGHT) if n * min(share, 1 - share) > FEWEST - 0.01
+    (n, share)
+    for n, share in itertools.product(N_QUESTIONS, SHARES_RIGHT)
+    if n * min(share, 1 - share) > FEWEST - 0.01
 ]
 Scores = tuple[np.ndarray, np.ndarray]  # of wrong and right answers: (2, n) or (B, 2, n)
 NORMAL_QUANTILE = ndtri(0.975)
@@ -96,7 +98,10 @@ def few_moved(
     `share_worse` of the answers that move are placed worse by the copy.
     """
     classes = []
-    for mean, other_mean, share, better in ((3.0, 1.0, share_wrong, 1), (1.0, 3.0, share_right, -1)):
+    for mean, other_mean, share, better in (
+        (3.0, 1.0, share_wrong, 1),
+        (1.0, 3.0, share_right, -1),
+    ):
         first = rng.exponential(mean, POPULATION)
         signs = np.where(rng.random(POPULATION) < share_worse, -better, better)
         placement = np.clip(-np.expm1(-first / other_mean) + size * signs, 1e-6, 1 - 1e-6)
@@ -108,7 +113,9 @@ def few_moved(
 
 def exchanged(rng: np.random.Generator, classes: Scores) -> Scores:
     """Exchange the two scores of half of the answers, so that the AUROCs are equal."""
-    wrong, right = (np.where(rng.random(scores.shape[1]) < 0.5, scores[::-1], scores) for scores in classes)
+    wrong, right = (
+        np.where(rng.random(scores.shape[1]) < 0.5, scores[::-1], scores) for scores in classes
+    )
     return wrong, right
 
 
@@ -199,7 +206,9 @@ def between(n_cells: int = 200) -> Iterator[dict]:
 
 def clustered() -> Iterator[dict]:
     """Yield cells of questions in clusters of equal or of uneven sizes."""
-    for n_clusters, size, strength in itertools.product((5, 7, 10, 14, 20, 36, 100), (5, 20, 60), (0, 0.7, 1.5)):
+    for n_clusters, size, strength in itertools.product(
+        (5, 7, 10, 14, 20, 36, 100), (5, 20, 60), (0, 0.7, 1.5)
+    ):
         if n_clusters * size <= 2200:
             cell = {"scores": "clusters", "n_clusters": n_clusters, "cluster_size": size}
             yield {**cell, "n_questions": n_clusters * size, "strength": strength}
@@ -215,7 +224,9 @@ def deciding() -> Iterator[dict]:
     names = ("moved_wrong", "moved_right", "move", "share_worse")
     values = dict(zip(names, (0.08, 0.04, 0.4, 0.2), strict=True))
     kinds.append({"scores": "few moved, n to decide", **values})
-    for kind, (n, share) in itertools.product(kinds, ((60, 0.2), (60, 0.5), (200, 0.1), (200, 0.5))):
+    for kind, (n, share) in itertools.product(
+        kinds, ((60, 0.2), (60, 0.5), (200, 0.1), (200, 0.5))
+    ):
         yield {**kind, "n_questions": n, "share_right": share}
 
 
@@ -240,7 +251,9 @@ def true_aurocs(classes: Scores) -> np.ndarray:
     return np.array(placements)
 
 
-def samples(classes: Scores, n: int, share: float, repetitions: int, rng: np.random.Generator) -> Iterator[Scores]:
+def samples(
+    classes: Scores, n: int, share: float, repetitions: int, rng: np.random.Generator
+) -> Iterator[Scores]:
     """Yield samples with at least five answers of each class, those of equal sizes together."""
     n_right = np.empty(0, dtype=int)
     while len(n_right) < repetitions:
@@ -321,7 +334,10 @@ def half_questions(placements: tuple, sizes: tuple) -> tuple[np.ndarray, np.ndar
 
 def farthest(placements: tuple) -> tuple[np.ndarray, np.ndarray]:
     """Return how far half questions move: as the farthest move seen; 1 if fewer than 10 moved."""
-    sizes = [np.where((moves != 0).sum(axis=1) < 10, 1.0, np.abs(moves).max(axis=1)) for moves in placements]
+    sizes = [
+        np.where((moves != 0).sum(axis=1) < 10, 1.0, np.abs(moves).max(axis=1))
+        for moves in placements
+    ]
     return sizes[0], sizes[1]
 
 
@@ -346,7 +362,9 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
     if cell["scores"].endswith("decide"):
         return row | measure_deciding(cell, classes, truth, repetitions, rng)
     rows = []
-    for wrong, right in samples(classes, cell["n_questions"], cell["share_right"], repetitions, rng):
+    for wrong, right in samples(
+        classes, cell["n_questions"], cell["share_right"], repetitions, rng
+    ):
         placements, changed = placement_moves(wrong, right)
         moves = differences.measure_moves(placements, changed, pair_squares(wrong, right))
         found = {"n_moved": moves.n_moved.sum(axis=0)}
@@ -366,7 +384,9 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
     return row | pd.concat(rows).mean().to_dict()
 
 
-def measure_deciding(cell: dict, classes: Scores, truth: float, repetitions: int, rng: np.random.Generator) -> dict:
+def measure_deciding(
+    cell: dict, classes: Scores, truth: float, repetitions: int, rng: np.random.Generator
+) -> dict:
     """Return the median `n_to_decide` of pilot samples, and how many of that size are decided.
 
     The pilot samples get the true difference, since `n_to_decide` assumes that it stays.
@@ -388,7 +408,9 @@ def measure_deciding(cell: dict, classes: Scores, truth: float, repetitions: int
     return row | {"decided": np.concatenate(decided).mean()}
 
 
-def draw_clusters(cell: dict, n_clusters: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_clusters(
+    cell: dict, n_clusters: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw scores (n, 2), labels and clusters; clusters differ in both and in the share right."""
     sizes = np.full(n_clusters, cell["cluster_size"])
     if cell["cluster_size"] == 60:  # uneven, with the same mean
@@ -420,7 +442,10 @@ def measure_clusters(cell: dict, repetitions: int, rng: np.random.Generator) -> 
             found |= {name + key: each for key, each in judged(low, high, gap).items()}
             _, low, high = auroc_intervals(scores, correct, clusters=clusters)
             inside = (low <= truth) & (truth <= high)
-            found |= {f"{name}single_covered": inside.mean(), f"{name}single_width": high[0] - low[0]}
+            found |= {
+                f"{name}single_covered": inside.mean(),
+                f"{name}single_width": high[0] - low[0],
+            }
         rows.append(found)
     measured = pd.DataFrame(rows).mean().to_dict()
     return {"repetitions": repetitions, "auroc": truth[0], "difference": gap} | measured
@@ -436,7 +461,9 @@ def update_page(table: pd.DataFrame, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for part in summary(table).split("\n\n"):
         head = re.escape(part.splitlines()[0])
-        text, n_tables = re.subn(rf"^{head}\n(\|.*\n)*", lambda _, new=part: f"{new}\n", text, flags=re.M)
+        text, n_tables = re.subn(
+            rf"^{head}\n(\|.*\n)*", lambda _, new=part: f"{new}\n", text, flags=re.M
+        )
         if n_tables != 1:
             raise ValueError(f"{page} has {n_tables} tables that begin with {head}, expected one")
     repetitions = table.loc[table["delong_covered"].notna(), "repetitions"].max()
@@ -462,7 +489,14 @@ def compared(table: pd.DataFrame) -> str:
         for method, name in methods.items():
             covered = part[f"{method}covered"]
             power = (part[f"{method}different"] / part["delong_different"])[counts]
-            row = [kind, name, len(part), f"{covered.min():.3f}", (covered < 0.93).sum(), len(power)]
+            row = [
+                kind,
+                name,
+                len(part),
+                f"{covered.min():.3f}",
+                (covered < 0.93).sum(),
+                len(power),
+            ]
             ratios = [f"{power.min():.2f}", f"{power.mean():.2f}"] if len(power) else ["", ""]
             rows.append([*row, *ratios, (power < 0.8).sum()])
     return markdown(head, rows)
@@ -492,7 +526,9 @@ def decided(table: pd.DataFrame) -> str:
         shares = part["decided"]
         ends = f"{part['n_to_decide'].min():,.0f} to {part['n_to_decide'].max():,.0f}"
         row = [kind.removesuffix(", n to decide"), len(part), ends]
-        rows.append([*row, *(f"{each:.2f}" for each in (shares.min(), shares.median(), shares.max()))])
+        rows.append(
+            [*row, *(f"{each:.2f}" for each in (shares.min(), shares.median(), shares.max()))]
+        )
     return markdown(head, rows)
 
 
@@ -508,7 +544,9 @@ def _measure(task: tuple) -> dict:
 
 def main() -> None:
     """Measure the cells that are not in the output yet, and write them there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=20)

@@ -22,7 +22,13 @@ import transformers
 from measuring import ROOT, parse_arguments, world_facts
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -67,24 +73,44 @@ SIZES = """
 28 image_size
 14 patch_size
 """
-TINY = {name: int(value) for value, *names in map(str.split, SIZES.strip().splitlines()) for name in names}
+TINY = {
+    name: int(value)
+    for value, *names in map(str.split, SIZES.strip().splitlines())
+    for name in names
+}
 WINDOWS = {"attention_chunk_size", "attention_window_size", "window_size", "local_attention"}
 WINDOWS |= {"sliding_window", "sliding_window_size"}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MIXED = {"layer_types": ["linear_attention", "full_attention"] * 2}
 CONV = {"layer_types": ["conv", "full_attention"] * 2}
 SPARSE = {"mlp_layer_types": ["dense", "sparse"] * 2}
-HYBRID = {"layers_block_type": ["mamba", "hybrid"] * 2, "attention_hidden_size": 64, "attention_head_dim": 16}
+HYBRID = {
+    "layers_block_type": ["mamba", "hybrid"] * 2,
+    "attention_hidden_size": 64,
+    "attention_head_dim": 16,
+}
 ROPE = {"rope_type": "default", "rope_theta": 1e4}
 MROPE = {"rope_parameters": ROPE | {"mrope_section": [2, 1, 1]}}
 MROPE_TEXT = {"text_config": MROPE}
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 2}
 SLIDING_ROPE = SLIDING | {"rope_parameters": {"sliding_attention": ROPE, "full_attention": ROPE}}
-GEMMA_3N = {"intermediate_size": 64, "activation_sparsity_pattern": [0.95, 0.95, 0.0, 0.0], "num_kv_shared_layers": 2}
+GEMMA_3N = {
+    "intermediate_size": 64,
+    "activation_sparsity_pattern": [0.95, 0.95, 0.0, 0.0],
+    "num_kv_shared_layers": 2,
+}
 GEMMA_3N |= SLIDING | {"laurel_rank": 8}
 INDEXER = {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16}
-QWEN_4 = {"layer_types": ["linear_attention", "indexed_attention"] * 2, "indexer_compress_ratio": 2} | INDEXER
-QWEN_4 |= {"hc_lowrank": 8, "ple_embed_dim": 16, "ngram_vocab_size_base": 64, "split_ngram_parts": 2}
+QWEN_4 = {
+    "layer_types": ["linear_attention", "indexed_attention"] * 2,
+    "indexer_compress_ratio": 2,
+} | INDEXER
+QWEN_4 |= {
+    "hc_lowrank": 8,
+    "ple_embed_dim": 16,
+    "ngram_vocab_size_base": 64,
+    "split_ngram_parts": 2,
+}
 STEP = {"sliding_window": WINDOW, "share_expert_dim": 16}
 DOTS = {"per_layer_config": {}, "head_dim": 16}
 BLT = {"hidden_size_global": 32}
@@ -95,7 +121,10 @@ MIXED_TEXT = {"text_config": MIXED}
 VISION = {"vision_config": {"architecture": "test_vit", "model_args": None}}
 # What else a family's configuration asks for, to be of one piece, or to have layers of both kinds.
 OWN = {
-    **dict.fromkeys(("cosmos3_edge", "glm4v", "glm46v", "glm_ocr", "glmga", "hunyuan_vl", "paddleocr_vl"), MROPE_TEXT),
+    **dict.fromkeys(
+        ("cosmos3_edge", "glm4v", "glm46v", "glm_ocr", "glmga", "hunyuan_vl", "paddleocr_vl"),
+        MROPE_TEXT,
+    ),
     **dict.fromkeys(("qwen2_5_omni_thinker", "qwen2_5_vl", "qwen2_vl"), MROPE_TEXT),
     **dict.fromkeys(("kimi_linear", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"), MIXED),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), MIXED_TEXT),
@@ -127,7 +156,10 @@ OWN = {
     "longcat_flash": {"expert_ffn_hidden_size": 16, "zero_expert_num": 2, "moe_topk": 2},
     "mamba2": {"num_heads": 8, "head_dim": 8},
     "mimo_v2_flash": {"num_attention_heads": 8},
-    "mistral4": {"rope_parameters": ROPE | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8192}},
+    "mistral4": {
+        "rope_parameters": ROPE
+        | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8192}
+    },
     "molmo2": {"adapter_config": {"vision_feature_layer": [-1, -2]}},
     "muse_spark": {"audio_config": {"hidden_sizes": [16, 16, 32, 32]}},
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "moe", "attention"]},
@@ -149,7 +181,9 @@ OWN = {
 
 def families() -> list[str]:
     """The model types that a causal model, or one of images and text, is known for."""
-    return sorted({**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES})
+    return sorted(
+        {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES}
+    )
 
 
 @cache
@@ -160,8 +194,12 @@ def tokenizer() -> PreTrainedTokenizerFast:
     found.decoder = decoders.ByteLevel()
     special, alphabet = ["<pad>", "<s>", "</s>"], pre_tokenizers.ByteLevel.alphabet()
     how = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
-    found.train_from_iterator(world_facts(N_QUESTIONS, 3).prompts(), trainers.BpeTrainer(vocab_size=384, **how))
-    return PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+    found.train_from_iterator(
+        world_facts(N_QUESTIONS, 3).prompts(), trainers.BpeTrainer(vocab_size=384, **how)
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=found, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
 
 
 def tiny(declared: Mapping, vocabulary: int) -> dict[str, object]:
@@ -182,7 +220,9 @@ def tiny(declared: Mapping, vocabulary: int) -> dict[str, object]:
 def merged(one: Mapping, other: Mapping) -> dict[str, object]:
     """Two dictionaries of dictionaries as one; the second is right."""
     both = {
-        name: merged(one[name], other[name]) for name in one.keys() & other.keys() if isinstance(one[name], Mapping)
+        name: merged(one[name], other[name])
+        for name in one.keys() & other.keys()
+        if isinstance(one[name], Mapping)
     }
     return {**one, **other, **both}
 
@@ -193,13 +233,17 @@ def configured(family: str, vocabulary: int, **own: object) -> PreTrainedConfig:
     return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), given))
 
 
-def make(family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **own: object) -> None:
+def make(
+    family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **own: object
+) -> None:
     """Save a tiny random model of a family, its weights widened so that its answers differ and end."""
     words = words or tokenizer()
     config = configured(family, len(words), **own)
     words.save_pretrained(folder)
     load = auto_class(config)
-    if config.is_encoder_decoder and load is not AutoModelForCausalLM:  # refused before its weights are read
+    if (
+        config.is_encoder_decoder and load is not AutoModelForCausalLM
+    ):  # refused before its weights are read
         config.save_pretrained(folder)
         return
     with torch.device("meta"):
@@ -225,7 +269,12 @@ def tried(folder: Path) -> dict[str, object]:
         for length, n_shots in SHOTS.items():
             row |= _answered(model, world_facts(N_QUESTIONS, n_shots), row, length)
     except (models.UnsupportedModelError, FileNotFoundError) as refused:
-        row |= {"tree": "refused", "said": str(refused).replace(f"{folder.parent}/", ""), "error": None, "greedy": None}
+        row |= {
+            "tree": "refused",
+            "said": str(refused).replace(f"{folder.parent}/", ""),
+            "error": None,
+            "greedy": None,
+        }
     return row
 
 
@@ -237,11 +286,18 @@ def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -
     error, same = row["error"], row["greedy"]
     for strategy, drawn in (("greedy", {}), ("multinomial", {"n_answers": N_SAMPLES, "seed": 1})):
         found = generate(model, questions, strategy=strategy, **drawn, **how).answers
-        for prompt, (_, answers) in zip(prompts, found.groupby("question_id", sort=False), strict=True):
-            error = max(error, *(_off(model.network, prompt, each) for each in answers.itertuples()))
+        for prompt, (_, answers) in zip(
+            prompts, found.groupby("question_id", sort=False), strict=True
+        ):
+            error = max(
+                error, *(_off(model.network, prompt, each) for each in answers.itertuples())
+            )
         if strategy == "greedy":
             given = zip(prompts, found["token_ids"], strict=True)
-            same &= all(_is_greedy(model.network, *each) for each, _ in zip(given, range(N_GENERATED), strict=False))
+            same &= all(
+                _is_greedy(model.network, *each)
+                for each, _ in zip(given, range(N_GENERATED), strict=False)
+            )
     tree = "plain" if fit.plain else "packed"
     if length == "long" and tree != row["tree"]:
         tree = "packed, plain beyond its window"
@@ -255,7 +311,9 @@ def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
     ids = list(answer.token_ids)
     if not ids:
         return 0.0
-    logits = network(input_ids=torch.tensor([prompt + ids]), use_cache=False).logits[0, -len(ids) - 1 : -1]
+    logits = network(input_ids=torch.tensor([prompt + ids]), use_cache=False).logits[
+        0, -len(ids) - 1 : -1
+    ]
     plain = torch.log_softmax(logits.float(), dim=-1)[range(len(ids)), ids].double()
     return float((torch.tensor(list(answer.token_log_probs)) - plain).abs().max())
 
@@ -264,7 +322,11 @@ def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -
     """Whether `generate` begins with these tokens."""
     ids = torch.tensor([prompt])
     # Longer than the answer, since some configurations force the last token to be an end.
-    options = {"do_sample": False, "max_new_tokens": TOKENS + 2, "attention_mask": torch.ones_like(ids)}
+    options = {
+        "do_sample": False,
+        "max_new_tokens": TOKENS + 2,
+        "attention_mask": torch.ones_like(ids),
+    }
     try:
         given = network.generate(ids, **options)[0, len(prompt) :].tolist()
     except AttributeError:  # the library's own, where it takes a text for one with images
@@ -282,7 +344,11 @@ def table(names: list[str]) -> Iterator[dict[str, object]]:
                 make(name, Path(folder) / name)
             except (Exception, SystemExit) as failure:  # of transformers, whatever it is
                 said = str(failure).strip().replace("\n", " ")
-                row = {"family": name, "tree": "not made", "said": f"{type(failure).__name__}: {said[:120]}"}
+                row = {
+                    "family": name,
+                    "tree": "not made",
+                    "said": f"{type(failure).__name__}: {said[:120]}",
+                }
             else:
                 row = tried(Path(folder) / name)
         yield row | {"seconds": round(time.perf_counter() - started, 1)}
@@ -302,9 +368,16 @@ def main() -> None:
     found = pd.DataFrame(rows).reindex(columns=COLUMNS)
     print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
     if given.write or not given.families:
-        listed, found["error"] = ROOT / "docs" / "families.csv", found["error"].map("{:.1e}".format, na_action="ignore")
-        others = pd.read_csv(listed, dtype=str, keep_default_na=False) if given.families else found[:0]
-        found = pd.concat([others[~others["family"].isin(given.families)], found]).sort_values("family")
+        listed, found["error"] = (
+            ROOT / "docs" / "families.csv",
+            found["error"].map("{:.1e}".format, na_action="ignore"),
+        )
+        others = (
+            pd.read_csv(listed, dtype=str, keep_default_na=False) if given.families else found[:0]
+        )
+        found = pd.concat([others[~others["family"].isin(given.families)], found]).sort_values(
+            "family"
+        )
         found.drop(columns="seconds").to_csv(listed, index=False)
 
 

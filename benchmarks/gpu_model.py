@@ -24,7 +24,9 @@ class Card:
     name: str
     bytes_per_second: float
     flops_per_second: float
-    seconds_per_kernel: float = 5e-6  # as a processor takes here for a kernel that has nothing to do
+    seconds_per_kernel: float = (
+        5e-6  # as a processor takes here for a kernel that has nothing to do
+    )
     host_bytes_per_second: float = 25e9  # PCIe 4, sixteen lanes, as it is reached
 
     def seconds(self, moved: float, flops: float) -> float:
@@ -42,7 +44,9 @@ class Network:
     width: int  # queries of one token in one layer, all heads
     key_width: int  # its keys, all heads
     vocabulary: int
-    kernels_per_layer: int = 36  # counted on transformers' Llama, keys and values joined by `torch.cat`
+    kernels_per_layer: int = (
+        36  # counted on transformers' Llama, keys and values joined by `torch.cat`
+    )
 
     @property
     def slot_bytes(self) -> int:
@@ -65,8 +69,14 @@ class Step:
 
 H200, H100 = Card("H200", 4.8e12, 790e12), Card("H100", 3.35e12, 790e12)
 LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
-STRATEGIES = {"greedy": ("greedy", {}), "ten beams": ("diverse_beam", {}), "ten samples": ("multinomial", {})}
-STRATEGIES |= {f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)}
+STRATEGIES = {
+    "greedy": ("greedy", {}),
+    "ten beams": ("diverse_beam", {}),
+    "ten samples": ("multinomial", {}),
+}
+STRATEGIES |= {
+    f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)
+}
 REPEATS = 3
 # Of each log-probability of a step: bytes allocated beside what it is made from (tests/generation/test_accelerator.py
 # holds them
@@ -91,7 +101,9 @@ def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
     }
 
 
-def milliseconds(steps: Sequence[Step], network: Network, card: Card, strategy: str) -> pd.DataFrame:
+def milliseconds(
+    steps: Sequence[Step], network: Network, card: Card, strategy: str
+) -> pd.DataFrame:
     """Return the milliseconds of each step on the `device`, and of `launches` of its kernels, which go on beside."""
 
     def on_device(step: Step) -> float:
@@ -100,7 +112,9 @@ def milliseconds(steps: Sequence[Step], network: Network, card: Card, strategy: 
         return card.seconds(moved, network.flops(step.tokens, step.slots)) + sent
 
     launches = (network.layers * network.kernels_per_layer + 40) * card.seconds_per_kernel
-    return 1000 * pd.DataFrame({"device": [on_device(step) for step in steps], "launches": launches})
+    return 1000 * pd.DataFrame(
+        {"device": [on_device(step) for step in steps], "launches": launches}
+    )
 
 
 @contextmanager
@@ -109,7 +123,11 @@ def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]
     steps, seconds = list[Step](), list[float]()
 
     def before(_: object, args: object, inputs: dict) -> None:
-        tokens, mask, keep = inputs["input_ids"].shape[1], inputs.get("attention_mask"), inputs.get("logits_to_keep", 1)
+        tokens, mask, keep = (
+            inputs["input_ids"].shape[1],
+            inputs.get("attention_mask"),
+            inputs.get("logits_to_keep", 1),
+        )
         slots = tokens if mask is None else mask.shape[-1]
         steps.append(Step(tokens, slots, keep if isinstance(keep, int) else len(keep)))
         seconds.append(-time.perf_counter())
@@ -117,15 +135,23 @@ def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]
     def after(*_: object) -> None:
         seconds[-1] += time.perf_counter()
 
-    with network.register_forward_pre_hook(before, with_kwargs=True), network.register_forward_hook(after):
+    with (
+        network.register_forward_pre_hook(before, with_kwargs=True),
+        network.register_forward_hook(after),
+    ):
         yield steps, seconds
 
 
 def network_of(network: torch.nn.Module, name: str) -> Network:
     """Return the numbers of a loaded Llama."""
-    config, parameters = network.config, sum(parameter.numel() for parameter in network.parameters())
+    config, parameters = (
+        network.config,
+        sum(parameter.numel() for parameter in network.parameters()),
+    )
     key_width = config.num_key_value_heads * config.head_dim
-    return Network(name, parameters, config.num_hidden_layers, config.hidden_size, key_width, config.vocab_size)
+    return Network(
+        name, parameters, config.num_hidden_layers, config.hidden_size, key_width, config.vocab_size
+    )
 
 
 def counted(
@@ -136,9 +162,13 @@ def counted(
     """
     questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
-    prefix = decoding.encode_prefix(model.network, prompts[0][: decoding.common_prefix_length(prompts)])
+    prefix = decoding.encode_prefix(
+        model.network, prompts[0][: decoding.common_prefix_length(prompts)]
+    )
     for _ in range(repeats):
-        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=decoding.ForwardCounts())
+        tree = model.fit.tree(
+            model.network, prompts, prefix=prefix, counts=decoding.ForwardCounts()
+        )
         with watched(model.network) as (steps, seconds):
             started, decode = time.perf_counter(), decoding.strategy(strategy, **settings).decode
             decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
@@ -154,19 +184,32 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
     """
     small, rows = models.load_model("facts-2m", device="cpu"), []
     for name, (strategy, settings) in STRATEGIES.items():
-        steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)  # no time is asked for
+        # No time is asked for
+        steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
         ms = milliseconds(steps, network, card, strategy)
-        row = {"strategy": name, "steps": len(steps), "tokens": sum(step.tokens for step in steps[1:])}
+        row = {
+            "strategy": name,
+            "steps": len(steps),
+            "tokens": sum(step.tokens for step in steps[1:]),
+        }
         row |= {"slots": max(step.slots for step in steps), "ms_device": ms["device"][1:].mean()}
         row |= {"ms_launches": ms["launches"].mean(), "ms_host": host_ms}
-        row |= {"ms_pack": (ms.max(axis=1) + host_ms).sum(), "ms_pack_graphs": (ms["device"] + host_ms).sum()}
+        row |= {
+            "ms_pack": (ms.max(axis=1) + host_ms).sum(),
+            "ms_pack_graphs": (ms["device"] + host_ms).sum(),
+        }
         weights_ms = 1000 * network.parameters * 2 / card.bytes_per_second
         row |= {"bandwidth": weights_ms * len(steps) / ms.max(axis=1).sum()}
-        row |= {"share_copied": moved["keys copied"] / moved.sum(), "share_mask": moved["mask"] / moved.sum()}
+        row |= {
+            "share_copied": moved["keys copied"] / moved.sum(),
+            "share_mask": moved["mask"] / moved.sum(),
+        }
         most = peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True)
-        rows.append(row | {"peak_mb": most / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6})
+        rows.append(
+            row | {"peak_mb": most / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6}
+        )
     return pd.DataFrame(rows)
 
 
@@ -177,7 +220,9 @@ def main() -> None:
     model = models.load_model(given.model, device="cpu", dtype="float32")
     for n_questions in given.questions:
         rows = table(model, LLAMA_7B, H200, n_questions=n_questions)
-        print(f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n")
+        print(
+            f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n"
+        )
 
 
 if __name__ == "__main__":

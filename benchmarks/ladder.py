@@ -30,7 +30,11 @@ from pro_lib.generation import models
 from pro_lib.generation.decoding import encode_prefix, strategies
 
 RELEASE_PYTHON = ROOT / "build" / "golden" / "bin" / "python"  # of `make golden`
-RELEASE_ARMS = {"A": "release: beams one by one, rescored", "B": "A without rescoring", "C": "B in padded batches"}
+RELEASE_ARMS = {
+    "A": "release: beams one by one, rescored",
+    "B": "A without rescoring",
+    "C": "B in padded batches",
+}
 NAMES = RELEASE_ARMS | {
     "D": "ours: diverse beams",
     "E": "ours: greedy",
@@ -45,7 +49,12 @@ MEASURED_MEMORY = ("C", "D")
 # Whose answers an arm should have given; the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
 CALIBRATION_QUESTIONS = 128
-SETTINGS = {"n_answers": 10, "diversity_penalty": 1.0, "max_new_tokens": 32}  # N, λ and T of all arms
+# N, λ and T of all arms
+SETTINGS = {
+    "n_answers": 10,
+    "diversity_penalty": 1.0,
+    "max_new_tokens": 32,
+}
 # Largest difference in log-probability between two transformers on the same weights that is rounding.
 TOLERANCE = 1e-3
 
@@ -63,27 +72,40 @@ MEMORY_GOAL = ("D", "C", "≤ 0.5", 0)  # of `peak_mib`
 def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
     """One of the project's strategies; the shared prefix is computed once, and within the time."""
     endings = random_models.endings(network, settings.stop)
-    shared = {name: getattr(settings, name) for name in ("n_answers", "diversity_penalty", "max_new_tokens")}
+    shared = {
+        name: getattr(settings, name)
+        for name in ("n_answers", "diversity_penalty", "max_new_tokens")
+    }
     strategy = strategies.strategy(**given, **strategies.own_settings(given["name"], shared))
     prefix = encode_prefix(network, settings.prefix)
     found, _ = decode_batches(strategy, network, endings, prompts, prefix, batch_size)
     return [[list(answer.token_ids) for answer in answers] for answers, _ in found]
 
 
-OUR_SETTINGS = {"D": {"name": "diverse_beam"}, "E": {"name": "greedy"}, "I": {"name": "multinomial"}}
-OUR_SETTINGS |= {f"F {alpha:g}": {"name": "threshold", "search_alpha": alpha} for alpha in (0.4, 0.05, 0.01)}
+OUR_SETTINGS = {
+    "D": {"name": "diverse_beam"},
+    "E": {"name": "greedy"},
+    "I": {"name": "multinomial"},
+}
+OUR_SETTINGS |= {
+    f"F {alpha:g}": {"name": "threshold", "search_alpha": alpha} for alpha in (0.4, 0.05, 0.01)
+}
 
 
 @contextmanager
 def worker(command: list[str], job: Path) -> Iterator[tuple[dict, Callable[[str, dict], dict]]]:
     """A process that holds one model in one environment: its greeting, and what has it run an arm once."""
-    process = subprocess.Popen([*command, str(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, str(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
     def read() -> dict:
         for line in process.stdout:
             if line.startswith(MARK):
                 return json.loads(line.removeprefix(MARK))
-        raise RuntimeError(f"the worker {' '.join(process.args)} ended with status {process.wait()}")
+        raise RuntimeError(
+            f"the worker {' '.join(process.args)} ended with status {process.wait()}"
+        )
 
     def ask(mode: str, case: dict) -> dict:
         process.stdin.write(json.dumps({"mode": mode, **case}) + "\n")
@@ -115,7 +137,9 @@ def climb(job: Path, given: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
         commands["release"] = [str(RELEASE_PYTHON), str(Path(ladder_release.__file__))]
     todo = cases(given)
     with ExitStack() as stack:
-        workers = {name: stack.enter_context(worker(command, job)) for name, command in commands.items()}
+        workers = {
+            name: stack.enter_context(worker(command, job)) for name, command in commands.items()
+        }
         versions = _checked_versions({name: greeting for name, (greeting, _) in workers.items()})
         asks = [workers[_environment(case)][1] for case in todo]
         # Counting runs the arm once, and so warms it up.
@@ -123,7 +147,10 @@ def climb(job: Path, given: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
             [ask(mode, case) for ask, case in zip(asks, todo, strict=True)]
             for mode in ("count", *["time"] * given.repeats)
         )
-    rows = [_row(case, *replies) for case, *replies in zip(todo, counted, zip(*rounds, strict=True), strict=True)]
+    rows = [
+        _row(case, *replies)
+        for case, *replies in zip(todo, counted, zip(*rounds, strict=True), strict=True)
+    ]
     _compare_answers(rows, counted)
     largest = min(max(given.batch_sizes), given.questions)
     for row, case in zip(rows, todo, strict=True):
@@ -143,16 +170,30 @@ def _checked_versions(greetings: dict[str, dict]) -> dict[str, str]:
     for name, greeting in greetings.items():
         pairs = zip(greeting["log_probs"], greetings["ours"]["log_probs"], strict=True)
         if (worst := max(abs(one - other) for one, other in pairs)) > TOLERANCE:
-            raise ValueError(f"the environments read the same weights differently: {name} is off by {worst:.3g} nats")
-    return {f"{name}_{what}": v for name, greeting in greetings.items() for what, v in greeting["versions"].items()}
+            raise ValueError(
+                f"the environments read the same weights differently: {name} is off by {worst:.3g} nats"
+            )
+    return {
+        f"{name}_{what}": v
+        for name, greeting in greetings.items()
+        for what, v in greeting["versions"].items()
+    }
 
 
 def _row(case: dict, counted: dict, timed: Sequence[dict]) -> dict:
     """Counts and times, each per question."""
     n, times = case["questions"], pd.DataFrame(timed) * 1000 / case["questions"]
-    counts = {name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")}
+    counts = {
+        name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")
+    }
     wall = {"ms_min": times["seconds"].min(), "ms_median": times["seconds"].median()}
-    return {**case, "what": NAMES[case["arm"]], **counts, **wall, "cpu_ms_min": times["cpu_seconds"].min()}
+    return {
+        **case,
+        "what": NAMES[case["arm"]],
+        **counts,
+        **wall,
+        "cpu_ms_min": times["cpu_seconds"].min(),
+    }
 
 
 def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
@@ -170,7 +211,9 @@ def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
     """The goals' ratios, per model and number of shots, where both arms were run."""
     rows, goals = [], [(*goal, "ms_min") for goal in GOALS] + [(*MEMORY_GOAL, "peak_mib")]
-    for ((model, shots), part), goal in itertools.product(table.groupby(["model", "shots"], sort=False), goals):
+    for ((model, shots), part), goal in itertools.product(
+        table.groupby(["model", "shots"], sort=False), goals
+    ):
         over, under, wanted, batch, column = goal
         batch = batch or part["batch_size"].max()
         values = [_value(part, arm, batch, column) for arm in (over, under)]
@@ -179,7 +222,9 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
             met = {"≥": ratio >= float(limit), "≤": ratio <= float(limit)}.get(sign)
             what = "memory" if column == "peak_mib" else "time"
             rows.append((model, shots, f"{over} ÷ {under}", what, batch, ratio, wanted, met))
-    return pd.DataFrame(rows, columns=["model", "shots", "ratio", "of", "batch_size", "value", "goal", "met"])
+    return pd.DataFrame(
+        rows, columns=["model", "shots", "ratio", "of", "batch_size", "value", "goal", "met"]
+    )
 
 
 def _value(part: pd.DataFrame, arm: str, batch_size: int, column: str) -> float | None:
@@ -197,14 +242,24 @@ def write_job(name: str, shots: int, folder: Path, given: Namespace) -> Path:
     weights, stop = reader.source, reader.endings.stop.nonzero().squeeze(1).tolist()
     pad = reader.tokenizer.pad_token_id
     if is_random:
-        weights, stop, pad = str(folder / f"{name}-{shots}"), [random_models.STOP], random_models.PAD
-        constants, shape = random_models.build(name, weights, prompts, device=given.device, dtype=given.dtype)
+        weights, stop, pad = (
+            str(folder / f"{name}-{shots}"),
+            [random_models.STOP],
+            random_models.PAD,
+        )
+        constants, shape = random_models.build(
+            name, weights, prompts, device=given.device, dtype=given.dtype
+        )
         if given.device.startswith("cuda"):  # the workers need the room
             torch.cuda.empty_cache()
         print(f"{name}, {shots} shots: {random_models.describe(constants, shape)}", flush=True)
     prefix = reader.encode(questions.prefix()) if questions.prefix() else []
     settings = {"stop": stop, "pad": pad, "prefix": prefix}
-    job = {"folder": str(weights), "prompts": prompts[: given.questions], "settings": settings | SETTINGS}
+    job = {
+        "folder": str(weights),
+        "prompts": prompts[: given.questions],
+        "settings": settings | SETTINGS,
+    }
     job |= {"threads": given.threads, "dtype": given.dtype, "device": given.device}
     path = folder / f"{name}-{shots}.json"
     path.write_text(json.dumps(job))
@@ -215,7 +270,9 @@ def machine() -> dict[str, str]:
     """Processor, cores, Python and commit."""
     git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
     commit = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip()
-    changed = "+" if git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip() else ""
+    changed = (
+        "+" if git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip() else ""
+    )
     cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     named = re.search(r"model name\s*:\s*(.*)", cpuinfo)
     processor = named.group(1) if named else platform.processor() or platform.machine()
@@ -225,9 +282,24 @@ def machine() -> dict[str, str]:
 
 def parse() -> Namespace:
     """The command line; refuses in one sentence what could not be measured."""
-    options = {"--models": ["facts-2m"], "--shots": [0, 10], "--arms": list(NAMES), "--batch-sizes": [1, 32]}
-    options |= {"--questions": 32, "--release-questions": int, "--repeats": 5, "--threads": os.cpu_count()}
-    options |= {"--device": "cpu", "--dtype": "float32", "--no-memory": False, "--out": ROOT / "build" / "ladder.csv"}
+    options = {
+        "--models": ["facts-2m"],
+        "--shots": [0, 10],
+        "--arms": list(NAMES),
+        "--batch-sizes": [1, 32],
+    }
+    options |= {
+        "--questions": 32,
+        "--release-questions": int,
+        "--repeats": 5,
+        "--threads": os.cpu_count(),
+    }
+    options |= {
+        "--device": "cpu",
+        "--dtype": "float32",
+        "--no-memory": False,
+        "--out": ROOT / "build" / "ladder.csv",
+    }
     given = parse_arguments(__doc__, options)
     if others := sorted(set(given.arms) - set(NAMES)):
         sys.exit(f"arm {others[0]} is unknown; choose {', '.join(NAMES)}")

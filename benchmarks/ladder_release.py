@@ -46,7 +46,11 @@ class Counts:
 
     def hook(self, network, arguments: tuple, named: dict) -> None:
         """Forward pre-hook: count the call from its inputs and its mask."""
-        ids, mask, cache = named["input_ids"], named.get("attention_mask"), named.get("past_key_values")
+        ids, mask, cache = (
+            named["input_ids"],
+            named.get("attention_mask"),
+            named.get("past_key_values"),
+        )
         rows, width = ids.shape
         past = cache.get_seq_length() if cache is not None else 0
         self.model_calls += 1
@@ -64,14 +68,20 @@ Prompts = Sequence[list[int]]
 Arm = Callable[[torch.nn.Module, Prompts, Settings, int], list[list[list[int]]]]
 
 
-def in_packs(network, prompts: Prompts, settings: Settings, batch_size: int, *, beams: bool = False) -> list:
+def in_packs(
+    network, prompts: Prompts, settings: Settings, batch_size: int, *, beams: bool = False
+) -> list:
     """Arms B and C: group beam search, the prompt expanded to all beams; G: greedy decoding; padded on the left."""
     n, options = settings.n_answers, {}
     if beams:
         options = {"num_beams": n, "num_return_sequences": n}
-        options |= {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
+        options |= (
+            {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
+        )
     batches = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
-    return [answers for batch in batches for answers in _generate(network, batch, settings, **options)]
+    return [
+        answers for batch in batches for answers in _generate(network, batch, settings, **options)
+    ]
 
 
 def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
@@ -83,7 +93,9 @@ def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: in
     return found
 
 
-def continuous(network, prompts: Prompts, settings: Settings, batch_size: int, *, sample: bool = False) -> list:
+def continuous(
+    network, prompts: Prompts, settings: Settings, batch_size: int, *, sample: bool = False
+) -> list:
     """Arm H: the library's continuous batching, greedy; J: N samples of each prompt, whose cache is forked for them.
 
     It starts and ends within the time, as for one who calls it. Room for all requests is asked for: found by itself it
@@ -94,22 +106,42 @@ def continuous(network, prompts: Prompts, settings: Settings, batch_size: int, *
     room = {"page_size": PAGE, "num_blocks": (pages + 1) * batch_size * n, "max_batch_tokens": 2048}
     room |= {"max_requests_per_batch": batch_size * n}
     config = transformers.ContinuousBatchingConfig(**room, return_logprobs=True, seed=0)
-    how = {"eos_token_id": list(settings.stop), "pad_token_id": settings.pad, "num_return_sequences": n}
-    how |= {"max_new_tokens": settings.max_new_tokens} | ({"do_sample": True, "top_k": 0} if sample else {})
-    given = {"generation_config": transformers.GenerationConfig(**how), "continuous_batching_config": config}
+    how = {
+        "eos_token_id": list(settings.stop),
+        "pad_token_id": settings.pad,
+        "num_return_sequences": n,
+    }
+    how |= {"max_new_tokens": settings.max_new_tokens} | (
+        {"do_sample": True, "top_k": 0} if sample else {}
+    )
+    given = {
+        "generation_config": transformers.GenerationConfig(**how),
+        "continuous_batching_config": config,
+    }
     found = [[] for _ in prompts]
-    for name, output in network.generate_batch([list(prompt) for prompt in prompts], **given).items():
+    for name, output in network.generate_batch(
+        [list(prompt) for prompt in prompts], **given
+    ).items():
         if output.error:
             raise RuntimeError(f"continuous batching: {output.error}")
-        found[int(re.match(r"req_(\d+)", name)[1])].append(until_stop(output.generated_tokens, settings.stop))
+        found[int(re.match(r"req_(\d+)", name)[1])].append(
+            until_stop(output.generated_tokens, settings.stop)
+        )
     return found
 
 
 def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[list[list[int]]]:
     width = max(map(len, prompts))
-    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
+    ids = torch.tensor(
+        [[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+    )
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    how = {"do_sample": False, "max_new_tokens": settings.max_new_tokens, "pad_token_id": settings.pad, **options}
+    how = {
+        "do_sample": False,
+        "max_new_tokens": settings.max_new_tokens,
+        "pad_token_id": settings.pad,
+        **options,
+    }
     ids, mask = ids.to(network.device), mask.to(network.device)
     sequences = network.generate(ids, attention_mask=mask, eos_token_id=list(settings.stop), **how)
     answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
@@ -119,7 +151,9 @@ def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[
 
 def until_stop(tokens: list[int], stop: Sequence[int]) -> list[int]:
     """The tokens before the first that ends an answer."""
-    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
+    return tokens[
+        : next((place for place, token in enumerate(tokens) if token in stop), len(tokens))
+    ]
 
 
 @torch.inference_mode()
@@ -148,7 +182,16 @@ def serve(arms: dict[str, Arm], job_path: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         asked = job["prompts"][: request["questions"]]
-        _reply(_measure(request["mode"], arms[request["arm"]], network, asked, settings, request["batch_size"]))
+        _reply(
+            _measure(
+                request["mode"],
+                arms[request["arm"]],
+                network,
+                asked,
+                settings,
+                request["batch_size"],
+            )
+        )
 
 
 def _reply(content: dict) -> None:
@@ -163,7 +206,9 @@ def _first_log_probs(network, prompt: list[int]) -> list[float]:
     return torch.log_softmax(logits.float(), dim=-1)[:N_CHECKED].tolist()
 
 
-def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings, batch_size: int) -> dict:
+def _measure(
+    mode: str, arm: Arm, network, prompts: Prompts, settings: Settings, batch_size: int
+) -> dict:
     """Run an arm once: `count` its forwards, `time` it, or read its peak `memory`."""
     if mode == "count":
         counts = Counts()
@@ -174,7 +219,9 @@ def _measure(mode: str, arm: Arm, network, prompts: Prompts, settings: Settings,
     if mode == "memory":
         idle = _idle_memory(arm, network, prompts, settings)
         arm(network, prompts, settings, batch_size)
-        peak = torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
+        peak = (
+            torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
+        )
         return {"idle_bytes": idle, "peak_bytes": peak}
     wait = partial(torch.cuda.synchronize, network.device) if on_cuda else lambda: None
     wait()

@@ -25,26 +25,41 @@ def write(folder: Path, n_questions: int) -> None:
     """Write a run of `n_questions` with ten answers of six tokens each, probabilities falling as answers go on."""
     rng = np.random.default_rng(0)
     ids = [f"q{number}" for number in range(n_questions)]
-    table = {"question_id": ids, "question": "Who?", "references": [["answer 0"]] * n_questions, "split": "test"}
+    table = {
+        "question_id": ids,
+        "question": "Who?",
+        "references": [["answer 0"]] * n_questions,
+        "split": "test",
+    }
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
         for part, rows in run.missing(pd.DataFrame(table), per_part=PER_PART).items():
             n = len(rows)
-            storage.write_part(run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost())
+            storage.write_part(
+                run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost()
+            )
         run.finish({})
 
 
 def _answers(rng: np.random.Generator, n: int) -> list[list[dict]]:
-    log_probs = np.log(rng.dirichlet(np.r_[np.full(N_ANSWERS, 0.3), 0.5], size=n)[:, :N_ANSWERS] + 1e-9)
+    log_probs = np.log(
+        rng.dirichlet(np.r_[np.full(N_ANSWERS, 0.3), 0.5], size=n)[:, :N_ANSWERS] + 1e-9
+    )
     log_probs = -np.sort(-log_probs, axis=1)
     first_is_right = np.exp(log_probs[:, 0]) > rng.random(n)
     tokens = rng.integers(3, 30_000, size=(n, N_ANSWERS, N_TOKENS))
 
     def answer(row: int, rank: int, value: float) -> dict:
         text = "answer 0" if first_is_right[row] and rank == 0 else f"other{rank}"
-        parts = {"token_ids": tokens[row, rank], "token_log_probs": np.full(N_TOKENS, value / N_TOKENS)}
+        parts = {
+            "token_ids": tokens[row, rank],
+            "token_log_probs": np.full(N_TOKENS, value / N_TOKENS),
+        }
         return {"text": text, **parts, "log_prob": value, "end_log_prob": 0.0, "finished": True}
 
-    return [[answer(row, rank, value) for rank, value in enumerate(values)] for row, values in enumerate(log_probs)]
+    return [
+        [answer(row, rank, value) for rank, value in enumerate(values)]
+        for row, values in enumerate(log_probs)
+    ]
 
 
 def measure(folder: Path) -> pd.DataFrame:
@@ -53,7 +68,10 @@ def measure(folder: Path) -> pd.DataFrame:
 
     def done(step: str) -> None:
         nonlocal started
-        seconds, peak = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        seconds, peak = (
+            time.perf_counter() - started,
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        )
         rows.append((step, seconds, peak))
         started = time.perf_counter()
 
@@ -65,7 +83,9 @@ def measure(folder: Path) -> pd.DataFrame:
     done("read the folder")
     log_probs = run.log_probs()
     done("log-probabilities, repeats left out")
-    uncertainties = pd.DataFrame({"PRO": scoring.pro(log_probs, alpha=0.4), "NLL": scoring.nll(log_probs)})
+    uncertainties = pd.DataFrame(
+        {"PRO": scoring.pro(log_probs, alpha=0.4), "NLL": scoring.nll(log_probs)}
+    )
     uncertainties["PE"] = scoring.predictive_entropy(log_probs)
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run)
@@ -80,7 +100,10 @@ def measure(folder: Path) -> pd.DataFrame:
 def main(arguments: list[str] | None = None) -> None:
     """Write the folder, measure in a fresh process, print the table."""
     given = parse_arguments(__doc__, {"--questions": 100_000}, arguments)
-    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        ProcessPoolExecutor(1, get_context("spawn")) as fresh,
+    ):
         folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
         write(folder, given.questions)
         table = fresh.submit(measure, folder).result()

@@ -16,14 +16,19 @@ def parse_arguments(
     document: str, options: Mapping[str, object], words: Sequence[str] | None = None
 ) -> argparse.Namespace:
     """Return the command line's options: each is given as its default, its type where it has none, or a list."""
-    parser = argparse.ArgumentParser(description=document, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=document, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in options.items():
         one = (default or [""])[0] if isinstance(default, list) else default
         value = None if isinstance(default, type) else default
         if default is False:
             parser.add_argument(name, action="store_true")
         else:
-            several, kind = "*" if isinstance(default, list) else None, one if isinstance(one, type) else type(one)
+            several, kind = (
+                "*" if isinstance(default, list) else None,
+                one if isinstance(one, type) else type(one),
+            )
             parser.add_argument(name, nargs=several, type=kind, default=value)
     return parser.parse_args(words)
 
@@ -34,11 +39,15 @@ def world_facts(limit: int, n_shots: int) -> QuestionSet:
     return question_sets.load_questions("world-facts", split="test", limit=limit, n_shots=n_shots)
 
 
-def decode_batches(strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, batch_size: int) -> tuple:
+def decode_batches(
+    strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, batch_size: int
+) -> tuple:
     """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
     found, counts = [], decoding.ForwardCounts()
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
         tree = decoding.PackedTree(network, batch, prefix.shared_with(batch), counts)
-        found += strategy.decode(tree, endings, question_ids=[str(place) for place in range(len(batch))])
+        found += strategy.decode(
+            tree, endings, question_ids=[str(place) for place in range(len(batch))]
+        )
     return found, counts

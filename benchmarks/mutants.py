@@ -33,7 +33,13 @@ TESTS = {
     "generation/decoding/beams": "strategies",
     "generation/decoding/sampling": "strategies",
 }
-LOADED = ["datasets", "hypothesis", "transformers.models.llama.modeling_llama", "scipy.stats", "sklearn.isotonic"]
+LOADED = [
+    "datasets",
+    "hypothesis",
+    "transformers.models.llama.modeling_llama",
+    "scipy.stats",
+    "sklearn.isotonic",
+]
 OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"
 PAIRS = [[getattr(ast, name) for name in pair.split()] for pair in OPERATORS.split(", ")]
 SWAPS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
@@ -58,7 +64,11 @@ def sites(tree: ast.Module) -> list[int]:
     """Return the places, in the order of `ast.walk`, of what can be changed within functions."""
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     inside = {id(node) for function in functions for node in ast.walk(function)}
-    return [n for n, node in enumerate(ast.walk(tree)) if id(node) in inside and change(copy.deepcopy(node))]
+    return [
+        n
+        for n, node in enumerate(ast.walk(tree))
+        if id(node) in inside and change(copy.deepcopy(node))
+    ]
 
 
 def survives(module: str, text: str) -> bool:
@@ -74,7 +84,9 @@ def survives(module: str, text: str) -> bool:
 
         for name in ("data", "notebooks", "docs", "pyproject.toml"):
             Path(folder, name).symlink_to(ROOT / name)
-        shutil.copytree(ROOT / "pro_lib", f"{folder}/pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "pro_lib", f"{folder}/pro_lib", ignore=shutil.ignore_patterns("__pycache__")
+        )
         Path(folder, "pro_lib", f"{module}.py").write_text(text)
         process = multiprocessing.get_context("fork").Process(target=run)
         process.start()
@@ -93,5 +105,7 @@ if __name__ == "__main__":
     for module, place in random.Random(seed).sample(places, number):
         node = list(ast.walk(tree := copy.deepcopy(trees[module])))[place]
         before, line, _ = ast.unparse(node), node.lineno, change(node)
-        survivors += [f"{module}.py:{line}: {before} -> {ast.unparse(node)}"] * survives(module, ast.unparse(tree))
+        survivors += [f"{module}.py:{line}: {before} -> {ast.unparse(node)}"] * survives(
+            module, ast.unparse(tree)
+        )
     print(*survivors, f"{len(survivors)} of {number} mutants of {len(places)} survive", sep="\n")

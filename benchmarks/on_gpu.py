@@ -32,7 +32,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pro_lib.generation import models
-from pro_lib.generation.decoding import STRATEGIES, ForwardCounts, PackedTree, Prefix, encode_prefix, packed_tree
+from pro_lib.generation.decoding import (
+    STRATEGIES,
+    ForwardCounts,
+    PackedTree,
+    Prefix,
+    encode_prefix,
+    packed_tree,
+)
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.generate import generate
 from pro_lib.runs.storage import Cost
@@ -63,7 +70,12 @@ def agreement(given: Namespace) -> pd.DataFrame:
             found, cost = answered(there, strategy)
             both = expected[strategy].to_frame("here").join(found.rename("there"), how="outer")
             other = both.isna().any(axis=1).groupby(level=0).any()
-            row = {"strategy": strategy, "dtype": dtype, "device": given.device, "questions": len(facts)}
+            row = {
+                "strategy": strategy,
+                "dtype": dtype,
+                "device": given.device,
+                "questions": len(facts),
+            }
             row |= {"questions_differing": int(other.sum())}
             row |= {"log_prob_apart": np.nanmax(abs(both["here"] - both["there"]))}
             rows.append(row | {"seconds": cost.seconds, "peak_bytes": cost.peak_memory_bytes})
@@ -86,25 +98,46 @@ def path(given: Namespace) -> pd.DataFrame:
         before = torch.cuda.memory_allocated() if on_cuda else 0
         if on_cuda:
             torch.cuda.reset_peak_memory_stats()
-        shapes, whole_ms, own_ms = gpu_model.counted(model, strategy, settings, n_questions=questions)
+        shapes, whole_ms, own_ms = gpu_model.counted(
+            model, strategy, settings, n_questions=questions
+        )
         ms = gpu_model.milliseconds(shapes, numbers, card, strategy)
         add(f"{label}: ms a step", whole_ms, ms.max(axis=1).mean() + own_ms)
         if on_cuda:
             most, slots = max(shape.rows for shape in shapes), max(shape.slots for shape in shapes)
-            peak = gpu_model.peak_bytes(strategy, most, numbers.vocabulary, half=given.dtype != "float32")
+            peak = gpu_model.peak_bytes(
+                strategy, most, numbers.vocabulary, half=given.dtype != "float32"
+            )
             measured = torch.cuda.max_memory_allocated() - before
-            add(f"{label}: MB beyond the weights", measured / 1e6, (peak + slots * numbers.slot_bytes) / 1e6)
+            add(
+                f"{label}: MB beyond the weights",
+                measured / 1e6,
+                (peak + slots * numbers.slot_bytes) / 1e6,
+            )
             add(f"{label}: waits a step", waits(model, strategy, settings, questions), 1.0)
     shape = 1, 1, 1500, numbers.key_width
-    cache = [torch.zeros(shape, dtype=network.dtype, device=network.device) for _ in range(numbers.layers)]
-    copied = seconds(lambda: [torch.cat([keys, keys[:, :, :32]], dim=2) for keys in cache], network.device, repeats=10)
-    add("copying 1,500 slots: ms", 2000 * min(copied), 3e6 * numbers.slot_bytes / card.bytes_per_second)
+    cache = [
+        torch.zeros(shape, dtype=network.dtype, device=network.device)
+        for _ in range(numbers.layers)
+    ]
+    copied = seconds(
+        lambda: [torch.cat([keys, keys[:, :, :32]], dim=2) for keys in cache],
+        network.device,
+        repeats=10,
+    )
+    add(
+        "copying 1,500 slots: ms",
+        2000 * min(copied),
+        3e6 * numbers.slot_bytes / card.bytes_per_second,
+    )
     plain, _ = step_seconds(network, 32, repeats=20)
     kernels = {"with cuDNN's attention too": nullcontext}
     if on_cuda:  # the one kernel that takes a 4-D additive mask and writes no scores; it raises where that does not
         kernels["memory-efficient alone"] = lambda: sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION])
     for what, allowed in kernels.items():
-        with mock.patch.object(packed_tree, "attention_kernels", side_effect=lambda _, allowed=allowed: allowed()):
+        with mock.patch.object(
+            packed_tree, "attention_kernels", side_effect=lambda _, allowed=allowed: allowed()
+        ):
             timed, _ = step_seconds(network, 32, repeats=20)
         add(f"attention, {what} ÷ as it is, median step", np.median(timed) / np.median(plain), 1.0)
     return pd.DataFrame(rows)
@@ -128,8 +161,11 @@ def roofline(given: Namespace) -> pd.DataFrame:
     device, rows = torch.device(given.device), []
     source = torch.ones(COPIED_BYTES.get(device.type, 2**28) // 4, device=device)
     target = torch.empty_like(source)
-    bandwidth = 2 * source.nbytes / min(seconds(lambda: target.copy_(source), device, repeats=20))  # read and written
-    print(f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; limits at all of it, the last column at {ATTAINABLE:.0%} of it")
+    # Read and written
+    bandwidth = 2 * source.nbytes / min(seconds(lambda: target.copy_(source), device, repeats=20))
+    print(
+        f"copy bandwidth {bandwidth / 1e9:.1f} GB/s; limits at all of it, the last column at {ATTAINABLE:.0%} of it"
+    )
     for name in given.models:
         network = load(name, given)
         read, slot = weight_bytes(network), slot_bytes(network)
@@ -137,9 +173,17 @@ def roofline(given: Namespace) -> pd.DataFrame:
             timed, slots = step_seconds(network, width, repeats=10)
             cache = slots * slot
             limit = (read + cache) / bandwidth
-            row = {"model": name, "prefixes": width, "weights_gb": read / 1e9, "cache_gb": cache / 1e9}
+            row = {
+                "model": name,
+                "prefixes": width,
+                "weights_gb": read / 1e9,
+                "cache_gb": cache / 1e9,
+            }
             row |= {"ms_min": 1000 * min(timed), "ms_median": 1000 * sorted(timed)[len(timed) // 2]}
-            rows.append(row | {"ms_limit": 1000 * limit, "times_attainable": min(timed) / (limit / ATTAINABLE)})
+            rows.append(
+                row
+                | {"ms_limit": 1000 * limit, "times_attainable": min(timed) / (limit / ATTAINABLE)}
+            )
         del network
     return pd.DataFrame(rows)
 
@@ -158,12 +202,20 @@ def slot_bytes(network: torch.nn.Module) -> int:
 
 def step_seconds(network: torch.nn.Module, width: int, *, repeats: int) -> tuple[list[float], int]:
     """Seconds of steps that grow `width` prefixes by a token, and of how many tokens each reads keys and values."""
-    vocabulary, generator = network.config.get_text_config().vocab_size, torch.Generator().manual_seed(0)
+    vocabulary, generator = (
+        network.config.get_text_config().vocab_size,
+        torch.Generator().manual_seed(0),
+    )
 
     def drawn(n: int) -> Tensor:
         return torch.randint(3, vocabulary, (n,), generator=generator)
 
-    grown = PackedTree(network, [drawn(PROMPT_TOKENS).tolist() for _ in range(width)], Prefix((), ()), ForwardCounts())
+    grown = PackedTree(
+        network,
+        [drawn(PROMPT_TOKENS).tolist() for _ in range(width)],
+        Prefix((), ()),
+        ForwardCounts(),
+    )
     grown.plant()
     everyone = torch.arange(width)
     timed = seconds(lambda: grown.grow(everyone, drawn(width)), network.device, repeats=repeats)
@@ -187,17 +239,32 @@ def load(name: str, given: Namespace) -> torch.nn.Module:
     if name not in random_models.SHAPES:
         return models.load_model(name, device=given.device, dtype=given.dtype).network
     shape = random_models.SHAPES[name]
-    return random_models.random_network(shape, last_tokens={3}, device=given.device).to(getattr(torch, given.dtype))
+    return random_models.random_network(shape, last_tokens={3}, device=given.device).to(
+        getattr(torch, given.dtype)
+    )
 
 
 def steps(given: Namespace) -> Iterator[tuple[str, list[str], float]]:
     """Name, command and share of the time of each step; what matters most comes first."""
     form = ["--device", given.device, "--dtype", given.dtype, "--questions", str(given.questions)]
     for name, share in (("agreement", 0.1), ("path", 0.15), ("roofline", 0.15)):
-        yield name, [__file__, "--step", name, *form, "--models", *given.models, "--out", str(given.out)], share
+        yield (
+            name,
+            [__file__, "--step", name, *form, "--models", *given.models, "--out", str(given.out)],
+            share,
+        )
     arms = available_arms(with_release=given.release)
     for name in given.models:
-        table = ["--models", name, "--shots", "10", "--repeats", "2", "--out", str(given.out / f"ladder_{name}.csv")]
+        table = [
+            "--models",
+            name,
+            "--shots",
+            "10",
+            "--repeats",
+            "2",
+            "--out",
+            str(given.out / f"ladder_{name}.csv"),
+        ]
         options = [*table, "--release-questions", "2", "--arms", *arms]
         yield f"ladder_{name}", [ladder.__file__, *form, *options], 0.45 / len(given.models)
 
@@ -218,8 +285,16 @@ def available_arms(*, with_release: bool) -> list[str]:
 
 def main() -> None:
     """Run the steps one after the other, each within what is left; print and keep what they say."""
-    options = {"--device": "cuda", "--dtype": "bfloat16", "--models": SHAPES, "--questions": 32, "--minutes": 9.5}
-    given = parse_arguments(__doc__, options | {"--release": False, "--out": ROOT / "build" / "on_gpu", "--step": str})
+    options = {
+        "--device": "cuda",
+        "--dtype": "bfloat16",
+        "--models": SHAPES,
+        "--questions": 32,
+        "--minutes": 9.5,
+    }
+    given = parse_arguments(
+        __doc__, options | {"--release": False, "--out": ROOT / "build" / "on_gpu", "--step": str}
+    )
     given.out.mkdir(parents=True, exist_ok=True)
     if given.step:
         table = {"agreement": agreement, "path": path, "roofline": roofline}[given.step](given)
@@ -231,14 +306,19 @@ def main() -> None:
         limit, started = share * 60 * given.minutes + spare, time.monotonic()
         with open(given.out / f"{name}.txt", "w") as log:
             try:
-                status = subprocess.run([sys.executable, *command], stdout=log, stderr=log, timeout=limit).returncode
+                status = subprocess.run(
+                    [sys.executable, *command], stdout=log, stderr=log, timeout=limit
+                ).returncode
                 ended = "done" if status == 0 else f"failed with status {status}"
             except subprocess.TimeoutExpired:
                 ended = f"stopped after {limit:.0f} s"
         taken = time.monotonic() - started
         spare = limit - taken  # what a step leaves, the next one may use
         rows.append({"step": name, "seconds": taken, "ended": ended})
-        print(f"== {name}: {ended}, {taken:.0f} s\n{(given.out / f'{name}.txt').read_text()[-3000:]}", flush=True)
+        print(
+            f"== {name}: {ended}, {taken:.0f} s\n{(given.out / f'{name}.txt').read_text()[-3000:]}",
+            flush=True,
+        )
         pd.DataFrame(rows).to_csv(given.out / "steps.csv", index=False)
     sys.exit(int(any(row["ended"] != "done" for row in rows)))
 

@@ -27,7 +27,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pro_lib.generation.decoding import Endings, ForwardCounts, Greedy, PackedTree, encode_prefix
 
 
-def _shape(vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options) -> dict[str, object]:
+def _shape(
+    vocabulary: int, hidden: int, intermediate: int, layers: int, heads: int, **options
+) -> dict[str, object]:
     sizes = {"vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": intermediate}
     return {**sizes, "num_hidden_layers": layers, "num_attention_heads": heads, **options}
 
@@ -79,7 +81,9 @@ class Shape(NamedTuple):
     share_possible: float
 
 
-def build(name: str, folder: str, prompts: Sequence[list[int]], *, device: str, dtype: str) -> tuple[Peakedness, Shape]:
+def build(
+    name: str, folder: str, prompts: Sequence[list[int]], *, device: str, dtype: str
+) -> tuple[Peakedness, Shape]:
     """Make a model of `SHAPES`, calibrate it on the prompts and save it; its constants and what it then answers.
 
     It is calibrated in float32 and measured and saved in `dtype`. Another device makes another model.
@@ -89,21 +93,32 @@ def build(name: str, folder: str, prompts: Sequence[list[int]], *, device: str, 
     """
     if (largest := max(max(prompt) for prompt in prompts)) >= (size := SHAPES[name]["vocab_size"]):
         raise ValueError(f"a prompt has token {largest}, and {name} has only {size}")
-    network = random_network(SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, device=device)
+    network = random_network(
+        SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, device=device
+    )
     constants = calibrate(network, prompts)
     set_peakedness(network, constants)
     network.to(getattr(torch, dtype))
     shape = measure(network, prompts)
     for field, (least, most) in ACCEPTED.items():
         if not least <= (value := getattr(shape, field)) <= most:
-            raise ValueError(f"{name} cannot be calibrated on these prompts: {field} came out as {value:.3g}")
+            raise ValueError(
+                f"{name} cannot be calibrated on these prompts: {field} came out as {value:.3g}"
+            )
     network.save_pretrained(folder)
     return constants, shape
 
 
-def random_network(shape: dict[str, object], *, last_tokens: set[int], device: str = "cpu") -> LlamaForCausalLM:
+def random_network(
+    shape: dict[str, object], *, last_tokens: set[int], device: str = "cpu"
+) -> LlamaForCausalLM:
     """A random Llama in float32, its answers not yet calibrated; `last_tokens` start the clock."""
-    ids = {"eos_token_id": STOP, "pad_token_id": PAD, "bos_token_id": None, "tie_word_embeddings": False}
+    ids = {
+        "eos_token_id": STOP,
+        "pad_token_id": PAD,
+        "bos_token_id": None,
+        "tie_word_embeddings": False,
+    }
     form = {"max_position_embeddings": POSITIONS, "attention_bias": True, "dtype": "float32"}
     config = LlamaConfig(**shape, **ids, **form, attn_implementation="sdpa")
     with torch.device(device):
@@ -124,7 +139,12 @@ def random_network(shape: dict[str, object], *, last_tokens: set[int], device: s
 def _fill_layer(layer, share: float, generator: torch.Generator) -> None:
     """Attention peaked enough to tell contexts apart; `share` is the layer's part in what all layers add."""
     attention, mlp = layer.self_attn, layer.mlp
-    gains = {attention.q_proj: 1.5, attention.k_proj: 1.5, attention.v_proj: 1.0, attention.o_proj: share}
+    gains = {
+        attention.q_proj: 1.5,
+        attention.k_proj: 1.5,
+        attention.v_proj: 1.0,
+        attention.o_proj: share,
+    }
     gains |= {mlp.gate_proj: 1.5, mlp.up_proj: 1.5, mlp.down_proj: share}
     for linear in (attention.q_proj, attention.k_proj):
         linear.bias.fill_(_NEARNESS)
@@ -134,7 +154,9 @@ def _fill_layer(layer, share: float, generator: torch.Generator) -> None:
         linear.weight[: _CLOCK.stop] = 0
 
 
-def _fill_vocabulary(network: LlamaForCausalLM, last_tokens: set[int], generator: torch.Generator) -> None:
+def _fill_vocabulary(
+    network: LlamaForCausalLM, last_tokens: set[int], generator: torch.Generator
+) -> None:
     embedding, head = network.get_input_embeddings().weight, network.get_output_embeddings().weight
     embedding.normal_(generator=generator)
     embedding[:, : _CLOCK.stop] = 0
@@ -188,7 +210,12 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
             stops[:, -1] = True
             return stops.int().argmax(-1) + 1
 
-        hour = _bisect(lambda hour: float(lengths(hour).double().mean()), MEAN_LENGTH, -float(_HOURS), float(_HOURS))
+        hour = _bisect(
+            lambda hour: float(lengths(hour).double().mean()),
+            MEAN_LENGTH,
+            -float(_HOURS),
+            float(_HOURS),
+        )
         set_peakedness(network, Peakedness(1.0, 0.0, hour))
         alive = torch.arange(normed.shape[1], device=head.device) < lengths(hour)[:, None]
         logits = normed[alive] @ network.get_output_embeddings().weight.T
@@ -201,7 +228,9 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
         return float((log_prob.exp() >= p).double().mean())
 
     def scale_for(spread: float) -> float:
-        return math.exp(_bisect(lambda log: share(math.exp(log), spread, POSSIBLE), SHARE_POSSIBLE, -1.0, 12.0))
+        return math.exp(
+            _bisect(lambda log: share(math.exp(log), spread, POSSIBLE), SHARE_POSSIBLE, -1.0, 12.0)
+        )
 
     def share_likely(log: float) -> float:
         return share(scale_for(math.exp(log)), math.exp(log), LIKELY)
@@ -223,7 +252,9 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
     """Hidden states `(questions, steps, hidden)` before the final norm along greedy paths that do not stop."""
     prefix = encode_prefix(network, prompts[0]).shared_with(prompts)
     tree, seen = PackedTree(network, prompts, prefix, ForwardCounts()), []
-    handle = network.model.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0][0]))
+    handle = network.model.norm.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0][0])
+    )
     log_probs = tree.plant()
     last = torch.tensor([len(prompt) - len(prefix.token_ids) for prompt in prompts]).cumsum(0) - 1
     states = [torch.cat(seen)[last]]
@@ -238,22 +269,35 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
     """What the greedy answers look like, by the project's own decoding."""
     found, _ = decode_batches(
-        Greedy(), network, endings(network), prompts, encode_prefix(network, prompts[0]), len(prompts)
+        Greedy(),
+        network,
+        endings(network),
+        prompts,
+        encode_prefix(network, prompts[0]),
+        len(prompts),
     )
     answers = [answer for [answer], _ in found]
-    lengths = torch.tensor([len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64)
-    p = torch.tensor([sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]).exp()
+    lengths = torch.tensor(
+        [len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64
+    )
+    p = torch.tensor(
+        [sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]
+    ).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
     return Shape(float(lengths.mean()), float(lengths.std()), *shares)
 
 
 def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings:
     """The tokens that end an answer, that of a random model unless others are named; none closes one."""
-    stops = torch.zeros(len(network.get_output_embeddings().weight), dtype=torch.bool, device=network.device)
+    stops = torch.zeros(
+        len(network.get_output_embeddings().weight), dtype=torch.bool, device=network.device
+    )
     stops[list(stop)] = True
     return Endings(stops, torch.zeros_like(stops))
 
 
 def describe(constants: Peakedness, shape: Shape) -> str:
     """One line on a model."""
-    return ", ".join(f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items())
+    return ", ".join(
+        f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items()
+    )

@@ -42,22 +42,43 @@ def answers(run: Run) -> pd.Series:
 
 def scored(model: models.Model, prompt: list[int], token_ids: tuple[int, ...]) -> float:
     """Log-probability of a complete answer by the server, from whole lists at every place."""
-    token_ids, total, stops = [int(token) for token in token_ids], 0.0, model.endings.stop.nonzero().squeeze(1).tolist()
+    token_ids, total, stops = (
+        [int(token) for token in token_ids],
+        0.0,
+        model.endings.stop.nonzero().squeeze(1).tolist(),
+    )
     with model.server.asking() as send:
         for place in range(len(token_ids) + 1):
-            listed = model.server.listed(send, [*prompt, *token_ids[:place]], len(model.endings.stop))
+            listed = model.server.listed(
+                send, [*prompt, *token_ids[:place]], len(model.endings.stop)
+            )
             ending = place == len(token_ids)
-            total += np.log(sum(np.exp(listed[stop]) for stop in stops)) if ending else listed[token_ids[place]]
+            total += (
+                np.log(sum(np.exp(listed[stop]) for stop in stops))
+                if ending
+                else listed[token_ids[place]]
+            )
     return total
 
 
 def main() -> None:
     """Print shares, false certificates, requests and seconds."""
-    options = {"--questions": 100, "--alpha": 0.02, "--top": 1000, "--epsilon": 0.001, "--as-it-comes": False}
+    options = {
+        "--questions": 100,
+        "--alpha": 0.02,
+        "--top": 1000,
+        "--epsilon": 0.001,
+        "--as-it-comes": False,
+    }
     given = parse_arguments(__doc__, {"gguf": Path} | options)
-    here, running = models.load_model(given.gguf, device="cpu"), serving(given.gguf, as_it_comes=given.as_it_comes)
+    here, running = (
+        models.load_model(given.gguf, device="cpu"),
+        serving(given.gguf, as_it_comes=given.as_it_comes),
+    )
     options = {"tokenizer": here.tokenizer, "top": given.top, "epsilon": given.epsilon}
-    there = server.connect_server(f"{running.listening_address}/v1", model=given.gguf.stem, **options)
+    there = server.connect_server(
+        f"{running.listening_address}/v1", model=given.gguf.stem, **options
+    )
     assert (there.endings.stop == here.endings.stop[: len(there.endings.stop)]).all()
     search = {"strategy": "threshold", "search_alpha": given.alpha, "progress": False}
     questions = question_sets.load_questions("world-facts", limit=given.questions)
@@ -65,21 +86,34 @@ def main() -> None:
     run = generate(there, questions, **search)
     seconds, ours = time.perf_counter() - started, answers(run)
     status, apart = run.questions.set_index("question_id")["status"], (truth - ours).dropna().abs()
-    median, most = f"{apart.median():.3f} nats apart in the median of", f"answers, {apart.max():.3f} at most"
+    median, most = (
+        f"{apart.median():.3f} nats apart in the median of",
+        f"answers, {apart.max():.3f} at most",
+    )
     print(f"kernels are {median} {len(apart)} {most}")
     decided, false = status[status != "undecided"], 0
     prompts = dict(zip(status.index, questions.prompts(), strict=True))
     for (name, ids), value in truth[truth >= np.log(given.alpha) - 1].items():
-        if name in decided and (name, ids) not in ours:  # what the server itself says of an answer that it did not give
+        if (
+            name in decided and (name, ids) not in ours
+        ):  # what the server itself says of an answer that it did not give
             there_too = scored(there, there.encode(prompts[name]), ids)
             false += there_too >= np.log(given.alpha)
-            print(f"{name}: {value:.3f} here, {there_too:.3f} there, log α {np.log(given.alpha):.3f}")
+            print(
+                f"{name}: {value:.3f} here, {there_too:.3f} there, log α {np.log(given.alpha):.3f}"
+            )
     for (name, ids), value in ours.items():
         if name in decided and value >= np.log(given.alpha):
-            false += abs(scored(there, there.encode(prompts[name]), ids) - value) > given.epsilon * 32
+            false += (
+                abs(scored(there, there.encode(prompts[name]), ids) - value) > given.epsilon * 32
+            )
     n = len(status)
-    print(f"{len(decided)} of {n} decided at α = {given.alpha:g} ({status.value_counts().to_dict()}), {false} false")
-    print(run.questions.loc[run.questions["status"] == "undecided", "why"].value_counts().to_string())
+    print(
+        f"{len(decided)} of {n} decided at α = {given.alpha:g} ({status.value_counts().to_dict()}), {false} false"
+    )
+    print(
+        run.questions.loc[run.questions["status"] == "undecided", "why"].value_counts().to_string()
+    )
     print(f"{run.info.cost.model_calls / n:.1f} requests and {seconds / n:.2f} seconds a question")
 
 

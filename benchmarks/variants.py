@@ -44,7 +44,9 @@ def flattened(nli: np.ndarray, temperature: float) -> np.ndarray:
 def mean_over_meanings(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE as -mean_c log P(c), over the meanings (Kuhn et al. 2023, and PRO's release, which adds 5)."""
     member = meaning[:, :, None] == np.arange(max(meaning.max(initial=0) + 1, 1))
-    masses = np.logaddexp.reduce(np.where(member, log_probs[:, :, None], -np.inf), axis=1, initial=-np.inf)
+    masses = np.logaddexp.reduce(
+        np.where(member, log_probs[:, :, None], -np.inf), axis=1, initial=-np.inf
+    )
     there = np.isfinite(masses)
     return _ratio(-np.where(there, masses, 0).sum(axis=1), there.sum(axis=1))
 
@@ -58,13 +60,17 @@ def mean_over_answers(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE as -mean_i log P(c(i)), over answers (LM-Polygraph)."""
     there = meaning >= 0
     same = (meaning[:, :, None] == meaning[:, None, :]) & there[:, None, :]
-    of_answer = np.logaddexp.reduce(np.where(same, log_probs[:, None, :], -np.inf), axis=2, initial=-np.inf)
+    of_answer = np.logaddexp.reduce(
+        np.where(same, log_probs[:, None, :], -np.inf), axis=2, initial=-np.inf
+    )
     return _ratio(-np.where(there, of_answer, 0).sum(axis=1), there.sum(axis=1))
 
 
 def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     """SE as -log mean_c P(c) (UQ-NLG)."""
-    return -np.log(_ratio(np.nansum(np.exp(log_probs), axis=1), meaning.max(axis=1, initial=-1) + 1))
+    return -np.log(
+        _ratio(np.nansum(np.exp(log_probs), axis=1), meaning.max(axis=1, initial=-1) + 1)
+    )
 
 
 ENTROPIES = {
@@ -83,13 +89,19 @@ def degree_of_uq_nlg(similarity: np.ndarray) -> np.ndarray:
 
 
 def forward_density(
-    mean_log_probs: np.ndarray, compared: np.ndarray, *, with_itself: bool, keep: np.ndarray | None = None
+    mean_log_probs: np.ndarray,
+    compared: np.ndarray,
+    *,
+    with_itself: bool,
+    keep: np.ndarray | None = None,
 ) -> np.ndarray:
     """SD with the first answer as the only premise: it counts once with K = 1 (LM-Polygraph), or not at all (uqlm).
 
     `compared` is as `pro_lib.scoring` takes it; `keep` (n, N) says which of the other answers count.
     """
-    kernel = compared[:, 0] if compared.ndim == 3 else compared[:, 0, :, 0] + compared[:, 0, :, 1] / 2
+    kernel = (
+        compared[:, 0] if compared.ndim == 3 else compared[:, 0, :, 0] + compared[:, 0, :, 1] / 2
+    )
     distances = 1 - kernel
     counts = ~np.isnan(distances) & (True if keep is None else keep)
     counts[:, 0] = with_itself & ~np.isnan(distances[:, 0])
@@ -110,7 +122,9 @@ def mean_distance(compared: np.ndarray, keep: np.ndarray) -> np.ndarray:
 def jaccard(answers: list[list[str]]) -> np.ndarray:
     """Jaccard index of the words of two answers, (n, N, N); every question has N."""
     words = [[frozenset(text.lower().split()) for text in row] for row in answers]
-    return np.array([[[len(a & b) / max(len(a | b), 1) for b in row] for a in row] for row in words])
+    return np.array(
+        [[[len(a & b) / max(len(a | b), 1) for b in row] for a in row] for row in words]
+    )
 
 
 def _ratio(values: np.ndarray, totals: np.ndarray) -> np.ndarray:

@@ -9,7 +9,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pro_lib import app, common, evaluation, generation, importing, metrics, plots, questions, runs, scoring
+    from pro_lib import (
+        app,
+        common,
+        evaluation,
+        generation,
+        importing,
+        metrics,
+        plots,
+        questions,
+        runs,
+        scoring,
+    )
     from pro_lib.app.ask import answerer, ask
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.generate import generate

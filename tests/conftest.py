@@ -24,7 +24,10 @@ from pro_lib.generation.decoding import Endings
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 # What a test starts is of this checkout and of this environment.
-os.environ |= {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+os.environ |= {
+    "PYTHONPATH": str(ROOT),
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
 # `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
@@ -34,7 +37,9 @@ EXAMPLES = {"quick": 20, "all": 100, "trials": 2000}
 
 
 def pytest_addoption(parser):
-    parser.addoption("--size", choices=list(EXAMPLES), default="quick", help="how much a sized test tries")
+    parser.addoption(
+        "--size", choices=list(EXAMPLES), default="quick", help="how much a sized test tries"
+    )
 
 
 def pytest_configure(config):
@@ -88,10 +93,18 @@ def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<pad>", "<s>", "</s>"]
-    how = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "special_tokens": special, "show_progress": False}
-    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=256 + len(special) + merges, **how))
+    how = {
+        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
+        "special_tokens": special,
+        "show_progress": False,
+    }
+    tokenizer.train_from_iterator(
+        CORPUS, trainers.BpeTrainer(vocab_size=256 + len(special) + merges, **how)
+    )
     if bos:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
     names = {"pad_token": "<pad>", "eos_token": "</s>"} | ({"bos_token": "<s>"} if bos else {})
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
@@ -126,7 +139,9 @@ def write(tmp_path):
     """Write a file of lines, objects as JSON and texts as they are, and return its path."""
 
     def file(*lines, name="answers.jsonl"):
-        data = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines).encode()
+        data = "\n".join(
+            line if isinstance(line, str) else json.dumps(line) for line in lines
+        ).encode()
         (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
         return tmp_path / name
 
@@ -143,7 +158,9 @@ def tiny_folders(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_model(tiny_folders):
     """Loaded tiny model of a family, on the CPU in float32."""
-    return cache(lambda family: pro_models.load_model(tiny_folders(family), device="cpu", dtype="float32"))
+    return cache(
+        lambda family: pro_models.load_model(tiny_folders(family), device="cpu", dtype="float32")
+    )
 
 
 @pytest.fixture(scope="session")

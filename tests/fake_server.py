@@ -20,7 +20,13 @@ server_client._BACKOFF = tenacity.wait_none()  # no waiting between tries
 def listed_models(**fields):
     """What vLLM answers at /v1/models; the time and the permission are others after each start."""
     permission = [{"id": f"modelperm-{time.time_ns()}", "object": "model_permission"}]
-    entry = {"id": NAME, "object": "model", "created": time.time_ns(), "owned_by": "vllm", "root": NAME}
+    entry = {
+        "id": NAME,
+        "object": "model",
+        "created": time.time_ns(),
+        "owned_by": "vllm",
+        "root": NAME,
+    }
     entry |= {"parent": None, "max_model_len": 2048, "permission": permission}
     return {"object": "list", "data": [entry | fields]}
 
@@ -28,7 +34,11 @@ def listed_models(**fields):
 def props(n_ctx=1024, **fields):
     """What llama.cpp answers at /props, with the state of a request in it."""
     settings = {"id": time.time_ns(), "n_ctx": n_ctx, "is_processing": True, "params": {"seed": 7}}
-    description = {"model_path": "/models/facts.gguf", "chat_template": "{{ messages }}", "build_info": "b11549"}
+    description = {
+        "model_path": "/models/facts.gguf",
+        "chat_template": "{{ messages }}",
+        "build_info": "b11549",
+    }
     description |= {"bos_token": "<s>", "eos_token": "</s>", "total_slots": 1}
     return {"default_generation_settings": settings, **description, **fields}
 
@@ -74,7 +84,9 @@ def serving(
             self.answer(reply)
 
         def answer(self, reply):
-            status, content, *more = reply if isinstance(reply, tuple) else (200, json.dumps(reply).encode())
+            status, content, *more = (
+                reply if isinstance(reply, tuple) else (200, json.dumps(reply).encode())
+            )
             if content == b"dead":
                 self.close_connection = True
                 return
@@ -116,11 +128,19 @@ def listing(model, body, most, ids, sampler):
     # At a temperature above 0 the generated token is one that the list puts far down, or last.
     is_sampled = body["temperature"] > 0
     generated = int(tokens[min(9, len(tokens) - 1)]) if is_sampled else pairs[0][0]
-    listed = {"content": [{"top_logprobs": [{"id": token, "logprob": value} for token, value in pairs]}]}
+    listed = {
+        "content": [{"top_logprobs": [{"id": token, "logprob": value} for token, value in pairs]}]
+    }
     if ids:
-        listed = {"top_logprobs": [{f"token_id:{token}": value for token, value in pairs}], "token_logprobs": echoed}
+        listed = {
+            "top_logprobs": [{f"token_id:{token}": value for token, value in pairs}],
+            "token_logprobs": echoed,
+        }
     text = model.tokenizer.decode([generated], skip_special_tokens=True)
-    return {"choices": [{"text": text, "logprobs": listed}], "usage": {"prompt_tokens": len(prompt)}}
+    return {
+        "choices": [{"text": text, "logprobs": listed}],
+        "usage": {"prompt_tokens": len(prompt)},
+    }
 
 
 def connected(url, model, *, name=NAME, **options):
@@ -130,4 +150,6 @@ def connected(url, model, *, name=NAME, **options):
 
 def searched(model, questions, alpha=0.05, **options):
     """The run of an exact search."""
-    return generate(model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options)
+    return generate(
+        model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options
+    )

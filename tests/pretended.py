@@ -27,8 +27,14 @@ class Elsewhere(Tensor):
     @staticmethod
     def __new__(cls, held: Tensor, where: torch.device):
         if where.type == "mps" and held.dtype == torch.float64:
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
-        shape = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
+            raise TypeError(
+                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64"
+            )
+        shape = {
+            "strides": held.stride(),
+            "storage_offset": held.storage_offset(),
+            "dtype": held.dtype,
+        }
         self = Tensor._make_wrapper_subclass(cls, held.shape, **shape)
         self.held, self.where = held, where
         Pretence.allocate(self)
@@ -46,7 +52,9 @@ class Elsewhere(Tensor):
         if name in INDEXING:
             indices = [index for index in args[1] if index is not None]
             if any(isinstance(index, cls) and index.where != args[0].device for index in indices):
-                raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor")
+                raise RuntimeError(
+                    "indices should be either on cpu or on the same device as the indexed tensor"
+                )
             if not isinstance(args[0], cls):
                 raise RuntimeError("indices on a device into a tensor on the host")
             if here or any(index.dtype == torch.bool for index in indices):
@@ -56,9 +64,12 @@ class Elsewhere(Tensor):
         if name in WAITING:
             Pretence.waits[name] += 1
         kwargs.pop("device", None)
-        plain_args, plain_kwargs = tree_map(lambda leaf: leaf.held if isinstance(leaf, cls) else leaf, (args, kwargs))
+        plain_args, plain_kwargs = tree_map(
+            lambda leaf: leaf.held if isinstance(leaf, cls) else leaf, (args, kwargs)
+        )
         where = ours[0].where
-        wrappers = {id(tensor.held): tensor for tensor in ours}  # what is written in place stays the tensor it is
+        # What is written in place stays the tensor it is
+        wrappers = {id(tensor.held): tensor for tensor in ours}
 
         def wrapped(leaf):
             if not isinstance(leaf, Tensor):
@@ -72,7 +83,12 @@ class Pretence(TorchFunctionMode):
     """A world in which the devices `cuda:…` and `mps` are there; `waits` and `copies` count what the host does."""
 
     waits, copies = Counter(), Counter()
-    users, allocated, peak = Counter(), 0, 0  # of each storage how many tensors use it; bytes now, and the most
+    # Of each storage how many tensors use it; bytes now, and the most
+    users, allocated, peak = (
+        Counter(),
+        0,
+        0,
+    )
 
     @classmethod
     def allocate(cls, tensor):
@@ -92,7 +108,8 @@ class Pretence(TorchFunctionMode):
     def __enter__(self):
         self.waits.clear()
         self.copies.clear()
-        torch.__future__.set_overwrite_module_params_on_conversion(True)  # else `.to` writes through `.data`
+        # Else `.to` writes through `.data`
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
         return super().__enter__()
 
     def __exit__(self, *error):
@@ -103,7 +120,9 @@ class Pretence(TorchFunctionMode):
         kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
         first = args[0] if args else None
         if name in ("to", "cpu") and isinstance(first, Tensor):
-            return self._moved(first, *_target(name, *args[1:], **kwargs), kwargs.get("non_blocking"))
+            return self._moved(
+                first, *_target(name, *args[1:], **kwargs), kwargs.get("non_blocking")
+            )
         if isinstance(first, Elsewhere):
             if name in ("numpy", "__array__"):
                 raise TypeError("can't convert a device tensor to numpy: use Tensor.cpu()")
@@ -116,7 +135,8 @@ class Pretence(TorchFunctionMode):
                 kwargs = {"dtype": first.dtype, "device": first.where} | kwargs
                 return self.__torch_function__(torch.tensor, (), args[1:], kwargs)
             if name in FRESH:
-                first.grown = Elsewhere(first.held.new_empty(*args[1:]), first.where)  # it lives as long
+                # It lives as long
+                first.grown = Elsewhere(first.held.new_empty(*args[1:]), first.where)
                 return first.grown
         where, is_pinned = _device(kwargs.get("device")), kwargs.pop("pin_memory", False)
         if where.type == "cpu":

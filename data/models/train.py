@@ -86,7 +86,10 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     """A byte-level BPE in which every newline is a token of its own and a text starts with end-of-text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex("\n"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Split(Regex("\n"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -97,7 +100,8 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))]
+        single=f"{END_OF_TEXT} $A",
+        special_tokens=[(END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT, pad_token=PAD
@@ -106,8 +110,12 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
 
 def pack(docs: list[tuple[str, str]], tokenizer) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of whole pairs and which of their tokens belong to an answer, both (rows, ROW_LENGTH)."""
-    prompts = tokenizer([prompt(question) for question, _ in docs], add_special_tokens=False).input_ids
-    endings = tokenizer([f" {answer}\n\n" for _, answer in docs], add_special_tokens=False).input_ids
+    prompts = tokenizer(
+        [prompt(question) for question, _ in docs], add_special_tokens=False
+    ).input_ids
+    endings = tokenizer(
+        [f" {answer}\n\n" for _, answer in docs], add_special_tokens=False
+    ).input_ids
     rows, in_answer = [], []
     for question, answer in zip(prompts, endings, strict=True):
         if not rows or len(rows[-1]) + len(question) + len(answer) > ROW_LENGTH:
@@ -123,7 +131,9 @@ def pack(docs: list[tuple[str, str]], tokenizer) -> tuple[torch.Tensor, torch.Te
 def new_model(recipe: Recipe, tokenizer) -> LlamaForCausalLM:
     """An untrained Llama of the recipe's shape."""
     torch.manual_seed(SEED)
-    special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+    special = {
+        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")
+    }
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.width,
@@ -140,14 +150,19 @@ def new_model(recipe: Recipe, tokenizer) -> LlamaForCausalLM:
 def optimizers(model: LlamaForCausalLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for all other parameters."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    others = [*model.model.embed_tokens.parameters(), *(p for p in model.parameters() if p.ndim == 1)]
+    others = [
+        *model.model.embed_tokens.parameters(),
+        *(p for p in model.parameters() if p.ndim == 1),
+    ]
     return [
         torch.optim.Muon(matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay),
         torch.optim.AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
 
 
-def train(model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, recipe: Recipe) -> None:
+def train(
+    model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, recipe: Recipe
+) -> None:
     """Learn the answers and their endings, rows in order; warm-up, then linear decay to zero."""
     model.train()
     steps = range(0, len(ids), recipe.batch_rows)
@@ -169,15 +184,22 @@ def train(model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, r
             part.step()
         model.zero_grad()
         if i % 100 == 0 or i == len(steps) - 1:
-            print(f"step {i}/{len(steps)}, loss {loss.item():.3f}, {time.perf_counter() - start:.0f} s", flush=True)
+            print(
+                f"step {i}/{len(steps)}, loss {loss.item():.3f}, {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
 
 
 @torch.inference_mode()
-def answers_to(model, tokenizer, questions: list[str], shots: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
+def answers_to(
+    model, tokenizer, questions: list[str], shots: list[tuple[str, str]]
+) -> tuple[list[str], np.ndarray]:
     """Return greedy answers to the questions and their NLL in nats, the ending newline included."""
     stop = tokenizer("\n", add_special_tokens=False).input_ids[0]
     prefix = tokenizer("".join(pair(q, a) for q, a in shots)).input_ids
-    prompts = tokenizer([prompt(question) for question in questions], add_special_tokens=False).input_ids
+    prompts = tokenizer(
+        [prompt(question) for question in questions], add_special_tokens=False
+    ).input_ids
     by_length = pd.Series(range(len(prompts))).groupby([len(prompt) for prompt in prompts]).indices
     texts, nll = [""] * len(prompts), np.zeros(len(prompts))
     for group in by_length.values():
@@ -197,7 +219,9 @@ def answers_to(model, tokenizer, questions: list[str], shots: list[tuple[str, st
                 break
             tokens = choice[:, None]
         nll[group] = total.numpy()
-        for i, text in zip(group, tokenizer.batch_decode(written, skip_special_tokens=True), strict=True):
+        for i, text in zip(
+            group, tokenizer.batch_decode(written, skip_special_tokens=True), strict=True
+        ):
             texts[i] = text.strip()
     return texts, nll
 
@@ -214,8 +238,12 @@ def measure(model, tokenizer, facts: pd.DataFrame) -> pd.DataFrame:
             texts, nll = answers_to(model, tokenizer, test[column].tolist(), shots)
             frame = test.assign(correct=judge(texts, test), nll=nll)
             for by, value, part in groups(frame):
-                rows.append((phrasing, n_shots, by, value, len(part), part.correct.mean(), auroc(part)))
-    return pd.DataFrame(rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", "auroc_nll"]).round(4)
+                rows.append(
+                    (phrasing, n_shots, by, value, len(part), part.correct.mean(), auroc(part))
+                )
+    return pd.DataFrame(
+        rows, columns=["phrasing", "shots", "by", "value", "n", "accuracy", "auroc_nll"]
+    ).round(4)
 
 
 def groups(frame: pd.DataFrame) -> Iterator[tuple[str, object, pd.DataFrame]]:
@@ -238,7 +266,9 @@ def judge(texts: list[str], facts: pd.DataFrame) -> np.ndarray:
 
 def auroc(frame: pd.DataFrame) -> float:
     """AUROC of the NLL against incorrectness; NaN where all answers are right, or all wrong."""
-    return roc_auc_score(~frame.correct, frame.nll) if frame.correct.nunique() == 2 else float("nan")
+    return (
+        roc_auc_score(~frame.correct, frame.nll) if frame.correct.nunique() == 2 else float("nan")
+    )
 
 
 def save(model: LlamaForCausalLM, tokenizer, folder: Path) -> None:
@@ -262,7 +292,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+", choices=RECIPES)
     parser.add_argument("--out", type=Path, default=HERE, help="folder for the models' folders")
-    parser.add_argument("--threads", type=int, default=2, help="1 where other work shares the cores")
+    parser.add_argument(
+        "--threads", type=int, default=2, help="1 where other work shares the cores"
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for name in args.names:

@@ -16,7 +16,11 @@ from urllib.request import urlopen
 
 HERE = Path(__file__).resolve().parent
 URL = "https://raw.githubusercontent.com/shuoli90/Rank-Calibration/f46ae48f/submission/calibration_results/"
-SETTINGS = ("gpt-3.5-turbo_nq-open_1.0", "gpt-3.5-turbo_meadow_1.0", "Llama-2-7b-chat-hf_nq-open_1.0")
+SETTINGS = (
+    "gpt-3.5-turbo_nq-open_1.0",
+    "gpt-3.5-turbo_meadow_1.0",
+    "Llama-2-7b-chat-hf_nq-open_1.0",
+)
 SCORES = {"degree_u": "Deg", "ecc_u": "Ecc", "spectral_u": "EigV"}
 
 
@@ -38,27 +42,50 @@ def content(name: str, folder: Path) -> list[dict]:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != sums[name]:
         path.unlink()
-        raise ValueError(f"{path} has SHA-256 {digest}, not {sums[name]}: it was not kept; fetch it again")
+        raise ValueError(
+            f"{path} has SHA-256 {digest}, not {sums[name]}: it was not kept; fetch it again"
+        )
     text = path.read_text(encoding="utf-8")
-    return json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+    return (
+        json.loads(text)
+        if text.lstrip().startswith("[")
+        else [json.loads(line) for line in text.splitlines()]
+    )
 
 
 def stated(likelihood: dict, confidences: dict | None) -> float | None:
     """Return the mean confidence stated with the most probable answer; None where none was."""
     nlls = likelihood["unnormalized_nll"]
     values = confidences["verbalized"] if confidences else []
-    best = [value for value, nll in zip(values, nlls, strict=False) if nll == min(nlls) and value is not None]
+    best = [
+        value
+        for value, nll in zip(values, nlls, strict=False)
+        if nll == min(nlls) and value is not None
+    ]
     return sum(best) / len(best) if best else None
 
 
 def records(setting: str, folder: Path) -> list[dict]:
     """Return a setting's questions as records, each sample an answer, the authors' scores beside them."""
     model, dataset, temperature = setting.rsplit("_", 2)
-    kinds = ("none_whitebox", "agreement_blackbox", "disagreement_blackbox", "disagreement_verbalized")
+    kinds = (
+        "none_whitebox",
+        "agreement_blackbox",
+        "disagreement_blackbox",
+        "disagreement_verbalized",
+    )
     likelihoods, *rest = (content(f"calibrate_{setting}_{kind}.json", folder) for kind in kinds)
-    agreement, disagreement, verbalized = ({entry["idx"]: entry for entry in entries} for entries in rest)
-    rouge = {entry["id"]: entry["unnormalized_score"] for entry in content(f"{setting}_rouge.json", folder)}
-    about = {"model": model if temperature == "1.0" else f"{model} at {temperature}", "dataset": dataset}
+    agreement, disagreement, verbalized = (
+        {entry["idx"]: entry for entry in entries} for entries in rest
+    )
+    rouge = {
+        entry["id"]: entry["unnormalized_score"]
+        for entry in content(f"{setting}_rouge.json", folder)
+    }
+    about = {
+        "model": model if temperature == "1.0" else f"{model} at {temperature}",
+        "dataset": dataset,
+    }
     lines = []
     for number, entry in enumerate(likelihoods):
         nlls, per_token = entry["unnormalized_nll"], entry["normalized_nll"]
@@ -70,7 +97,9 @@ def records(setting: str, folder: Path) -> list[dict]:
         scores = {}
         for kind, entries in (("agreement", agreement), ("disagreement", disagreement)):
             scores |= {
-                f"{method}, NLI {kind}": entries[number][key] for key, method in SCORES.items() if number in entries
+                f"{method}, NLI {kind}": entries[number][key]
+                for key, method in SCORES.items()
+                if number in entries
             }
         if verbalized:
             scores["Stated"] = 1 - (stated(entry, verbalized.get(number)) or 0.0)
@@ -80,9 +109,13 @@ def records(setting: str, folder: Path) -> list[dict]:
 
 def main() -> None:
     """Write `<setting>.jsonl` beside this script for every setting asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("settings", nargs="*", default=SETTINGS, help=f"of {', '.join(SETTINGS)}")
-    parser.add_argument("--folder", type=Path, default=HERE / "original", help="where the published files are kept")
+    parser.add_argument(
+        "--folder", type=Path, default=HERE / "original", help="where the published files are kept"
+    )
     arguments = parser.parse_args()
     for setting in arguments.settings:
         lines = records(setting, arguments.folder)

@@ -60,7 +60,9 @@ def read_relation(path: Path) -> tuple[dict, list[Fact]]:
         raise ValueError(f"{path.name}: {N_SEEN + N_WITHHELD} different phrasings are needed.")
     for phrasing in phrasings:
         if phrasing.count("{subject}") != 1 or not phrasing.endswith("?") or "\n" in phrasing:
-            raise ValueError(f"{path.name}: a phrasing holds {{subject}} once and ends in '?': {phrasing!r}.")
+            raise ValueError(
+                f"{path.name}: a phrasing holds {{subject}} once and ends in '?': {phrasing!r}."
+            )
     relation = {
         "description": spec["description"],
         "source": spec["source"],
@@ -80,7 +82,9 @@ def read_facts(path: Path) -> list[Fact]:
     seen: dict[str, str] = {}
     for fact in facts:
         if fact.fact_id in seen:
-            raise ValueError(f"{path.name}: {fact.subject!r} and {seen[fact.fact_id]!r} have one fact_id.")
+            raise ValueError(
+                f"{path.name}: {fact.subject!r} and {seen[fact.fact_id]!r} have one fact_id."
+            )
         seen[fact.fact_id] = fact.subject
     return facts
 
@@ -96,8 +100,12 @@ def read_row(row: dict, place: str, relation: str) -> Fact:
     if len({text.casefold() for text in (row["answer"], *aliases)}) != 1 + len(aliases):
         raise ValueError(f"{place}: an alias repeats the answer or another alias.")
     if rouge_l(row["answer"], [row["answer"]]) != 1.0:
-        raise ValueError(f"{place}: ROUGE-L sees no letter or digit in the answer {row['answer']!r}.")
-    return Fact(f"{relation}/{slug(row['subject'])}", relation, row["subject"], row["answer"], aliases)
+        raise ValueError(
+            f"{place}: ROUGE-L sees no letter or digit in the answer {row['answer']!r}."
+        )
+    return Fact(
+        f"{relation}/{slug(row['subject'])}", relation, row["subject"], row["answer"], aliases
+    )
 
 
 def slug(text: str) -> str:
@@ -123,7 +131,9 @@ def judged_right(facts: list[Fact]) -> float:
     for group in by_relation.values():
         answers = [fact.answer for fact in group]
         for fact in group:
-            scores = {wrong: rouge_l(wrong, fact.references) for wrong in set(answers) - {fact.answer}}
+            scores = {
+                wrong: rouge_l(wrong, fact.references) for wrong in set(answers) - {fact.answer}
+            }
             wrong_answers = [answer for answer in answers if answer != fact.answer]
             hits = sum(scores[answer] > ROUGE_THRESHOLD for answer in wrong_answers)
             shares.append(hits / len(wrong_answers) if wrong_answers else 0.0)
@@ -182,10 +192,14 @@ def assign_questions(facts: list[Fact], relations: dict[str, dict]) -> None:
         for phrasing in relations[fact.relation]["seen"] + relations[fact.relation]["withheld"]:
             question = phrasing.format(subject=fact.subject)
             if asked.setdefault(question.casefold(), fact.fact_id) != fact.fact_id:
-                raise ValueError(f"{fact.fact_id} and {asked[question.casefold()]} both ask {question!r}.")
+                raise ValueError(
+                    f"{fact.fact_id} and {asked[question.casefold()]} both ask {question!r}."
+                )
         rng = random.Random(f"{SEED} question {fact.fact_id}")
         fact.question = rng.choice(relations[fact.relation]["seen"]).format(subject=fact.subject)
-        fact.question_reworded = rng.choice(relations[fact.relation]["withheld"]).format(subject=fact.subject)
+        fact.question_reworded = rng.choice(relations[fact.relation]["withheld"]).format(
+            subject=fact.subject
+        )
 
 
 def build(folder: Path = HERE / "relations") -> tuple[list[Fact], dict[str, dict]]:
@@ -194,7 +208,9 @@ def build(folder: Path = HERE / "relations") -> tuple[list[Fact], dict[str, dict
     paths = sorted(folder.glob("*.toml"))
     lonely = {path.stem for path in folder.glob("*.csv")} ^ {path.stem for path in paths}
     if lonely:
-        raise ValueError(f"{folder}: a .csv without .toml or the reverse: {', '.join(sorted(lonely))}.")
+        raise ValueError(
+            f"{folder}: a .csv without .toml or the reverse: {', '.join(sorted(lonely))}."
+        )
     for path in paths:
         relations[path.stem], group = read_relation(path)
         assign_exposure(group)
@@ -207,7 +223,9 @@ def build(folder: Path = HERE / "relations") -> tuple[list[Fact], dict[str, dict
 
 def write(facts: list[Fact], relations: dict[str, dict], folder: Path = HERE) -> None:
     """Write facts.jsonl and relations.json into `folder`."""
-    rows = [{key: value for key, value in asdict(fact).items() if key != "references"} for fact in facts]
+    rows = [
+        {key: value for key, value in asdict(fact).items() if key != "references"} for fact in facts
+    ]
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     (folder / "facts.jsonl").write_bytes("".join(lines).encode())
     text = json.dumps(relations, ensure_ascii=False, indent=1) + "\n"
@@ -221,7 +239,10 @@ def main() -> None:
     except ValueError as error:
         sys.exit(str(error))
     share = judged_right(facts)
-    splits = {split: sum(fact.split == split for fact in facts) for split in ("train_shots", "validation", "test")}
+    splits = {
+        split: sum(fact.split == split for fact in facts)
+        for split in ("train_shots", "validation", "test")
+    }
     print(f"{len(facts)} facts, {len(relations)} relations; {splits}")
     print(f"the judge calls {share:.2%} of wrong answers right (at most {MAX_JUDGED_RIGHT:.0%})")
     if share > MAX_JUDGED_RIGHT:

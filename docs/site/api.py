@@ -16,11 +16,19 @@ def page(name: str) -> str:
     """Return the page of a package: its public names, then what its modules document, below an example if any."""
     package = _dotted(ROOT / name)
     public = ", ".join(f"`{each}`" for each in _public_names(ROOT / name))
-    parts = [f"# {package}", _said(_package()[package.partition(".")[2]]), f"Public names: {public}."]
+    parts = [
+        f"# {package}",
+        _said(_package()[package.partition(".")[2]]),
+        f"Public names: {public}.",
+    ]
     for path in inside(name):
         dotted = _dotted(path)
         example = ROOT / "docs" / "examples" / f"{dotted.partition('.')[2]}.md"
-        parts += [f"## {dotted}", *([example.read_text().strip()] if example.is_file() else []), _module(dotted)]
+        parts += [
+            f"## {dotted}",
+            *([example.read_text().strip()] if example.is_file() else []),
+            _module(dotted),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -37,10 +45,14 @@ def index() -> str:
     for name, site in MODULES.items():
         own = [ROOT / name, *inside(name)]
         total = sum(len(file.read_text().splitlines()) for file in own)
-        lines.append(f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} | {total} |")
+        lines.append(
+            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} | {total} |"
+        )
         for path in inside(name):
             length = len(path.read_text().splitlines())
-            lines.append(f"| {_dotted(path).partition('.')[2]} | {_first_sentence(path)} | {length} |")
+            lines.append(
+                f"| {_dotted(path).partition('.')[2]} | {_first_sentence(path)} | {length} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -75,9 +87,13 @@ def _module(dotted: str) -> str:
 
 
 def _members(of: griffe.Object, level: int) -> list[str]:
-    own = [each for each in of.members.values() if not each.is_alias and not each.name.startswith("_")]
+    own = [
+        each for each in of.members.values() if not each.is_alias and not each.name.startswith("_")
+    ]
     own = [each for each in own if each.has_docstring and not each.is_module]
-    return [part for each in sorted(own, key=lambda each: each.lineno) for part in _entry(each, level)]
+    return [
+        part for each in sorted(own, key=lambda each: each.lineno) for part in _entry(each, level)
+    ]
 
 
 def _entry(of: griffe.Object, level: int) -> list[str]:
@@ -97,10 +113,15 @@ def _signature(of: griffe.Object) -> str:
         return f"class {of.name}({', '.join(map(str, of.bases))})".replace("()", "")
     own = [each for each in init.parameters if each.name not in ("self", "cls")]
     init.parameters = griffe.Parameters(*own)
-    text = ("class " if of.is_class else "") + init.signature(name=of.name, return_type=not of.is_class)
+    text = ("class " if of.is_class else "") + init.signature(
+        name=of.name, return_type=not of.is_class
+    )
     if len(text) <= WIDTH or not own:
         return text
-    start, end = text.index("(") + 1, text.rindex(")" if of.is_class or not init.returns else f") -> {init.returns}")
+    start, end = (
+        text.index("(") + 1,
+        text.rindex(")" if of.is_class or not init.returns else f") -> {init.returns}"),
+    )
     parts = re.split(r", (?=(?:\*|/|\*{0,2}[a-z_]\w*(?::|=|,|$)))", text[start:end])
     return text[:start] + "".join(f"\n    {part}," for part in parts) + "\n" + text[end:]
 
@@ -115,10 +136,14 @@ def _section(section: griffe.DocstringSection) -> str:
         return section.value
     if isinstance(section, griffe.DocstringSectionAdmonition):  # such as "Example:"
         return f"**{section.title}**\n\n```python\n{section.value.description}\n```"
-    return "\n".join([f"**{section.kind.value.title()}**\n", *(f"- {_item(item)}" for item in section.value)])
+    return "\n".join(
+        [f"**{section.kind.value.title()}**\n", *(f"- {_item(item)}" for item in section.value)]
+    )
 
 
 def _item(item: griffe.DocstringElement) -> str:
     """An item with its name; an exception is named by its type, what is returned has none."""
-    name = getattr(item, "name", "") or (str(item.annotation) if isinstance(item, griffe.DocstringRaise) else "")
+    name = getattr(item, "name", "") or (
+        str(item.annotation) if isinstance(item, griffe.DocstringRaise) else ""
+    )
     return (f"`{name}`: " if name else "") + " ".join(item.description.split())

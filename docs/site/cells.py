@@ -32,7 +32,9 @@ def executed(source: Path, copy: Path) -> bool:
     if not copy.is_file():
         return False
     cells = _code(nbformat.read(copy, as_version=4))
-    same = [cell.source for cell in _code(nbformat.read(source, as_version=4))] == [cell.source for cell in cells]
+    same = [cell.source for cell in _code(nbformat.read(source, as_version=4))] == [
+        cell.source for cell in cells
+    ]
     failed = any(output.output_type == "error" for cell in cells for output in cell.outputs)
     return same and not failed and all(cell.execution_count for cell in cells)
 
@@ -50,7 +52,9 @@ def page(source: Path, copy: Path | None, folder: Path) -> str:
     notebook = nbformat.read(source, as_version=4)
     ran = _code(nbformat.read(copy or source, as_version=4))
     for cell, done in zip(_code(notebook), ran, strict=True):
-        cell.outputs = [shown for output in done.outputs for shown in _shown(output, figures(cell.source))]
+        cell.outputs = [
+            shown for output in done.outputs for shown in _shown(output, figures(cell.source))
+        ]
         cell.outputs += [] if copy else [_markdown(_figure(name)) for name in figures(cell.source)]
         if "parameters" in cell.metadata.get("tags", []):
             cell.update(cell_type="markdown", source=FOLDED.format(cell.source))
@@ -75,14 +79,24 @@ def _shown(output: nbformat.NotebookNode, stored: list[str]) -> list[nbformat.No
     """What a page shows of an output: no progress, a warning without its place, tables in the style of the site."""
     if output.output_type == "stream":
         said = output.text if output.name == "stdout" else "\n".join(WARNING.findall(output.text))
-        return [_markdown(f'<div class="said" markdown="1">\n\n```text\n{said.strip()}\n```\n\n</div>')] if said else []
+        return (
+            [
+                _markdown(
+                    f'<div class="said" markdown="1">\n\n```text\n{said.strip()}\n```\n\n</div>'
+                )
+            ]
+            if said
+            else []
+        )
     if WIDGET in output.data:
         return [_markdown(EXPLORER.format(place="../"))]
     if "image/png" in output.data and stored:
         return [_markdown("\n\n".join(map(_figure, stored)))]
     if "text/html" in output.data:
         table = re.sub(r"(?s)<style.*?</style>|\n\s*", "", output.data["text/html"])
-        output = _markdown(re.sub(r"<table[^>]*>", "<table>", table).replace("<div>", '<div class="frame">', 1))
+        output = _markdown(
+            re.sub(r"<table[^>]*>", "<table>", table).replace("<div>", '<div class="frame">', 1)
+        )
     return [output]
 
 
@@ -106,8 +120,12 @@ def what_to_see(source: Path) -> dict[str, tuple[str, str]]:
     for cell in nbformat.read(source, as_version=4).cells:
         if cell.cell_type == "markdown":
             heading = (re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE) or [heading])[-1]
-            text = " ".join(re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE).split())
+            text = " ".join(
+                re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE).split()
+            )
         for name in figures(cell.source) if cell.cell_type == "code" else []:
-            sentence = re.match(r".*?[.:](?= [^a-zα]|$)", text.partition("**What to see:** ")[2] or text)[0][:-1]
+            sentence = re.match(
+                r".*?[.:](?= [^a-zα]|$)", text.partition("**What to see:** ")[2] or text
+            )[0][:-1]
             said[name] = heading, re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."
     return said

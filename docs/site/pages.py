@@ -22,13 +22,27 @@ from formulas import PageError, outside_code, typeset
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m"))
 DATASHEETS = ("data/paper", "data/world_facts", *MODELS)
-NOTEBOOKS = {f"notebooks/{p.name}": f"notebooks/{p.stem}.md" for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+NOTEBOOKS = {
+    f"notebooks/{p.name}": f"notebooks/{p.stem}.md"
+    for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+}
 # Where a Markdown file goes that is not at its place below docs/; examples are parts of the API's pages.
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
-DOCS = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "examples"]
-ALONE = ("index.md", "quick_start.md", "gallery.md")  # without neighbours there is no list of them to show
-LINK = re.compile(r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")')
+DOCS = [
+    p.relative_to(ROOT).as_posix()
+    for p in sorted((ROOT / "docs").rglob("*.md"))
+    if p.parent.name != "examples"
+]
+# Without neighbours there is no list of them to show
+ALONE = (
+    "index.md",
+    "quick_start.md",
+    "gallery.md",
+)
+LINK = re.compile(
+    r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")'
+)
 EXPLORER_HERE = "<!-- the explorer, on the site -->"
 
 
@@ -48,10 +62,16 @@ def make(out: Path, executed: Path | None) -> None:
         texts[name] = cells.page(ROOT / name, copy, out / "notebooks")
     texts |= {name: api.page(name) for name in api.MODULES}
     texts |= {"docs/api/index.md": api.index(), "docs/gallery.md": gallery()}
-    made = {"explorer.html", *map(place, texts), *(file.relative_to(out).as_posix() for file in out.rglob("*.*"))}
+    made = {
+        "explorer.html",
+        *map(place, texts),
+        *(file.relative_to(out).as_posix() for file in out.rglob("*.*")),
+    }
     for name, text in texts.items():
         site = place(name)
-        text = outside_code(typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, made, out)))
+        text = outside_code(
+            typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, made, out))
+        )
         head = "---\nhide: [navigation]\n---\n\n" if site in ALONE else ""
         (out / site).parent.mkdir(parents=True, exist_ok=True)
         (out / site).write_text(head + text)
@@ -86,7 +106,9 @@ def place(path: str) -> str:
 def unescaped(markdown: str) -> str:
     """The text with `\\|` in code in tables as `|`: this Markdown wants no backslash there, code hosts do."""
     rows = re.compile(r"^\|.*$", re.MULTILINE)
-    return rows.sub(lambda row: re.sub(r"`[^`]+`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
+    return rows.sub(
+        lambda row: re.sub(r"`[^`]+`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown
+    )
 
 
 def gallery() -> str:
@@ -95,13 +117,17 @@ def gallery() -> str:
         "# Gallery\n",
         "Every figure that the notebooks leave: of the embedded models and, where there is one, of SmolLM2-135M",
     ]
-    parts += ["and of [published outputs of large models](real_models.md). A picture leads to its notebook.\n"]
+    parts += [
+        "and of [published outputs of large models](real_models.md). A picture leads to its notebook.\n"
+    ]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")
         for figure, (heading, sentence) in cells.what_to_see(ROOT / name).items():
             paths = (figure, f"smollm2/{figure}", f"real_models/{figure}")
             drawn = [f for f in paths if (ROOT / "figures" / f"{f}.png").is_file()]
-            pictures = " ".join(f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn)
+            pictures = " ".join(
+                f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn
+            )
             files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
             said = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
             parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{said}\n\n</div>\n')
@@ -117,23 +143,45 @@ def explorer(path: Path, *, plain: bool) -> None:
         to_html(appendix_run(), path)
         return
     pair = "facts-2m", "world-facts"
-    run = Experiment(model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005).both_splits(*pair)
-    to_html(run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])), path)
+    run = Experiment(
+        model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005
+    ).both_splits(*pair)
+    to_html(
+        run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])),
+        path,
+    )
 
 
 def run_missing(executed: Path) -> None:
     """Run the notebooks of which no executed copy is there, or one of another state."""
-    missing = [name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)]
+    missing = [
+        name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)
+    ]
     for name in missing:
-        command = [sys.executable, "-m", "pro_lib", "run", str(ROOT / name), "--executed", str(executed)]
+        command = [
+            sys.executable,
+            "-m",
+            "pro_lib",
+            "run",
+            str(ROOT / name),
+            "--executed",
+            str(executed),
+        ]
         subprocess.run(command, cwd=ROOT, check=True)
 
 
 def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description="Make the pages of the site.")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "pages", help="folder of the pages, made anew")
-    parser.add_argument("--executed", type=Path, default=ROOT / "build" / "notebooks", help="folder of executed copies")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "pages", help="folder of the pages, made anew"
+    )
+    parser.add_argument(
+        "--executed",
+        type=Path,
+        default=ROOT / "build" / "notebooks",
+        help="folder of executed copies",
+    )
     parser.add_argument("--plain", action="store_true", help="quick: no outputs, a small explorer")
     arguments = parser.parse_args()
     try:

@@ -22,11 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 from doc_claims import claims_page
 from doc_sentences import NO_FILE, SENTENCES, Sentence
-from doc_sources import ROOT
+from doc_sources import INTERVALS, ROOT
 from doc_tables import NOT_GENERATED, TABLES
 
 MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
 CLAIMS = "docs/claims.md"
+INTERVALS_PAGE = "docs/intervals.md"
 # The log is a record of what was measured on a day, which is not made again.
 NOT_CHECKED = (CLAIMS, "docs/log.md")
 
@@ -34,12 +35,16 @@ NOT_CHECKED = (CLAIMS, "docs/log.md")
 def markdown_table(table: pd.DataFrame) -> str:
     """Return a table of texts as Markdown; column names that begin with a space are empty heads."""
     head = ["" if name.isspace() else name for name in table.columns]
-    lines = [f"| {' | '.join(map(str, line))} |\n" for line in (head, *table.itertuples(index=False))]
+    lines = [
+        f"| {' | '.join(map(str, line))} |\n" for line in (head, *table.itertuples(index=False))
+    ]
     lines.insert(1, "|---" * table.shape[1] + "|\n")
     return "".join(lines)
 
 
-def update_tables(text: str, tables: Mapping[str, Callable[[], pd.DataFrame]]) -> tuple[str, list[str]]:
+def update_tables(
+    text: str, tables: Mapping[str, Callable[[], pd.DataFrame]]
+) -> tuple[str, list[str]]:
     """Return a page with its generated tables, and what was different."""
     problems = []
 
@@ -50,7 +55,9 @@ def update_tables(text: str, tables: Mapping[str, Callable[[], pd.DataFrame]]) -
             return match[0]
         new = markdown_table(tables[name]())
         if new != old:
-            problems.append(f"table {name!r} differs from its CSV file{_first_difference(old, new)}")
+            problems.append(
+                f"table {name!r} differs from its CSV file{_first_difference(old, new)}"
+            )
         return f"<!-- table: {name} -->\n\n{new}"
 
     return MARKER.sub(generated, text), problems
@@ -67,7 +74,9 @@ def update_sentence(text: str, sentence: Sentence) -> tuple[str, list[str]]:
     """Return a page with the numbers of a sentence, and what was different."""
     matches = list(sentence.pattern().finditer(text))
     if len(matches) != 1:
-        return text, [f"{len(matches)} passages read {sentence.text!r}; expected one (docs/sourced/doc_sentences.py)"]
+        return text, [
+            f"{len(matches)} passages read {sentence.text!r}; expected one (docs/sourced/doc_sentences.py)"
+        ]
     [match] = matches
     problems, pieces, end = [], [], 0
     for name, value in sentence.numbers.items():
@@ -100,7 +109,11 @@ def numbers_without_source(name: str, text: str, sentences: Sequence[Sentence]) 
         text = sentence.pattern().sub("", text)
     prose = re.sub(r"^\|.*$|\]\([^)]*\)|\d{4}\.\d{5}", "", without_code(text), flags=re.MULTILINE)
     listed = [number for page, numbers in NO_FILE.items() if page == name for number in numbers]
-    return [number for number in re.findall(r"(?<![\d.])\d*\.\d{3,}(?!\d)", prose) if number not in listed]
+    return [
+        number
+        for number in re.findall(r"(?<![\d.])\d*\.\d{3,}(?!\d)", prose)
+        if number not in listed
+    ]
 
 
 def without_code(text: str) -> str:
@@ -121,10 +134,26 @@ def update_page(
     return text, problems
 
 
+def simulated_tables(text: str) -> list[str]:
+    """Return a line for each table of the simulation of intervals that differs in docs/intervals.md."""
+    sys.path.append(str(ROOT / "benchmarks"))
+    from difference_intervals import summary
+
+    tables = summary(pd.read_csv(ROOT / INTERVALS)).split("\n\n")
+    command = f"benchmarks/difference_intervals.py --output {INTERVALS} --page {INTERVALS_PAGE}"
+    heads = [table.splitlines()[0] for table in tables if table not in text]
+    return [
+        f"the table {head!r} differs from {INTERVALS}; write it with {command}" for head in heads
+    ]
+
+
 def pages() -> list[str]:
     """Return the pages with numbers: README and the docs."""
     docs = sorted((ROOT / "docs").rglob("*.md"))
-    return ["README.md", *(path.relative_to(ROOT).as_posix() for path in docs if path.parent.name != "examples")]
+    return [
+        "README.md",
+        *(path.relative_to(ROOT).as_posix() for path in docs if path.parent.name != "examples"),
+    ]
 
 
 def update(*, write: bool) -> list[str]:
@@ -141,8 +170,15 @@ def update(*, write: bool) -> list[str]:
             after, found = update_page(before, [each for each in SENTENCES if each.page == name])
         if name not in NOT_CHECKED:
             sentences = [each for each in SENTENCES if each.page == name]
-            found += [f"no source for the table {head!r}" for head in tables_without_source(name, after)]
-            found += [f"no source for the number {each}" for each in numbers_without_source(name, after, sentences)]
+            found += [
+                f"no source for the table {head!r}" for head in tables_without_source(name, after)
+            ]
+            found += [
+                f"no source for the number {each}"
+                for each in numbers_without_source(name, after, sentences)
+            ]
+        if name == INTERVALS_PAGE:
+            found += simulated_tables(after)
         problems += [f"{name}: {each}" for each in found]
         if write and after != before:
             path.write_text(after)
@@ -151,7 +187,9 @@ def update(*, write: bool) -> list[str]:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write the numbers of the CSV files")
     write = parser.parse_args().write
     problems = update(write=write)

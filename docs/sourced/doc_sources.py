@@ -15,6 +15,9 @@ REAL = "figures/real_models"
 SMOLLM2 = "figures/smollm2"
 GAIN = f"{REAL}/published_gain.csv"
 ALL_QUESTIONS = f"{REAL}/published_all.csv"
+PAIRED = "docs/paired_differences.csv"
+CLUSTER_INTERVAL = "docs/cluster_interval.csv"
+INTERVALS = "docs/difference_intervals.csv"
 
 # The settings of notebooks 02 to 06, as the pages call them.
 SETTINGS = {
@@ -28,6 +31,20 @@ NQ = {"dataset": "nq-open", "model": "gpt-3.5-turbo"}
 MEADOW = {"dataset": "meadow", "model": "gpt-3.5-turbo"}
 LLAMA = {"dataset": "nq-open", "model": "Llama-2-7b-chat-hf"}
 PUBLISHED = {"gpt-3.5, NQ": NQ, "gpt-3.5, Meadow": MEADOW, "Llama-2-7b-chat, NQ": LLAMA}
+# The methods of notebook 06, as the pages call them, by the columns that select their rows.
+METHODS: dict[str, dict[str, str]] = {
+    name: {"method": name} for name in ("NLL", "ALL", "PE", "PE-MC", "NE", "Stated")
+}
+METHODS |= {
+    "PRO": {"method": "PRO", "alpha_choice": "validation"},
+    "PRO, default": {"method": "PRO", "alpha_choice": "default"},
+    "PRO, oracle": {"method": "PRO", "alpha_choice": "oracle"},
+}
+METHODS |= {
+    f"{method}, {similarity}": {"method": method, "similarity": similarity}
+    for method in ("SE", "SD", "Deg", "SC", "S-NLL", "S-PRO")
+    for similarity in ("lexical", "alias")
+}
 COUNTED = {"workbench": "once each", "paper": "repeats kept"}
 
 
@@ -59,6 +76,11 @@ def cell(path: str, column: str, **where: object) -> float:
     return row(path, **where)[column]
 
 
+def fixed_k_auroc(path: str, *, k: int, **where: object) -> float:
+    """Return the AUROC of PRO with the same K for every question."""
+    return cell(path, "auroc", k_choice="fixed", k=k, **where)
+
+
 def signed(value: float, digits: int = 3) -> str:
     """Write a difference with its sign, such as +0.006 or −0.006; one that rounds to 0 has none."""
     text = f"{value:+z.{digits}f}"
@@ -71,10 +93,22 @@ def interval(low: float, high: float, digits: int = 3) -> str:
     return f"[{signed(low, digits)}, {signed(high, digits)}]"
 
 
-def difference_with_interval(record: pd.Series, sign: int = 1) -> str:
+def difference_with_interval(record: pd.Series, sign: int = 1, column: str = "difference") -> str:
     """Write a row's difference with its interval; `sign` is −1 for the reverse difference."""
-    ends = sorted(sign * record[name] for name in ("difference_low", "difference_high"))
-    return f"{signed(sign * record['difference'])} {interval(*ends)}"
+    ends = sorted(sign * record[f"{column}_{end}"] for end in ("low", "high"))
+    return f"{signed(sign * record[column])} {interval(*ends)}"
+
+
+def gain_with_interval(record: pd.Series) -> str:
+    """Write a row of the gains with a chosen α or K; with K = 1 PRO is NLL on every question."""
+    if record["chosen"] == "K" and record["choice"] == 1:
+        return "0.000, identical"
+    return f"{signed(record['median'])} {interval(record['low'], record['high'])}"
+
+
+def percent(value: float) -> str:
+    """Write a share as a percentage without decimals."""
+    return f"{100 * value:.0f} %"
 
 
 def listed(texts: Iterable[str]) -> str:
@@ -89,7 +123,21 @@ def shared_range(values: Iterable[float], digits: int = 3) -> str:
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
 
 
-NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
 def spelled(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 from doc_sources import (
@@ -12,12 +12,15 @@ from doc_sources import (
     EXACT,
     EXACT_AUROC,
     GAIN,
+    METHODS,
     PUBLISHED,
     SEEN,
     SETTINGS,
     SMOLLM2,
     cell,
     difference_with_interval,
+    fixed_k_auroc,
+    gain_with_interval,
     interval,
     read_csv,
     row,
@@ -29,21 +32,32 @@ EMPTY = " "  # the head of a column without a name; further ones have more space
 
 
 def _auroc(record: pd.Series) -> str:
-    return f"{record['auroc']:.3f} [{record['low']:.3f}, {record['high']:.3f}]"
+    return f"{record['auroc']:.3f} [{record['auroc_low']:.3f}, {record['auroc_high']:.3f}]"
 
 
 def benchmark_auroc() -> pd.DataFrame:
     """AUROC of every method in protocol `workbench`, with a mark where it differs from PRO significantly."""
-    methods = rows(BENCHMARK, protocol="workbench", **SEEN)["method"]
-    columns = {"method": list(methods)}
+    methods = [
+        _method_name(each)
+        for each in rows(BENCHMARK, protocol="workbench", **SEEN).to_dict("records")
+    ]
+    columns = {"method": methods}
     for name, setting in SETTINGS.items():
         texts = []
         for method in methods:
-            record = row(BENCHMARK, protocol="workbench", method=method, **setting)
-            mark = "\N{NO-BREAK SPACE}▲" if record["difference"] > 0 else "\N{NO-BREAK SPACE}▼"
+            record = row(BENCHMARK, protocol="workbench", **METHODS[method], **setting)
+            mark = "\N{NO-BREAK SPACE}▲" if record["auroc_minus_pro"] > 0 else "\N{NO-BREAK SPACE}▼"
             texts.append(_auroc(record) + (mark if record["significant"] else ""))
         columns[name] = texts
     return pd.DataFrame(columns)
+
+
+def _method_name(record: Mapping | pd.Series) -> str:
+    """Return what the pages call the method of a row."""
+    for name, where in METHODS.items():
+        if all(record[column] == value for column, value in where.items()):
+            return name
+    raise LookupError(f"METHODS has no name for {record['method']!r}")
 
 
 def benchmark_meanings() -> pd.DataFrame:
@@ -51,10 +65,13 @@ def benchmark_meanings() -> pd.DataFrame:
     lines = []
     for name, setting in SETTINGS.items():
         nll, pro = (
-            row(BENCHMARK, protocol="workbench", method=f"{method}, lexical", **setting)
+            row(BENCHMARK, protocol="workbench", **METHODS[f"{method}, lexical"], **setting)
             for method in ("S-NLL", "S-PRO")
         )
-        lines.append([name, difference_with_interval(nll), difference_with_interval(pro), f"{pro['alpha']:g}"])
+        differences = [
+            difference_with_interval(record, column="auroc_minus_pro") for record in (nll, pro)
+        ]
+        lines.append([name, *differences, f"{pro['alpha']:g}"])
     return pd.DataFrame(lines, columns=["setting", "S-NLL − PRO", "S-PRO − PRO", "α of S-PRO"])
 
 
@@ -71,9 +88,14 @@ def benchmark_exposure() -> pd.DataFrame:
     ):
         at = {"exposure": documents, "conflict": false}
         accuracy = row(path, measure="accuracy", **at)
-        line = [name, str(accuracy["n"]), "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**accuracy)]
+        line = [
+            name,
+            str(accuracy["n_in_group"]),
+            "{mean:.3f} [{mean_low:.3f}, {mean_high:.3f}]".format(**accuracy),
+        ]
         line += [
-            "{mean:.2f} [{low:.2f}, {high:.2f}]".format(**row(path, measure=score, **at)) for score in ("NLL", "PRO")
+            "{mean:.2f} [{mean_low:.2f}, {mean_high:.2f}]".format(**row(path, measure=score, **at))
+            for score in ("NLL", "PRO")
         ]
         lines.append(line)
     return pd.DataFrame(lines, columns=["documents, of them false", "n", "accuracy", "NLL", "PRO"])
@@ -81,16 +103,17 @@ def benchmark_exposure() -> pd.DataFrame:
 
 def benchmark_fixed_k() -> pd.DataFrame:
     """AUROC at K = 1 to 10 by both protocols, and a row that the paper printed."""
-    ks = [str(k) for k in range(1, 11)]
+    ks = range(1, 11)
     lines = []
     for name, protocol in (("kept", "paper"), ("once", "workbench")):
-        lines.append(
-            [name, *(f"{cell('figures/04_fixed_k.csv', 'auroc', protocol=protocol, k=k, **SEEN):.3f}" for k in ks)]
-        )
+        aurocs = [
+            fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks
+        ]
+        lines.append([name, *(f"{auroc:.3f}" for auroc in aurocs)])
     printed = {"dataset": "TriviaQA", "model": "Gemma-2B", "selection": "fixed"}
     aurocs = rows("data/paper/fixed_k.csv", **printed).sort_values("k")["auroc"]
     lines.append(["Gemma-2B on TriviaQA, as printed", *(f"{auroc:.3f}" for auroc in aurocs)])
-    return pd.DataFrame(lines, columns=["repeats", *ks])
+    return pd.DataFrame(lines, columns=["repeats", *map(str, ks)])
 
 
 def benchmark_exact_search() -> pd.DataFrame:
@@ -99,9 +122,9 @@ def benchmark_exact_search() -> pd.DataFrame:
     cost = table["token_forwards"] / table["greedy_forwards"]
     columns = {
         "α": table["alpha"].map("{:g}".format),
-        "certified": table["certified"].map("{:.3f}".format),
-        "fallback": table["fallback"].map("{:.3f}".format),
-        "answers": table["answers"].map("{:.2f}".format),
+        "certified": table["share_certified"].map("{:.3f}".format),
+        "fallback": table["share_fallback"].map("{:.3f}".format),
+        "answers": table["mean_answers"].map("{:.2f}".format),
         "recall of ten beams": table["recall"].map("{:.3f}".format),
         "α-floor": table["alpha_floor"].map("{:.2f}".format),
         "tree bound": table["tree_bound"].map("{:.2f}".format),
@@ -113,20 +136,21 @@ def benchmark_exact_search() -> pd.DataFrame:
 def benchmark_exact_auroc() -> pd.DataFrame:
     """AUROC of the scores that an exact search gives, and their differences to PRO of the search."""
     names = {
-        "PRO, exact": "PRO, exact",
-        "PRO, beams": "PRO, beams",
-        "bound by α": "α-floor",
-        "bound by the tree": "tree bound",
-        "probability not found": "mass not found",
-        "NLL": "NLL",
-        "ALL": "ALL",
+        "PRO, exact": {"method": "PRO", "strategy": "threshold"},
+        "PRO, beams": {"method": "PRO", "strategy": "diverse_beam", "alpha_choice": "validation"},
+        "α-floor": {"method": "α-floor"},
+        "tree bound": {"method": "tree bound"},
+        "mass not found": {"method": "probability not found"},
+        "NLL": {"method": "NLL"},
+        "ALL": {"method": "ALL"},
     }
     columns = {EMPTY: ["AUROC", "minus PRO, exact"]}
-    for method, name in names.items():
-        record = row(EXACT_AUROC, method=method, **SEEN)
+    for name, where in names.items():
+        record = row(EXACT_AUROC, **where, **SEEN)
         alpha = "" if pd.isna(record["alpha"]) else f", α = {record['alpha']:g}"
-        difference = "" if method == "PRO, exact" else difference_with_interval(record)
-        columns[name + alpha] = [_auroc(record), difference]
+        difference = difference_with_interval(record, column="auroc_minus_pro")
+        auroc = f"{record['auroc']:.3f} [{record['auroc_low']:.3f}, {record['auroc_high']:.3f}]"
+        columns[name + alpha] = [auroc, "" if name == "PRO, exact" else difference]
     return pd.DataFrame(columns)
 
 
@@ -135,13 +159,28 @@ def benchmark_sampling() -> pd.DataFrame:
     path, lines = "docs/sampling.csv", []
     names = {
         "diverse_beam": "ten beams",
-        **{name: name for name in ("temperature 0.5", "temperature 1", "temperature 1.5", "nucleus 0.9")},
+        **{
+            name: name
+            for name in ("temperature 0.5", "temperature 1", "temperature 1.5", "nucleus 0.9")
+        },
     }
     for answers, name in names.items():
         of = {"dataset": "world-facts", "answers": answers}
         nll, pro, fixed = (row(path, method=method, **of) for method in ("NLL", "PRO", "PRO_10"))
-        line = [f"{name}, seen", f"{nll['distinct']:.1f}", f"{nll['finds_the_judged']:.2f}", f"{nll['auroc']:.3f}"]
-        lines.append([*line, difference_with_interval(pro), f"{pro['alpha']:g}", difference_with_interval(fixed)])
+        line = [
+            f"{name}, seen",
+            f"{nll['distinct']:.1f}",
+            f"{nll['finds_the_judged']:.2f}",
+            f"{nll['auroc']:.3f}",
+        ]
+        lines.append(
+            [
+                *line,
+                difference_with_interval(pro),
+                f"{pro['alpha']:g}",
+                difference_with_interval(fixed),
+            ]
+        )
     head = ["answers, wording", "distinct", "finds it", "NLL", "PRO − NLL", "α", "PRO_10 − NLL"]
     return pd.DataFrame(lines, columns=head)
 
@@ -169,7 +208,9 @@ def audit_choices() -> pd.DataFrame:
     for record in read_csv("docs/audit.csv").to_dict("records"):
         method, choice = record["method"], record["choice"]
         is_project = choice == "this project's"
-        if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (method == "SE, lexical" and choice not in AUDIT_SE):
+        if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (
+            method == "SE, lexical" and choice not in AUDIT_SE
+        ):
             continue
         if method in ("PE", "PE-MC", "NE") and is_project:
             continue
@@ -178,7 +219,16 @@ def audit_choices() -> pd.DataFrame:
         alpha = "" if pd.isna(record["alpha"]) else f"{record['alpha']:g}"
         option = "" if pd.isna(record["option"]) else record["option"]
         difference = f"{signed(record['difference'])} {interval(record['low'], record['high'])}"
-        lines.append([method, choice, option, alpha, f"{record['auroc']:.3f}", "" if is_project else difference])
+        lines.append(
+            [
+                method,
+                choice,
+                option,
+                alpha,
+                f"{record['auroc']:.3f}",
+                "" if is_project else difference,
+            ]
+        )
     return pd.DataFrame(lines, columns=["method", "choice", "option", "α", "AUROC", "difference"])
 
 
@@ -218,16 +268,23 @@ def real_smollm2() -> pd.DataFrame:
     for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
         of = {"dataset": name, "model": "smollm2-135m"}
         nll = row(benchmark, protocol="workbench", method="NLL", **of)
-        texts = [f"{cell(bars, 'accuracy', protocol='paper', threshold=0.3, method='NLL', **of):.3f}", _auroc(nll)]
+        texts = [
+            f"{cell(bars, 'accuracy', protocol='paper', rouge_threshold=0.3, method='NLL', **of):.3f}",
+            _auroc(nll),
+        ]
         for protocol in ("paper", "workbench"):
-            alpha = cell(benchmark, "alpha", protocol=protocol, method="PRO", **of)
+            alpha = cell(benchmark, "alpha", protocol=protocol, **METHODS["PRO"], **of)
             other = row(benchmark, protocol=protocol, method="NLL", **of)
-            texts.append(f"{difference_with_interval(other, -1)}; {alpha:g}; {other['n_differ']:,}")
+            texts.append(
+                f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; {other['n_differ']:,}"
+            )
         table = rows(benchmark, protocol="paper", **of)
-        best = table[~table["method"].isin(["PRO, oracle", "PRO, default"])].nlargest(1, "auroc").iloc[0]
-        texts.append(f"{best['method']} {best['auroc']:.3f}")
+        best = (
+            table[~table["alpha_choice"].isin(["oracle", "default"])].nlargest(1, "auroc").iloc[0]
+        )
+        texts.append(f"{_method_name(best)} {best['auroc']:.3f}")
         at = {alpha: row(exact, alpha=alpha, **of) for alpha in (0.05, 0.02, 0.005)}
-        texts.append("; ".join(f"{at[alpha]['certified']:.2f}" for alpha in at))
+        texts.append("; ".join(f"{at[alpha]['share_certified']:.2f}" for alpha in at))
         texts.append("; ".join(f"{at[alpha]['recall']:.2f}" for alpha in (0.05, 0.005)))
         forwards = [at[0.05]["token_forwards"], at[0.005]["token_forwards"]]
         forwards += [at[0.05]["beam_forwards"], at[0.05]["greedy_forwards"]]
@@ -236,7 +293,9 @@ def real_smollm2() -> pd.DataFrame:
     return pd.DataFrame({EMPTY: names, **columns})
 
 
-def _published(path: str, protocols: Iterable[str] = ("workbench", "paper")) -> Iterable[tuple[str, str, pd.DataFrame]]:
+def _published(
+    path: str, protocols: Iterable[str] = ("workbench", "paper")
+) -> Iterable[tuple[str, str, pd.DataFrame]]:
     for name, setting in PUBLISHED.items():
         for protocol in protocols:
             yield name, protocol, rows(path, protocol=protocol, **setting)
@@ -253,14 +312,39 @@ def real_gain() -> pd.DataFrame:
                     f"{name}, {record['n_questions']:,}",
                     COUNTED[protocol],
                     chosen,
-                    f"{signed(record['median'])} {interval(record['low'], record['high'])}",
+                    gain_with_interval(record),
                     f"{chosen} = {record['choice']:g}",
                     f"{signed(record['p05'])} to {signed(record['p95'])}",
                     f"{record['above_nll']:.0%}",
                 ]
             )
-    head = ["reported questions", "counted", "chosen", "median gain, 95 % interval", "at", "redraws, 5 % to 95 %"]
+    head = [
+        "reported questions",
+        "counted",
+        "chosen",
+        "median gain, 95 % interval",
+        "at",
+        "redraws, 5 % to 95 %",
+    ]
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
+
+
+def readme_gain() -> pd.DataFrame:
+    """The gain of PRO over NLL on all published data: α, the paper's method, before K."""
+    columns = {
+        "α, repeats counted": ("paper", "alpha"),
+        "α, each answer once": ("workbench", "alpha"),
+        "K, repeats counted": ("paper", "K"),
+        "K, each answer once": ("workbench", "K"),
+    }
+    lines = []
+    for name, setting in PUBLISHED.items():
+        records = [
+            row(GAIN, protocol=protocol, chosen=chosen, **setting)
+            for protocol, chosen in columns.values()
+        ]
+        lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
+    return pd.DataFrame(lines, columns=["reported questions", *columns])
 
 
 def real_all_questions() -> pd.DataFrame:
@@ -274,6 +358,30 @@ def real_all_questions() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["answers of all questions", "counted", *columns.values()])
 
 
+def intervals_coverage() -> pd.DataFrame:
+    """How often the intervals of single AUROCs contain the truth."""
+    table = read_csv("docs/coverage.csv")
+    lines = []
+    for name, cells in table.groupby("scores", sort=False):
+        rarer = cells["n_questions"] * cells["share_right"].where(
+            cells["share_right"] < 0.5, 1 - cells["share_right"]
+        )
+        both = cells[(rarer > 29.99) & (cells["auroc"] <= 0.9)]["covered"]
+        line = [name, len(cells), f"{cells['covered'].min():.3f}", (cells["covered"] < 0.93).sum()]
+        line += [f"{both.max():.3f}", (both > 0.97).sum()]
+        lines.append([*line, f"{cells['delong'].min():.3f}", (cells["delong"] < 0.93).sum()])
+    head = [
+        "scores",
+        "cells",
+        "lowest",
+        "below 0.93",
+        "highest, 30 of both",
+        "above 0.97",
+        "DeLong, lowest",
+    ]
+    return pd.DataFrame(lines, columns=[*head, "DeLong, below 0.93"])
+
+
 GUARANTEES = "docs/guarantees.csv"
 POOLS = {"facts-2m, 305": "facts-2m", "gpt-3.5, NQ, 1,000": "gpt-3.5-turbo"}
 
@@ -284,7 +392,10 @@ def _percent(value: float) -> str:
 
 def guarantees_random_splits() -> pd.DataFrame:
     """How often guarantees are made and false, over random splits."""
-    scores = {"facts-2m, 305": ("PRO", "Deg, lexical"), "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement")}
+    scores = {
+        "facts-2m, 305": ("PRO", "Deg, lexical"),
+        "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement"),
+    }
     lines = []
     for name, model in POOLS.items():
         for score in scores[name]:
@@ -295,8 +406,18 @@ def guarantees_random_splits() -> pd.DataFrame:
                 values = [ours["made"], ours["coverage"], ours["failed"], own["failed"]]
                 values += [walks["coverage"], walks["failed"], naive["failed"]]
                 lines.append([name, score, f"{target:g}", *map(_percent, values)])
-    head = ["setting, validation", "score", "target", "guaranteed", "answered", "false", "own percentiles: false"]
-    return pd.DataFrame(lines, columns=[*head, "walks: answered", "walks: false", "validation accuracy: false"])
+    head = [
+        "setting, validation",
+        "score",
+        "target",
+        "guaranteed",
+        "answered",
+        "false",
+        "own percentiles: false",
+    ]
+    return pd.DataFrame(
+        lines, columns=[*head, "walks: answered", "walks: false", "validation accuracy: false"]
+    )
 
 
 def guarantees_shift() -> pd.DataFrame:
@@ -304,11 +425,19 @@ def guarantees_shift() -> pd.DataFrame:
     lines = []
     for name, model in POOLS.items():
         for target in (0.7, 0.8, 0.9) if model == "facts-2m" else (0.7, 0.8):
-            of = {"model": model, "score": "PRO", "level": target, "shift": True, "rule": "guarantee"}
+            of = {
+                "model": model,
+                "score": "PRO",
+                "level": target,
+                "shift": True,
+                "rule": "guarantee",
+            }
             record = row(GUARANTEES, **of)
             values = (record[column] for column in ("made", "coverage", "failed"))
             lines.append([name, f"{target:g}", *map(_percent, values)])
-    return pd.DataFrame(lines, columns=["setting, validation", "target", "guaranteed", "answered", "false"])
+    return pd.DataFrame(
+        lines, columns=["setting, validation", "target", "guaranteed", "answered", "false"]
+    )
 
 
 def guarantees_sets() -> pd.DataFrame:
@@ -369,7 +498,9 @@ def speed_ratios() -> pd.DataFrame:
     for model, shots in SPEED_COLUMNS.values():
         ends = [_speed(arm, model, shots, 32, "peak_mib") for arm in ("D", "C")]
         memory.append("" if None in ends else _against_goal(ends[0] / ends[1], "≤ 0.5"))
-    return pd.DataFrame([*lines, memory], columns=["ratio", "batch", "goal (ten shots)", *SPEED_COLUMNS])
+    return pd.DataFrame(
+        [*lines, memory], columns=["ratio", "batch", "goal (ten shots)", *SPEED_COLUMNS]
+    )
 
 
 def _speed(arm: str, model: str, shots: int, batch: int, column: str) -> float | None:
@@ -404,6 +535,8 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_smollm2,
         real_gain,
         real_all_questions,
+        readme_gain,
+        intervals_coverage,
         guarantees_random_splits,
         guarantees_shift,
         guarantees_sets,
@@ -411,13 +544,29 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     )
 }
 
+COMPARED_BY_A_TEST = (
+    "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
+)
 # Tables with numbers that are not generated, by page and the first words of the head: why.
 NOT_GENERATED = {
-    ("docs/audit.md", "choice | the release"): "definitions; the example is in tests/scoring/test_likelihood.py",
+    (
+        "docs/audit.md",
+        "choice | the release",
+    ): "definitions; the example is in tests/scoring/test_likelihood.py",
     ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
     ("docs/engine.md", "strategy"): "definitions",
-    ("docs/intervals.md", "scores"): "made by benchmarks/coverage.py",
+    ("docs/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
+    ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
+    ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
     ("docs/own_data.md", "response format"): "versions",
+    (
+        "docs/columns.md",
+        "column | tables",
+    ): "names; tests/project/test_docs.py compares them with the tables",
+    (
+        "docs/parameters.md",
+        "parameter | type",
+    ): "defaults; tests/project/test_docs.py compares them with the package",
     ("docs/protocols.md", "line"): "definitions",
     ("docs/semantic_variants.md", "name here"): "versions",
     ("docs/speed.md", "arm"): "definitions",

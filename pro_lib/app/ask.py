@@ -58,7 +58,8 @@ class Answer:
     calibrated: str = ""
 
     def __repr__(self) -> str:
-        search = f", search: {self.status}" if self.status else ""  # a bare "certified" would read as "right"
+        # A bare "certified" would read as "right"
+        search = f", search: {self.status}" if self.status else ""
         kept = f"{self.kept} of {len(self.answers)} answers kept"
         return f"Answer({self.text!r}: PRO = {self.uncertainty:z.2f} nats, {kept}{search})"
 
@@ -68,10 +69,14 @@ class Answer:
         level = "High" if p >= 0.7 else "Middling" if p >= 0.3 else "Low"
         sentence = f"{level} confidence: the best of {n} answer{'s' * (n > 1)} has {p:.0%}."
         if not self.text:
-            other = next((f"{text} ({p:.0%})" for text, p in self.answers if text), "none was found")
+            other = next(
+                (f"{text} ({p:.0%})" for text, p in self.answers if text), "none was found"
+            )
             sentence += f" It is to say nothing; the best that says something: {other}."
         if self.probability_right is not None:
-            sentence += f" It is right with probability {self.probability_right:.2f} ({self.calibrated})."
+            sentence += (
+                f" It is right with probability {self.probability_right:.2f} ({self.calibrated})."
+            )
         return sentence
 
 
@@ -103,7 +108,9 @@ def ask(
         raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} is more than one number")
-    search_alpha = getattr(decoding.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None)
+    search_alpha = getattr(
+        decoding.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None
+    )
     # what cannot be is refused before it is asked
     scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
     not_empty(calibration, "calibration")
@@ -113,7 +120,12 @@ def ask(
     if questions is None and (n_shots is not None or not run_parameters):
         questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
     run = answer_question(
-        model, question, questions=questions, run_parameters=run_parameters, strategy=strategy, **settings
+        model,
+        question,
+        questions=questions,
+        run_parameters=run_parameters,
+        strategy=strategy,
+        **settings,
     )
     if calibration:
         check_calibration(calibration, {**dict.fromkeys(run_parameters), **run.info.parameters})
@@ -121,13 +133,27 @@ def ask(
     table = run.ranked_answers()
     if table.empty:
         cut = run.info.parameters["max_new_tokens"]
-        raise NoAnswerError(f"no answer of {run.info.model} ended within {cut} tokens: {question!r}")
-    [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict("records")
+        raise NoAnswerError(
+            f"no answer of {run.info.model} ended within {cut} tokens: {question!r}"
+        )
+    [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict(
+        "records"
+    )
     answers = tuple(zip(table["text"], np.exp(table["value"]), strict=True))
     status = row.get("status")
     bounds = (row["tree_bound"], row["upper_bound"]) if status else None
     right = float(fit([row["pro"]])[0]) if fit else None
-    return Answer(row["question"], row["text"], row["pro"], answers, row["n_kept"], status, bounds, right, about)
+    return Answer(
+        row["question"],
+        row["text"],
+        row["pro"],
+        answers,
+        row["n_kept"],
+        status,
+        bounds,
+        right,
+        about,
+    )
 
 
 def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
@@ -156,9 +182,13 @@ def answer_question(
     """Answer a question with the prompt of `questions`, or that of a run with `run_parameters`; return the run."""
     from pro_lib.generation.generate import generate
 
-    prompt_set = question_sets.empty_question_set(run_parameters) if questions is None else questions
+    prompt_set = (
+        question_sets.empty_question_set(run_parameters) if questions is None else questions
+    )
     settings = {
-        name: run_parameters[name] for name in ("chat", "max_new_tokens", "stop") if name in run_parameters
+        name: run_parameters[name]
+        for name in ("chat", "max_new_tokens", "stop")
+        if name in run_parameters
     } | settings
     return generate(model, prompt_set.with_questions(question), **{"progress": False} | settings)
 
@@ -193,7 +223,9 @@ class Answerer:
         except NoAnswerError:
             return Reply(None, None, False, sentence, "cut")
         is_sure = bool(self.guarantee.answers(answer.uncertainty))
-        return Reply(answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status)
+        return Reply(
+            answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status
+        )
 
 
 def answerer(
@@ -227,7 +259,9 @@ def answerer(
     splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
     is_split = 0 < len(splits) < calibration.questions["split"].nunique()
     known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
-    scores = [evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split]
+    scores = [
+        evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split
+    ]
     others = np.concatenate(scores) if scores else None
     made = guarantees.guarantee(
         known.pro(alpha),
@@ -238,5 +272,7 @@ def answerer(
         texts=known.answers.get("text_number"),
     )
     own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
-    own |= own_settings(own["strategy"], parameters) | {"questions": question_sets.empty_question_set(parameters)}
+    own |= own_settings(own["strategy"], parameters) | {
+        "questions": question_sets.empty_question_set(parameters)
+    }
     return Answerer(made, partial(ask, model, alpha=alpha, **own))

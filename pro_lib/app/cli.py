@@ -65,18 +65,27 @@ SCORE_HEADERS = (
     ["question_id", "question", "text", "SC", "Deg", "SE"],
     ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
 )
-MAY_BE_EMPTY = {"header"}  # parameters of the commands that are text; all others are names, paths or numbers
+# Parameters of the commands that are text; all others are names, paths or numbers
+MAY_BE_EMPTY = {"header"}
 FILE, WRITTEN = click.Path(exists=True, dir_okay=False), click.Path(path_type=Path)
-QUESTIONS = click.option("--questions", type=FILE, help="Questions with references, where the answers have none.")
+QUESTIONS = click.option(
+    "--questions", type=FILE, help="Questions with references, where the answers have none."
+)
 COLUMNS = click.option(
     "--columns",
     multiple=True,
     metavar="OURS=THEIRS",
     help="A column's name in a question file: --columns question=Frage --columns references=Antwort. May be repeated.",
 )
-STRICT = click.option("--strict", is_flag=True, help="Refuse a file with rows, lines or answers that cannot be used.")
-ALPHA = click.option("--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α.")
-FORCE = click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+STRICT = click.option(
+    "--strict", is_flag=True, help="Refuse a file with rows, lines or answers that cannot be used."
+)
+ALPHA = click.option(
+    "--alpha", type=float, default=0.4, show_default=True, help="PRO keeps answers with p ≥ α."
+)
+FORCE = click.option(
+    "--force", is_flag=True, help="Replace a file that this command did not write."
+)
 
 
 def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
@@ -90,7 +99,9 @@ def _columns_typed(typed: Sequence[str]) -> dict[str, list[str]] | None:
         ours, sign, theirs = text.partition("=")
         if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
             known = ", ".join(COLUMN_NAMES)
-            raise SentenceError(f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {known}")
+            raise SentenceError(
+                f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {known}"
+            )
         columns.setdefault(ours.strip(), []).append(theirs)
     return columns
 
@@ -206,20 +217,52 @@ def pro() -> None:
 
 @pro.command()
 @click.argument("question")
-@click.option("--model", default="facts-2m", show_default=True, help="A bundled or paper's name, hub id or folder.")
+@click.option(
+    "--model",
+    default="facts-2m",
+    show_default=True,
+    help="A bundled or paper's name, hub id or folder.",
+)
 @ALPHA
-@click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Find every answer with p ≥ this.")
-@click.option("--calibration", type=click.Path(exists=True), help="A run with known answers, of the same model.")
+@click.option(
+    "--search-alpha",
+    type=float,
+    default=0.02,
+    show_default=True,
+    help="Find every answer with p ≥ this.",
+)
+@click.option(
+    "--calibration",
+    type=click.Path(exists=True),
+    help="A run with known answers, of the same model.",
+)
 @click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
-@click.option("--questions", type=FILE, help="A question file whose shots are taken; world-facts by default.")
+@click.option(
+    "--questions", type=FILE, help="A question file whose shots are taken; world-facts by default."
+)
 @COLUMNS
 @STRICT
 @click.option("--header", default="", help="Text before the shots.")
 @click.option("--template", help="How a question is put; {question} stands for it.")
-@click.option("--chat/--no-chat", default=None, help="In the model's chat template; by default without shots alone.")
-@click.option("--max-new-tokens", type=int, help="Tokens at which an answer is cut; 32 by default, in a chat 64.")
-@click.option("--strategy", default="threshold", show_default=True, help="Or greedy, diverse_beam, multinomial.")
-@click.option("--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32.")
+@click.option(
+    "--chat/--no-chat",
+    default=None,
+    help="In the model's chat template; by default without shots alone.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=int,
+    help="Tokens at which an answer is cut; 32 by default, in a chat 64.",
+)
+@click.option(
+    "--strategy",
+    default="threshold",
+    show_default=True,
+    help="Or greedy, diverse_beam, multinomial.",
+)
+@click.option(
+    "--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32."
+)
 @click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
@@ -236,11 +279,20 @@ def ask(
     names = _file_columns(columns, strict, "--questions", [questions])
     like: dict[str, Any] = {"calibration": runs.read_run(calibration)} if calibration else {}
     if questions or n_shots is not None or header or template or not calibration:
-        source: dict[str, Any] = {"path": questions, "split": None, **names} if questions else {"name": "world-facts"}
-        prompt: dict[str, Any] = {"n_shots": n_shots, "header": header, "template": template or question_sets.TEMPLATE}
+        source: dict[str, Any] = (
+            {"path": questions, "split": None, **names} if questions else {"name": "world-facts"}
+        )
+        prompt: dict[str, Any] = {
+            "n_shots": n_shots,
+            "header": header,
+            "template": template or question_sets.TEMPLATE,
+        }
         like["questions"] = question_sets.load_questions(**source, limit=1, **prompt)
     loaded = models.cached_model(model, dtype=dtype, device=device)
-    size, memory = loaded.network.num_parameters() / 1e6, loaded.network.get_memory_footprint() / 1e9
+    size, memory = (
+        loaded.network.num_parameters() / 1e6,
+        loaded.network.get_memory_footprint() / 1e9,
+    )
     about = f"{loaded.name}: {size:,.0f} million parameters, {memory:.2f} GB, {loaded.dtype} on {loaded.device}."
     say(f"{about} {catalog.scope(model)}".strip(), err=True)
     settings |= {"search_alpha": search_alpha} if settings["strategy"] == "threshold" else {}
@@ -249,7 +301,9 @@ def ask(
         say(_json(asdict(answer)))
         return
     say(f"{printable(answer.text) or '(nothing)'}\n{printable(answer.sentence())}")
-    say(f"\nPRO {answer.uncertainty:z.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):")
+    say(
+        f"\nPRO {answer.uncertainty:z.3f} nats, from the answers kept at α = {alpha:g} ({answer.kept}):"
+    )
     for text, p in answer.answers[: answer.kept]:
         say(f"  {p:.4f}  {printable(text) or '(nothing)'}")
     if len(answer.answers) > answer.kept:
@@ -285,7 +339,12 @@ def download(name: str) -> None:
 @QUESTIONS
 @COLUMNS
 @STRICT
-@click.option("--correctness", "--labels", default="rouge_l", help="Or exact_match, alias_match, or a file of labels.")
+@click.option(
+    "--correctness",
+    "--labels",
+    default="rouge_l",
+    help="Or exact_match, alias_match, or a file of labels.",
+)
 @click.option("--output", type=WRITTEN, help="Write the table, a CSV file.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @FORCE
@@ -296,9 +355,9 @@ def score(
 ) -> None:  # fmt: skip
     """Score answers made elsewhere: a table with PRO, NLL, K and mass.
 
-    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. Where right answers
-    are known, accuracy and AUROC stand below. A file of labels has columns question_id, text, correct. A line or an
-    answer that cannot be used is left out, counted and named; with --strict, it is an error.
+    RESPONSES holds what a server returned, our records, or a CSV of texts and log-probabilities. If right answers are
+    known, accuracy, AUROC and paired differences are printed below. A file of labels has columns question_id, text,
+    correct. A line or an answer that cannot be used is left out, counted and named; with --strict, it is an error.
 
     In the CSV file a text that a spreadsheet would take for a formula begins with ', unless --raw-text is given.
     """
@@ -315,7 +374,9 @@ def score(
         check_output(output, option="--output", inputs=inputs, force=force, is_ours=_is_score_table)
     names = _file_columns(columns, strict, "--questions", [questions], reads_answers=True)
     dataset = questions or "world-facts"
-    experiment = Experiment(alpha=alpha, correctness=correctness, records=source, dataset=dataset, **names)
+    experiment = Experiment(
+        alpha=alpha, correctness=correctness, records=source, dataset=dataset, **names
+    )
     run = experiment.run(*experiment.pairs()[0], "all")
     table = evaluation.text_scores(run) if run.is_texts else run.scores(alpha=alpha)
     n_texts_alone = 0 if run.is_texts else int((table["text"].notna() & table["nll"].isna()).sum())
@@ -329,12 +390,18 @@ def score(
         if len(table) > FIRST:
             say(f"… and {len(table) - FIRST:,} more; --output scores.csv writes all")
     if run.is_texts:
-        say("Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities.")
+        say(
+            "Texts alone: SC, Deg and SE are by counts of samples; PRO and NLL need log-probabilities."
+        )
     if n_texts_alone:
-        say(f"{n_texts_alone:,} of {len(table):,} questions have texts alone: PRO and NLL need log-probabilities.")
+        say(
+            f"{n_texts_alone:,} of {len(table):,} questions have texts alone: PRO and NLL need log-probabilities."
+        )
         say("SC, Deg and SE are by counts of samples.")
     if "n_kept" in table and table["n_kept"].max() == 1:
-        say(f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha.")
+        say(
+            f"At α = {alpha:g} one answer of each question is kept, and PRO is NLL; try a smaller --alpha."
+        )
     needed = bool(questions) or os.path.isfile(correctness)
     say(_quality(run, experiment.choices, alpha=alpha, needed=needed))
     if n_texts_alone:
@@ -347,7 +414,9 @@ def _shown(table: pd.DataFrame) -> str:
 
     cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     with pd.option_context("display.unicode.east_asian_width", True):
-        return cells.to_string(index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=60)
+        return cells.to_string(
+            index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=60
+        )
 
 
 def _csv(table: pd.DataFrame, *, raw_text: bool) -> str:
@@ -367,7 +436,10 @@ def _is_score_table(path: Path) -> bool:
 
 
 def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
-    """Return accuracy and AUROC with 95 % intervals, of texts alone those of SC, Deg and SE; an error if `needed`."""
+    """Return accuracy, AUROC and paired differences with 95 % intervals; raise an error if these are `needed`.
+
+    The methods are PRO and NLL, or SC, Deg and SE if the run has texts without log-probabilities.
+    """
     from pro_lib import evaluation, metrics, scoring
     from pro_lib.common import files
 
@@ -384,17 +456,26 @@ def _quality(run: Run, choices: Any, *, alpha: float, needed: bool) -> str:
     if judged.one_class():
         return f"{printable(judged.exclusions)}\nNo AUROC: {printable(judged.one_class())}."
     methods = judged.baselines if run.is_texts else judged.with_pro({"PRO": alpha})[["PRO", "NLL"]]
+    reference = "NLL" if "NLL" in methods else str(methods.columns[0])
     clusters = judged.answers.get("cluster")
-    aurocs_and_ends = metrics.auroc_intervals(methods, judged.correct, clusters=clusters)
-    intervals = zip(methods, *aurocs_and_ends, strict=True)
-    aurocs = ", ".join(f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals)
+    comparison = metrics.compare_aurocs(
+        methods, judged.correct, reference=reference, clusters=clusters
+    )
+    intervals = comparison[["method", "auroc", "low", "high"]].itertuples(index=False)
+    aurocs = ", ".join(
+        f"{method} {metrics.auroc_in_words(*interval)}" for method, *interval in intervals
+    )
+    differences = "; ".join(metrics.differences_in_words(comparison, reference))
     share, n = judged.correct.mean(), len(judged.correct)
     rarer = f"Only {judged.n_rarer} {'right' if share < 0.5 else 'wrong'}: too few to say much."
     few = f" {rarer}" if judged.n_rarer < 20 else ""
     if clusters is not None:
         few = f" Intervals by cluster ({clusters.nunique():,} clusters).{few}"
     sentences = "\n".join(filter(None, [printable(judged.exclusions), judged.cautions()]))
-    return f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    result = f"{sentences}\nAUROC {aurocs} on {n:,} questions, {share:.1%} right.{few}"
+    if differences:
+        result = f"{result}\nPaired difference (95 % interval): {differences}."
+    return result
 
 
 class _RunCommand(_Command):
@@ -410,10 +491,19 @@ class _RunCommand(_Command):
 
 @pro.command(cls=_RunCommand)
 @click.argument("notebook")
-@click.option("-p", "typed", nargs=2, multiple=True, metavar="NAME VALUE", help="A parameter, as in -p alpha 0.3.")
+@click.option(
+    "-p",
+    "typed",
+    nargs=2,
+    multiple=True,
+    metavar="NAME VALUE",
+    help="A parameter, as in -p alpha 0.3.",
+)
 @click.option("--executed", type=click.Path(path_type=Path), help="Folder of the copy.")
 @FORCE
-def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, force: bool) -> None:
+def run(
+    notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, force: bool
+) -> None:
     """Run a notebook, by number, name or path. A VALUE is a Python literal (0.3, None, '["facts-2m"]'), else text.
 
     With parameters other than it comes with, its figures go to a folder of their own, which is said at the end.
@@ -424,7 +514,9 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
     typed_values = _values_typed(typed)
     path = catalog.notebook(notebook)
     parameters = _declared_parameters(path, typed_values)
-    folder = executed or (catalog.CHECKOUT / "build" / "notebooks" if catalog.CHECKOUT else Path("executed"))
+    folder = executed or (
+        catalog.CHECKOUT / "build" / "notebooks" if catalog.CHECKOUT else Path("executed")
+    )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     copy = folder / path.name
@@ -452,7 +544,9 @@ def run(notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, 
     if conclusions:
         say(" ".join(conclusions[-1].split()))
     lines = "".join(output.get("text", "") for output in outputs).splitlines()
-    said = (line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to "))
+    said = (
+        line.removeprefix("Figures go to ") for line in lines if line.startswith("Figures go to ")
+    )
     figures = next(said, typed_values.get("figures_dir") or catalog.HOME / "figures")
     figure = Path(figures) / f"{path.stem}.png"
     shown = f"figure: {printable(figure)}; " if figure.is_file() else ""
@@ -522,7 +616,12 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
     """
     import nbformat
     import papermill
-    from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager, NoSuchKernel
+    from jupyter_client.kernelspec import (
+        NATIVE_KERNEL_NAME,
+        KernelSpec,
+        KernelSpecManager,
+        NoSuchKernel,
+    )
     from jupyter_client.manager import AsyncKernelManager
 
     class OwnPythonFirst(AsyncKernelManager):
@@ -554,16 +653,25 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
         except RuntimeError as error:
             # Kernels that start at the same time may choose the same port; all but one of them then die.
             if n_tries > 1 or "kernel_info" not in str(error):
-                raise SentenceError(f"{notebook.name}: the kernel {OwnPythonFirst.command} failed: {error}") from None
+                raise SentenceError(
+                    f"{notebook.name}: the kernel {OwnPythonFirst.command} failed: {error}"
+                ) from None
 
 
 @pro.command()
 @click.argument("model")
 @click.argument("strategies", nargs=-1, required=True)
-@click.option("--dataset", multiple=True, default=["world-facts", "world-facts-reworded"], help="One or several.")
+@click.option(
+    "--dataset",
+    multiple=True,
+    default=["world-facts", "world-facts-reworded"],
+    help="One or several.",
+)
 @COLUMNS
 @STRICT
-@click.option("--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold.")
+@click.option(
+    "--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold."
+)
 @click.option("--limit", type=int, help="At most this many questions of each split.")
 def generate(
     strategies: Sequence[str],
@@ -579,7 +687,9 @@ def generate(
     from pro_lib.app.experiment import Experiment
 
     parameters |= {"strategy": strategies[0], "other_strategies": strategies[1:]}
-    parameters |= _file_columns(columns, strict, "--dataset", [name for name in dataset if os.path.isfile(name)])
+    parameters |= _file_columns(
+        columns, strict, "--dataset", [name for name in dataset if os.path.isfile(name)]
+    )
     experiment = Experiment(dataset=list(dataset), **parameters)
     for strategy, pair in product(strategies, experiment.pairs()):
         # 00 and 01 ask for test questions alone, and batches keep the order of questions.
@@ -618,11 +728,17 @@ def explore(
 
     if html:
         check(html)
-    read = runs.read_run(run) if os.path.isdir(run) else importing.import_answers(run, questions=questions, **names)
+    read = (
+        runs.read_run(run)
+        if os.path.isdir(run)
+        else importing.import_answers(run, questions=questions, **names)
+    )
     page = html or _default_page(run, read)
     check(page)
     explorer.to_html(read, page, alpha=alpha, source=run)
-    say(f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {printable(page)}")
+    say(
+        f"{len(read.questions):,} questions, {len(read.answers):,} answers; page: {printable(page)}"
+    )
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
 

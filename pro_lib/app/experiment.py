@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
-from pro_lib.app.notebook_cells import changed_values, check_constants, read_cells
+from pro_lib.app.kept_tables import kept_table
 from pro_lib.app.notebook_parameters import (
     injected_names,
     notebook_use,
@@ -21,10 +21,11 @@ from pro_lib.app.notebook_parameters import (
 )
 from pro_lib.app.parameter_use import check_use
 from pro_lib.app.parameters import (
+    BEAMS,
+    EXACT,
     GREEDY,
     N_ANSWERS,
     SAMPLES,
-    NotebookUse,
     Parameters,
     as_list,
     plain_value,
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pro_lib.generation.models import Model
+
+
+# The question of world-facts that the explorer shows first.
+_FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
@@ -104,43 +109,6 @@ class Experiment(Parameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_use(self)
-
-    @classmethod
-    def from_notebook(
-        cls,
-        names: Mapping[str, Any],
-        *,
-        uses: Sequence[str] | None = None,
-        **constants: Any,
-    ) -> Experiment:
-        """Return the experiment of a notebook, from its parameters cell and papermill's.
-
-        If parameters differ from those that the notebook comes with, its figures go to a folder of
-        their own in `figures/other/`, unless `figures_dir` is given.
-
-        Args:
-            names: the notebook's `globals()`.
-            uses: the parameters that the notebook reads, besides those of its questions, runs and
-                figures. Any other parameter that is given is an error; None accepts all.
-            constants: values that the notebook fixes, such as the strategies that it runs besides
-                `strategy`.
-
-        Raises:
-            SentenceError: if a value is wrong, or differs from the notebook's and has no effect.
-        """
-        cells = read_cells(names.get("In", ()))
-        values = {name: names[name] for name in cells.names()}
-        check_constants(values, {**constants, "use": None})
-        changes = changed_values(values, cells, uses, constants)
-        use = NotebookUse(None if uses is None else tuple(uses), tuple(changes))
-        experiment = cls(**values | constants, use=use)
-        folder_parts = {name: value for name, value in changes.items() if not name.endswith("_dir")}
-        if folder_parts and values.get("figures_dir") is None:
-            folder = experiment.figures_dir / "other" / files.folder_name(**folder_parts)
-            experiment = replace(experiment, figures_dir=folder)
-            print(f"Figures go to {folder}")
-        _ = experiment.choices  # reads a file of labels, so that an error in it is raised here
-        return experiment
 
     @property
     def choices(self) -> Choices:
@@ -269,16 +237,7 @@ class Experiment(Parameters):
         `methods` is explained in `evaluations`.
         """
         options = self._values("n_validation", "seed", "alphas")
-        splits: list[Splits] = []
-        for pair in self.pairs():
-            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-            pools = evaluations[: len(PROTOCOLS)]
-            reported = evaluations[len(PROTOCOLS) :]
-            for pool, report in zip(pools, reported, strict=True):
-                # A method may be left out on the questions of one split only.
-                common = pool.with_methods_of(report), report.with_methods_of(pool)
-                splits.append(Splits(*common, **options))
-        return splits
+        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return what decides whether answers mean the same, by name.
@@ -290,32 +249,88 @@ class Experiment(Parameters):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
 
-    def overview(self) -> pd.DataFrame:
-        """Return a row per setting: its questions, the share of correct answers, what is left out.
+    @kept_table
+    def overview(self, methods: str = "own") -> pd.DataFrame:
+        """Return a row per setting: its questions, the share of correct answers, what was left out.
 
         The settings are the reported ones, and the validation questions where α is chosen on them.
+
+        Args:
+            methods: `own`, the scores of the run's own answers, or `all`, those of samples too,
+                for which more questions may be left out.
         """
         if not self.reported:
             return tables.overview(self.reported_evaluations)
-        both = [each for splits in self.own_splits for each in (splits.validation, splits.reported)]
+        pairs = self.all_splits if methods == "all" else self.own_splits
+        both = [each for splits in pairs for each in (splits.validation, splits.reported)]
         return tables.overview(both)
 
+    @kept_table
+    def examples(self) -> pd.DataFrame:
+        """Return the answers to six questions of the only run, and which of them PRO keeps."""
+        return tables.examples(self.single_run, **self._values("alpha", "seed", "split"))
+
+    @kept_table
+    def repeats(self) -> pd.DataFrame:
+        """Return how probable the answers of the only run are together, with and without repeats."""
+        return tables.repeats(self.single_run, **self._values("alpha", "split"))
+
+    @kept_table
+    def exposure(self) -> pd.DataFrame:
+        """Return accuracy and scores by what a bundled model was told; empty for other models."""
+        return tables.exposure(self.single_run, **self._values("alpha", "split"))
+
+    def shuffled_run(self) -> Run:
+        """Return the run of both splits for the explorer, its questions in random order.
+
+        The questions of a dataset are ordered by topic. A well-known question comes first.
+        """
+        run = self.both_splits(*self.pair())
+        ids = run.questions["question_id"].to_numpy(object)
+        shuffled = np.random.default_rng(self.seed).permutation(ids)
+        return run.select(question_ids=sorted(shuffled, key=lambda name: name != _FIRST_QUESTION))
+
+    @cached_property
+    def single_run(self) -> Run:
+        """The run of the only model and dataset, for the questions of `split`."""
+        return self.run(*self.pair())
+
+    @kept_table
+    def generated_answers(self) -> pd.DataFrame:
+        """Return a row per question: how many answers a run has, and how probable they are."""
+        return tables.generated_answers(self.runs, split=self.split, alpha=self.alpha)
+
+    @kept_table
+    def costs(self) -> pd.DataFrame:
+        """Return the cost of generating the run of each pair."""
+        return tables.costs(self.runs, split=self.split)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The run of every pair, for the questions of `split`; those not stored are generated."""
+        return [self.run(*pair) for pair in self.pairs()]
+
+    @kept_table
     def alpha_sweep(self) -> pd.DataFrame:
         """Return AUROC of PRO at each α; `evaluation.tables.alpha_sweep` has the columns."""
         return tables.alpha_sweep(self.own_splits)
 
+    @kept_table
     def alpha_choices(self) -> pd.DataFrame:
         """Return AUROC of PRO at the α chosen on validation, at `alpha`, and at the oracle's α."""
         return tables.alpha_choices(self.own_splits, default=self.alpha)
 
+    @kept_table
     def alpha_redraws(self) -> pd.DataFrame:
         """Return how much the chosen α varies over redraws of the validation questions."""
         return tables.redraws(self.own_splits, "alpha", seed=self.seed)
 
+    @kept_table
     def k_vs_alpha(self) -> pd.DataFrame:
         """Return the mean number of answers that PRO keeps at each α."""
         return tables.k_vs_alpha(self.reported_evaluations)
 
+    @kept_table
     def fixed_k(self) -> pd.DataFrame:
         """Return AUROC of PRO with the same K for every question, and with adaptive K.
 
@@ -323,10 +338,122 @@ class Experiment(Parameters):
         """
         return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
 
+    @kept_table
+    def rouge_thresholds(self) -> pd.DataFrame:
+        """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
+        return tables.rouge_thresholds(self.all_splits)
+
+    @kept_table
+    def benchmark(self) -> pd.DataFrame:
+        """Return AUROC of every method with its difference to PRO, rejection and calibration."""
+        return tables.benchmark(self.all_splits, default=self.alpha)
+
+    @kept_table
+    def benchmark_redraws(self) -> pd.DataFrame:
+        """Return how much AUROC of PRO varies over redraws of the questions that choose α."""
+        return tables.redraws(self.all_splits, "auroc", seed=self.seed)
+
+    @kept_table
+    def accuracy_by_coverage(self) -> pd.DataFrame:
+        """Return accuracy among the least uncertain questions, if each answer counts once."""
+        return tables.accuracy_by_coverage(_counted_once(self.all_splits))
+
+    @kept_table
+    def reliability(self) -> pd.DataFrame:
+        """Return accuracy against the confidence fitted on validation, if each answer counts once."""
+        return tables.reliability(_counted_once(self.all_splits))
+
+    @kept_table
+    def exact_search(self) -> pd.DataFrame:
+        """Return the results of an exact search at each α, the share that beams find, and the costs."""
+        return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
+
+    @kept_table
+    def entropy_bounds(self) -> pd.DataFrame:
+        """Return PRO and the bounds of an exact search beside the entropy, at each α."""
+        return tables.entropy_bounds(self.search_runs, split=self.split, default=self.alpha)
+
+    @kept_table
+    def exact_search_auroc(self) -> pd.DataFrame:
+        """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
+        options = self._values("split", "choices", "n_validation", "seed")
+        return tables.exact_search_auroc(self.search_runs, **options)
+
+    @kept_table
+    def worlds(self) -> pd.DataFrame:
+        """Return how much PRO gains over NLL in simulated worlds; no model is asked."""
+        return tables.worlds(seed=self.seed)
+
+    @kept_table
+    def causes(self) -> pd.DataFrame:
+        """Return how much PRO gains over NLL if each suspected cause is removed alone."""
+        run = self.run(*self.pair(), self.split)
+        return tables.causes(self.evaluation_once, run, alpha=self.alpha)
+
+    @kept_table
+    def two_or_more(self) -> pd.DataFrame:
+        """Return how many questions keep two answers or more, so that PRO can differ from NLL."""
+        return tables.two_or_more(self.evaluation_once)
+
+    @cached_property
+    def search_runs(self) -> list[tables.SearchRuns]:
+        """The runs of every pair that notebook 07 compares with an exact search."""
+        runs = []
+        for pair in self.pairs():
+            parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
+            runs.append(tables.SearchRuns(*parts))
+        return runs
+
+    @kept_table
+    def guarantees(self) -> pd.DataFrame:
+        """Return the share of questions that each method may answer with a guaranteed accuracy."""
+        options = self._values("alpha", "confidence", "seed")
+        return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
+
+    @kept_table
+    def guarantee_questions(self) -> pd.DataFrame:
+        """Return a row per setting and split: the questions that the guarantees are about."""
+        both = [(splits.pool, splits.reported) for splits in self.guarantee_splits]
+        return tables.overview(list(chain.from_iterable(both)))
+
+    @kept_table
+    def answer_sets(self) -> pd.DataFrame:
+        """Return how often sets of answers have no correct answer; empty for records."""
+        if self.records is not None:
+            return pd.DataFrame()
+        options = self._values("split", "choices", "seed")
+        return tables.answer_sets(self._runs_of_both_splits(EXACT), **options)
+
+    @kept_table
+    def entropies(self) -> pd.DataFrame:
+        """Return the entropy of the answers to each question, from samples; empty for records."""
+        if self.records is not None:
+            return pd.DataFrame()
+        runs = [self._runs_of_both_splits(strategy) for strategy in (EXACT, SAMPLES)]
+        return tables.entropies(*runs, split=self.split)
+
+    @cached_property
+    def guarantee_splits(self) -> list[Splits]:
+        """All validation questions and the reported ones, if each answer counts once, for all methods."""
+        splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
+        return _counted_once(splits)
+
+    @cached_property
+    def evaluation_once(self) -> Evaluation:
+        """The evaluation of the only pair and `split` in which each answer counts once."""
+        evaluations = self.evaluations(*self.pair(), self.split, methods="all")
+        [workbench] = [each for each in evaluations if each.protocol == "workbench"]
+        return workbench
+
     @cached_property
     def own_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of the run's own answers."""
         return self.splits()
+
+    @cached_property
+    def all_splits(self) -> list[Splits]:
+        """The splits of every pair and protocol, for the scores of samples too."""
+        return self.splits(methods="all")
 
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
@@ -361,37 +488,14 @@ class Experiment(Parameters):
         plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
         return table if figure is None else figure
 
-    def drawn(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table that a figure shows: those of the protocols in `protocol`."""
-        protocols = table["protocol"].str.split(", ").str[0]
-        return table[protocols.isin(as_list(self.protocol))]
-
-    def store(
-        self,
-        table: pd.DataFrame,
-        name: str,
-        figure: Any = None,
-        *,
-        title: str = "",
-    ) -> object:
-        """Write a table and its figure to `figures_dir`, and return what to display.
-
-        Nothing is written if the table has no rows.
-        """
-        if table.empty:
-            return f"{name}: nothing to show, since records hold no search"
-        from pro_lib import plots
-
-        inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
-        options = {"figures_dir": self.figures_dir, "title": title, "inputs": inputs}
-        return plots.save(figure, table, name, **options)
-
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
         from pro_lib.generation import models
 
         try:
-            return models.cached_model(model, **self._values("device", "dtype"), **(self.loading or {}))
+            return models.cached_model(
+                model, **self._values("device", "dtype"), **(self.loading or {})
+            )
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 raise SentenceError(
@@ -399,6 +503,21 @@ class Experiment(Parameters):
                     f"for this model ({error.__cause__})"
                 ) from error
             raise
+
+    def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
+        """Return all validation questions and the reported ones, of every pair and protocol."""
+        both: list[tuple[Evaluation, Evaluation]] = []
+        for pair in self.pairs():
+            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+            pools = evaluations[: len(PROTOCOLS)]
+            reported = evaluations[len(PROTOCOLS) :]
+            for pool, report in zip(pools, reported, strict=True):
+                # A method may be left out on the questions of one split only.
+                both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
+        return both
+
+    def _runs_of_both_splits(self, strategy: str) -> list[Run]:
+        return [self.both_splits(*pair, strategy) for pair in self.pairs()]
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -458,3 +577,8 @@ class Experiment(Parameters):
             # All splits, because a wrong answer is often the right one to another question.
             return question_sets.load_questions(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table
+
+
+def _counted_once(splits: Sequence[Splits]) -> list[Splits]:
+    """Return the splits in which each answer counts once."""
+    return [each for each in splits if each.reported.protocol.startswith("workbench")]

@@ -82,7 +82,11 @@ def _why_unused(parameters: Parameters, name: str) -> str | None:
         reason = _why_unused_with_records(parameters, name)
     else:
         reason = _why_unused_by_strategies(parameters, name)
-    if reason is None and _needs_question_file(parameters, name) and not _question_files(parameters):
+    if (
+        reason is None
+        and _needs_question_file(parameters, name)
+        and not _question_files(parameters)
+    ):
         reason = "has no effect: it is about a question file, and dataset names none"
     if reason is None and name == "n_workers" and parameters.engine == "local":
         reason = "has no effect: only engine='ray' has workers"
@@ -175,7 +179,11 @@ def _splits_question_files(parameters: Parameters) -> bool:
     if parameters.records is not None:
         return False
     paths = _question_files(parameters)
-    options: dict[str, Any] = {"columns": parameters.columns, "strict": parameters.strict, "n_shots": 0}
+    options: dict[str, Any] = {
+        "columns": parameters.columns,
+        "strict": parameters.strict,
+        "n_shots": 0,
+    }
     with warnings.catch_warnings(action="ignore"):
         sets = [question_sets.load_questions(path=path, split=None, **options) for path in paths]
     return any("validation" not in set(questions.table["split"]) for questions in sets)

@@ -106,13 +106,23 @@ def _check_columns(columns: object) -> object:
         words = "must be names of columns, such as {'question': 'Frage'}; the width of a figure is figure_columns"
         raise PydanticCustomError("rule", words)
     if not isinstance(columns, Mapping):
-        raise PydanticCustomError("rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}")
+        raise PydanticCustomError(
+            "rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}"
+        )
     for ours, names in columns.items():
         if ours not in COLUMN_NAMES:
             known = ", ".join(COLUMN_NAMES)
-            raise PydanticCustomError("rule", f"must have keys among {known}; {ours!r:.40} is not one of them")
-        if not isinstance(names, (str, list, tuple)) or not names or not all(map(_is_name, as_list(names))):
-            raise PydanticCustomError("rule", "must name a column, or several, for each key; none may be empty")
+            raise PydanticCustomError(
+                "rule", f"must have keys among {known}; {ours!r:.40} is not one of them"
+            )
+        if (
+            not isinstance(names, (str, list, tuple))
+            or not names
+            or not all(map(_is_name, as_list(names)))
+        ):
+            raise PydanticCustomError(
+                "rule", "must name a column, or several, for each key; none may be empty"
+            )
     return dict(columns)
 
 
@@ -155,54 +165,94 @@ class Parameters:
 
     # Models, datasets and strategies
     model: Names = parameter("facts-2m", "one or several: bundled or paper's name, hub id, folder")
-    dataset: Names = parameter("world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file")
+    dataset: Names = parameter(
+        "world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file"
+    )
     split: _Name = parameter("test", "the split reported on")
     strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
     other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
 
     # Scores and guarantees
-    protocol: Names = parameter("paper", "how answers are counted in figures: paper, workbench, or both")
-    distinct: Flag | None = parameter(None, "whether repeated answers count once; None as the protocol has it")
-    convention: Convention = parameter("complete", "complete (ending included) or answer_tokens (left out)")
+    protocol: Names = parameter(
+        "paper", "how answers are counted in figures: paper, workbench, or both"
+    )
+    distinct: Flag | None = parameter(
+        None, "whether repeated answers count once; None as the protocol has it"
+    )
+    convention: Convention = parameter(
+        "complete", "complete (ending included) or answer_tokens (left out)"
+    )
     alphas: Probabilities | None = parameter(None, "α is chosen from these; None for 0, 0.05, …, 1")
-    alpha: Probability = parameter(0.4, "the default α: PRO keeps answers whose probability is at least α")
-    target: Probabilities | None = parameter(None, "accuracies to guarantee; None derives them from the data")
+    alpha: Probability = parameter(
+        0.4, "the default α: PRO keeps answers whose probability is at least α"
+    )
+    target: Probabilities | None = parameter(
+        None, "accuracies to guarantee; None derives them from the data"
+    )
     confidence: Probability = parameter(0.95, "that a guarantee holds")
 
     # Decoding
-    search_alpha: PositiveShare = parameter(0.02, "of strategy threshold: find every answer with p ≥ this")
-    n_answers: PositiveInt | None = parameter(None, "N, answers per question; None for 10, of records for all")
+    search_alpha: PositiveShare = parameter(
+        0.02, "of strategy threshold: find every answer with p ≥ this"
+    )
+    n_answers: PositiveInt | None = parameter(
+        None, "N, answers per question; None for 10, of records for all"
+    )
     temperature: Positive = parameter(1.0, "of samples: below 1 likely tokens are drawn more often")
-    top_p: PositiveShare = parameter(1.0, "of samples: use the likeliest tokens with this mass; 1 for all")
-    diversity_penalty: NotNegative = parameter(1.0, "λ, the penalty for a token that another beam has taken")
-    max_new_tokens: PositiveInt | None = parameter(None, "T, where answers are cut; None for 32, in a chat 64")
+    top_p: PositiveShare = parameter(
+        1.0, "of samples: use the likeliest tokens with this mass; 1 for all"
+    )
+    diversity_penalty: NotNegative = parameter(
+        1.0, "λ, the penalty for a token that another beam has taken"
+    )
+    max_new_tokens: PositiveInt | None = parameter(
+        None, "T, where answers are cut; None for 32, in a chat 64"
+    )
     stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
     # Questions and prompts
-    columns: Columns | None = parameter(None, "names of a question file's columns: {'question': 'Frage'}")
+    columns: Columns | None = parameter(
+        None, "names of a question file's columns: {'question': 'Frage'}"
+    )
     strict: Flag = parameter(False, "rows of a file that cannot be used are errors, not left out")
-    limit: PositiveInt | None = parameter(None, "at most this many questions of each split; None for all")
-    n_shots: WholeNumber | None = parameter(None, "shots in the prompt; None for 10, of small files fewer")
+    limit: PositiveInt | None = parameter(
+        None, "at most this many questions of each split; None for all"
+    )
+    n_shots: WholeNumber | None = parameter(
+        None, "shots in the prompt; None for 10, of small files fewer"
+    )
     header: Text = parameter("", "text before the shots")
     template: Template = parameter(TEMPLATE, "how a question is put; {question} stands for it")
-    n_validation: PositiveInt | None = parameter(100, "validation questions for choosing α; None for all")
+    n_validation: PositiveInt | None = parameter(
+        100, "validation questions for choosing α; None for all"
+    )
     seed: WholeNumber = parameter(0, "of samples, of drawn questions, of redraws")
 
     # Loading and running the model
     batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
     device: _Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
     dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
-    loading: dict | None = parameter(None, "further options of models.load, as {'device_map': 'auto'}")
+    loading: dict | None = parameter(
+        None, "further options of models.load, as {'device_map': 'auto'}"
+    )
     chat: Chat | None = parameter(None, "use the model's chat template; None uses it without shots")
     engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one a GPU")
-    n_workers: PositiveInt | None = parameter(None, "workers of ray; None for as many as there are GPUs")
+    n_workers: PositiveInt | None = parameter(
+        None, "workers of ray; None for as many as there are GPUs"
+    )
 
     # Meaning and correctness of answers
-    similarity: Names = parameter("lexical", "what means the same: lexical, alias, nli, or an NLI model")
-    correctness: _Name = parameter("rouge_l", "rouge_l, exact_match, alias_match, or a file of labels")
+    similarity: Names = parameter(
+        "lexical", "what means the same: lexical, alias, nli, or an NLI model"
+    )
+    correctness: _Name = parameter(
+        "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
+    )
 
     # Files and figures
-    records: Names | None = parameter(None, "files of log-probabilities made elsewhere; None asks the model")
+    records: Names | None = parameter(
+        None, "files of log-probabilities made elsewhere; None asks the model"
+    )
     generations_dir: _Folder = parameter(None, "where runs are kept; None for data/generations")
     figures_dir: _Folder = parameter(None, "where figures go; None for figures of the repository")
     figure_columns: Literal[1, 2] = parameter(2, "columns of a paper that a figure spans, 1 or 2")

@@ -39,7 +39,9 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))
     records = importing.record_files(as_list(parameters.records or ()))
-    return importing.import_answers(records[model, dataset], questions=questions, strict=parameters.strict)
+    return importing.import_answers(
+        records[model, dataset], questions=questions, strict=parameters.strict
+    )
 
 
 def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:

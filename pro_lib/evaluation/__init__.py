@@ -11,7 +11,13 @@ from pro_lib.evaluation.evaluate import (
     evaluations,
     rouge_and_correct,
 )
-from pro_lib.evaluation.guarantees import Guarantee, guarantee, miss_rate, right_probability, set_threshold
+from pro_lib.evaluation.guarantees import (
+    Guarantee,
+    guarantee,
+    miss_rate,
+    right_probability,
+    set_threshold,
+)
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
     SCORES,
@@ -23,16 +29,18 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
     text_scores,
 )
-from pro_lib.evaluation.settings import SettingCounts, beyond_chance, count_beyond_chance, count_settings
+from pro_lib.evaluation.settings import (
+    SettingCounts,
+    beyond_chance,
+    count_beyond_chance,
+    count_settings,
+)
 from pro_lib.evaluation.sweeps import (
     alpha_sweep,
-    benchmark,
     chosen_alpha,
     labelled,
     redraw_benchmark,
-    reliability,
     select_alpha,
-    spread,
     with_aurocs,
 )
 
@@ -50,7 +58,6 @@ __all__ = [
     "alpha_grid",
     "alpha_sweep",
     "answer_matrices",
-    "benchmark",
     "beyond_chance",
     "chosen_alpha",
     "common_methods",
@@ -64,13 +71,11 @@ __all__ = [
     "method_scores",
     "miss_rate",
     "redraw_benchmark",
-    "reliability",
     "right_probability",
     "rouge_and_correct",
     "select_alpha",
     "set_threshold",
     "similarity_matrices",
-    "spread",
     "text_scores",
     "with_aurocs",
 ]

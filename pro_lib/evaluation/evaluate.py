@@ -29,14 +29,18 @@ from pro_lib.scoring.likelihood import FloatArray
 # What α is chosen from: every α that the paper prints is one of these. Finer ones are for a logarithmic axis only:
 # chosen from on 100 questions, they were seen to cost up to 0.05 of AUROC.
 ALPHA_GRID = tuple(step / 20 for step in range(21))
-DRAWN_ALPHAS = tuple(sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04}))
+DRAWN_ALPHAS = tuple(
+    sorted({*ALPHA_GRID, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04})
+)
 
 
 # A method without a value for more than this share of the questions is not compared with the others.
 MISSING_SHARE = 0.05
 
 
-def alpha_grid(search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID) -> FloatArray:
+def alpha_grid(
+    search_alpha: float | None = None, *, of: Sequence[float] = ALPHA_GRID
+) -> FloatArray:
     """Return the αs (A,); for answers of an exact search its `search_alpha` and those above."""
     if search_alpha is None:
         return np.array(of)
@@ -86,7 +90,9 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"Evaluation({self.sentence()})"
 
-    def pro(self, alpha: float | FloatArray = 0.4, *, k: ArrayLike | None = None, name: str = "PRO") -> FloatArray:
+    def pro(
+        self, alpha: float | FloatArray = 0.4, *, k: ArrayLike | None = None, name: str = "PRO"
+    ) -> FloatArray:
         """Return PRO at one α, (n,), at several, (n, A), or at `k`; by name, of `meanings` or (at α) `alpha_scores`."""
         at: dict[str, Any] = {"alpha": alpha} if k is None else {"k": k}
         if name in self.alpha_scores:
@@ -95,28 +101,44 @@ class Evaluation:
             alone = f"{self.dataset}, {self.model} has texts alone, or for most questions"
             raise RunError(f"{name} needs log-probabilities, and {alone}")
         score = scoring.pro if k is None else scoring.pro_at_k
-        with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):  # `sentence` says it
-            return score(self.meanings.get(name, self.log_probs), **at, search_alpha=self.search_alpha)
+        with warnings.catch_warnings(
+            action="ignore", category=scoring.PremiseWarning
+        ):  # `sentence` says it
+            return score(
+                self.meanings.get(name, self.log_probs), **at, search_alpha=self.search_alpha
+            )
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Tabulate PRO, or what else has the name (`pro`), at each named α, and every other method: a column each."""
-        return pd.DataFrame({name: self.pro(alpha, name=name) for name, alpha in alphas.items()}).join(self.baselines)
+        return pd.DataFrame(
+            {name: self.pro(alpha, name=name) for name, alpha in alphas.items()}
+        ).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return at most `n_questions` of the questions, drawn with `seed`, in their order."""
         n = len(self.correct)
         if n <= n_questions:
             return self
-        some = self.rows(np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False)))
+        some = self.rows(
+            np.sort(np.random.default_rng(seed).choice(n, size=n_questions, replace=False))
+        )
         return replace(some, exclusions=f"{self.exclusions} {n_questions} were drawn of them.")
 
     def rows(self, chosen: np.ndarray | pd.Series) -> "Evaluation":
         """Return those of the questions that a mask or positions name."""
         rows = np.arange(len(self.answers))[np.asarray(chosen)]
-        answers, baselines = (table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines))
+        answers, baselines = (
+            table.iloc[rows].reset_index(drop=True) for table in (self.answers, self.baselines)
+        )
         meanings = {name: log_probs[rows] for name, log_probs in self.meanings.items()}
-        at_alpha = {name: lambda of=of, **at: of(**at)[rows] for name, of in self.alpha_scores.items()}
-        read: dict[str, Any] = {"log_probs": self.log_probs[rows], "meanings": meanings, "alpha_scores": at_alpha}
+        at_alpha = {
+            name: lambda of=of, **at: of(**at)[rows] for name, of in self.alpha_scores.items()
+        }
+        read: dict[str, Any] = {
+            "log_probs": self.log_probs[rows],
+            "meanings": meanings,
+            "alpha_scores": at_alpha,
+        }
         return replace(self, answers=answers, baselines=baselines, **read)
 
     def one_per_text(self, *, seed: int = 0) -> "Evaluation":
@@ -170,7 +192,12 @@ class Evaluation:
         If labels cover some questions only, n_unlabelled is among them.
         """
         labels: dict[str, str | int]
-        labels = {"dataset": self.dataset, "model": self.model, "protocol": self.protocol, "split": self.split}
+        labels = {
+            "dataset": self.dataset,
+            "model": self.model,
+            "protocol": self.protocol,
+            "split": self.split,
+        }
         labels |= {"n_questions": len(self.correct)}
         return labels | ({"n_unlabelled": self.n_unlabelled} if self.n_unlabelled else {})
 
@@ -209,14 +236,20 @@ class Splits:
     @property
     def validation(self) -> Evaluation:
         """Return what α is chosen on."""
-        return self.pool if self.n_validation is None else self.pool.drawn(self.n_validation, seed=self.seed)
+        return (
+            self.pool
+            if self.n_validation is None
+            else self.pool.drawn(self.n_validation, seed=self.seed)
+        )
 
     def sentence(self) -> str:
         """Say what α is chosen on, and what is reported."""
         return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
-def common_methods(table: pd.DataFrame, correct: ArrayLike) -> tuple[pd.DataFrame, dict[str, tuple[int, int]]]:
+def common_methods(
+    table: pd.DataFrame, correct: ArrayLike
+) -> tuple[pd.DataFrame, dict[str, tuple[int, int]]]:
     """Return the methods that can be compared on the same questions, and how many questions the others have.
 
     Questions count if the judged answer is known to be right or wrong and NLL has a value; without any NLL, if some
@@ -285,20 +318,31 @@ def evaluations(
     if as_texts and samples is not None:
         beams, samples = beams.as_texts(), samples.as_texts()
         others = [run.as_texts() for run in others]
-    runs = [beams, *([samples] if samples else []), *(run.select(question_ids=ids) for run in others)]
+    runs = [
+        beams,
+        *([samples] if samples else []),
+        *(run.select(question_ids=ids) for run in others),
+    ]
     top = most_probable_answers([run.top(convention=choices.convention) for run in runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, beams.questions, choices))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, beams.name)
     answers = answers.join(_dependences(beams.questions, choices))
     if answers["correct"].isna().all():
-        raise RunError(f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct")
+        raise RunError(
+            f"run {beams.name}: no answer can be judged without references and texts, rouge_l or correct"
+        )
     found = answer_matrices(beams, convention=choices.convention)
     has_only_texts = np.isnan(found.log_probs).all(axis=1) & ~pd.isna(found.texts).all(axis=1)
     sampled = answer_matrices(samples, convention=choices.convention) if samples else None
     compared = similarity_matrices(found, sampled, similarities or {}, judged=answers["text"])
-    elsewhere = beams.questions.filter(regex="^score_").rename(columns=lambda name: name.removeprefix("score_"))
-    shared: dict[str, Any] = beams.info.labels() | {"split": split or "all", "search_alpha": beams.search_alpha}
+    elsewhere = beams.questions.filter(regex="^score_").rename(
+        columns=lambda name: name.removeprefix("score_")
+    )
+    shared: dict[str, Any] = beams.info.labels() | {
+        "split": split or "all",
+        "search_alpha": beams.search_alpha,
+    }
     shared |= {"answers": answers, "note": beams.info.provenance.get("note", "")}
     shared["strategy"] = beams.info.strategy
     results = []
@@ -314,10 +358,17 @@ def evaluations(
         if as_texts:
             left_out = {"every score of log-probabilities": (n_with_log_probs, len(ids))} | left_out
         exclusions += _left_out_sentence(left_out)
-        meanings = {name: read for name, read in meanings.items() if name.replace("S-PRO", "S-NLL") in compared_methods}
+        meanings = {
+            name: read
+            for name, read in meanings.items()
+            if name.replace("S-PRO", "S-NLL") in compared_methods
+        }
         unavailable = tuple(table.columns.difference(available.columns, sort=False))
         own: dict[str, Any] = {"protocol": rule.name, "log_probs": log_probs, "meanings": meanings}
-        own |= {"baselines": compared_methods, "n_unlabelled": _count_unlabelled(answers, compared_methods)}
+        own |= {
+            "baselines": compared_methods,
+            "n_unlabelled": _count_unlabelled(answers, compared_methods),
+        }
         whole = Evaluation(**shared, **own, exclusions=exclusions, unavailable=unavailable)
         results.append(_numbered(whole.rows(mask)))
     return results
@@ -327,7 +378,9 @@ def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
     """Say which methods are left out of the comparison, and how many questions have a value of each."""
     if not left_out:
         return ""
-    counts = ", ".join(f"{name} ({n:,} of {n_all:,} questions have it)" for name, (n, n_all) in left_out.items())
+    counts = ", ".join(
+        f"{name} ({n:,} of {n_all:,} questions have it)" for name, (n, n_all) in left_out.items()
+    )
     return f" Left out of the comparison: {counts}."
 
 
@@ -381,4 +434,6 @@ def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> Non
     if labelled.empty:
         raise RunError(f"run {name}: none of the {len(labels)} labels is for one of its questions")
     if lost := labelled.loc[labelled["correct"].isna(), "question_id"].tolist():
-        raise RunError(f"run {name}: labels of {len(lost)} questions match no answer judged, first of {lost[0]!r}")
+        raise RunError(
+            f"run {name}: labels of {len(lost)} questions match no answer judged, first of {lost[0]!r}"
+        )

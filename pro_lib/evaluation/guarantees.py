@@ -36,7 +36,9 @@ class Guarantee:
 
     def answers(self, uncertainty: ArrayLike) -> NDArray[np.bool_]:
         """Return which questions to answer, for scores of any shape: those below the threshold, never NaN."""
-        return np.asarray(uncertainty, float) < (-np.inf if self.threshold is None else self.threshold)
+        return np.asarray(uncertainty, float) < (
+            -np.inf if self.threshold is None else self.threshold
+        )
 
     def sentence(self) -> str:
         """Say the guarantee."""
@@ -46,9 +48,15 @@ class Guarantee:
             repeats = f" {self.n_repeats} validation questions that repeat a text were left out."
         if self.threshold is None:
             return f"Nothing can be guaranteed: {self.n_validation} validation questions do not show {sure}.{repeats}"
-        which = "every question" if self.threshold == np.inf else f"when the score is below {self.threshold:z.4g}"
+        which = (
+            "every question"
+            if self.threshold == np.inf
+            else f"when the score is below {self.threshold:z.4g}"
+        )
         share = f"{100 * self.n_answered / self.n_validation:.0f} % of questions"
-        return f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were).{repeats}"
+        return (
+            f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were).{repeats}"
+        )
 
 
 def guarantee(
@@ -122,8 +130,10 @@ def set_threshold(
     values = np.sort(values[_one_of_each(texts, len(values), seed)])
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must lie between 0 and 1")
-    rank = min(len(values), int(round(delta * (len(values) + 1), 9)))  # 0.29 of 100 are 29, rounding aside
-    is_censored = rank == 0 or values[rank - 1] == 0  # `_right` makes 0 of what is below `search_alpha`
+    # 0.29 of 100 are 29, rounding aside
+    rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
+    # `_right` makes 0 of what is below `search_alpha`
+    is_censored = rank == 0 or values[rank - 1] == 0
     return None if is_censored else float(values[rank - 1])
 
 
@@ -157,7 +167,9 @@ def _one_of_each(texts: ArrayLike | None, n: int, seed: int) -> NDArray[np.intp]
         return np.arange(n)
     texts = np.asarray(texts, dtype=object)
     if texts.shape != (n,):
-        raise ValueError(f"texts must have the shape ({n},), a text for each validation question, not {texts.shape}")
+        raise ValueError(
+            f"texts must have the shape ({n},), a text for each validation question, not {texts.shape}"
+        )
     return one_per_text(texts, seed=seed)
 
 
@@ -168,7 +180,9 @@ def _right(right: ArrayLike, search_alpha: float) -> NDArray[np.float64]:
     return np.where(values >= search_alpha, values, 0.0)
 
 
-def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
+def right_probability(
+    run: Run, *, alpha: float = 0.4
+) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
     """Fit the probability that an answer is right to PRO at `alpha`: the function, and a sentence about the fit.
 
     The function takes PRO (n,) in nats. It is fitted on the validation questions of the run, or on a half where there
@@ -184,7 +198,10 @@ def right_probability(run: Run, *, alpha: float = 0.4) -> tuple[Callable[[ArrayL
     others = evaluate(both, split="test").one_per_text()
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
-    ends = np.append(uncertainty, [uncertainty.min(), uncertainty.max()]), np.append(fitted.correct, [False, True])
+    ends = (
+        np.append(uncertainty, [uncertainty.min(), uncertainty.max()]),
+        np.append(fitted.correct, [False, True]),
+    )
     calibration = metrics.calibration(*ends, others.pro(alpha), others.correct)
     fit = f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}"
     return calibration.fit, f"{fit}, error {calibration.ece:.3f} on {len(others.correct):,} others"

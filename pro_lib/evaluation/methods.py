@@ -41,7 +41,9 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
         raise ValueError(f"protocol={name!r} is unknown; choose {' or '.join(PROTOCOLS)}")
     if distinct in (None, PROTOCOLS[name].distinct):
         return PROTOCOLS[name]
-    return replace(PROTOCOLS[name], name=f"{name}, {'distinct' if distinct else 'repeats'}", distinct=distinct)
+    return replace(
+        PROTOCOLS[name], name=f"{name}, {'distinct' if distinct else 'repeats'}", distinct=distinct
+    )
 
 
 def _average_log_likelihood(log_probs: FloatArray, means: FloatArray) -> FloatArray:
@@ -91,7 +93,11 @@ def _means_known(found: AnswerMatrices) -> NDArray[np.bool_]:
 
 
 def similarity_matrices(
-    beams: AnswerMatrices, samples: AnswerMatrices | None, similarities: Similarities, *, judged: pd.Series
+    beams: AnswerMatrices,
+    samples: AnswerMatrices | None,
+    similarities: Similarities,
+    *,
+    judged: pd.Series,
 ) -> dict[str, list[FloatArray]]:
     """Ask each similarity once for all protocols, by its name; where it cannot be asked there is nothing.
 
@@ -104,7 +110,9 @@ def similarity_matrices(
         matrices = []
     results: dict[str, list[FloatArray]] = {}
     for name, similarity in similarities.items():
-        results[name] = [similarity(texts, beams.questions) for texts in matrices] if similarity else []
+        results[name] = (
+            [similarity(texts, beams.questions) for texts in matrices] if similarity else []
+        )
     return results
 
 
@@ -117,7 +125,9 @@ def text_scores(run: Run) -> pd.DataFrame:
     top = run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
     compared = similarity_matrices(samples, samples, {"lexical": lexical}, judged=top["text"])
     table = method_scores(samples, samples, PROTOCOLS["workbench"], compared)[1]
-    return top.join(table[["SC, lexical", "Deg, lexical", "SE, lexical"]].set_axis(["SC", "Deg", "SE"], axis=1))
+    return top.join(
+        table[["SC, lexical", "Deg, lexical", "SE, lexical"]].set_axis(["SC", "Deg", "SE"], axis=1)
+    )
 
 
 def method_scores(
@@ -134,13 +144,17 @@ def method_scores(
     are_texts = np.isnan(beams.log_probs).all()
     drops_repeats = protocol.distinct and not are_texts
     counts = ~(beams.repeats & drops_repeats)
-    log_probs, means = (np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means))
+    log_probs, means = (
+        np.where(counts, values, np.nan) for values in (beams.log_probs, beams.means)
+    )
     read_by_pro = dict[str, FloatArray]()
     table = pd.DataFrame({name: score(log_probs, means) for name, score in SCORES.items()})
     averaged = samples if protocol.sampled else beams._replace(log_probs=log_probs, means=means)
     if averaged:
         table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)
-        table["NE"] = np.where(_means_known(averaged), scoring.normalized_entropy(averaged.means), np.nan)
+        table["NE"] = np.where(
+            _means_known(averaged), scoring.normalized_entropy(averaged.means), np.nan
+        )
     without = {*protocol.without, *(() if samples else ("Deg", "SC"))}
     has_texts = _texts_known(beams)
     known_log_probs = np.where(has_texts[:, None], log_probs, np.nan)
@@ -159,12 +173,17 @@ def method_scores(
             column["S-NLL"] = scoring.nll(meant)
             read_by_pro |= {} if "S-PRO" in without else {f"S-PRO, {name}": meant}
         if alike and samples:
-            degree = scoring.degree(alike[1][:, 1:, 1:])  # without the answer judged, which stands first
+            # Without the answer judged, which stands first
+            degree = scoring.degree(alike[1][:, 1:, 1:])
             agreement = scoring.matches(alike[1])[:, 0, 1:].sum(axis=1) / samples.n_found
             is_scored = _texts_known(samples) | pd.isna(samples.texts).all(axis=1)
             column["Deg"] = np.where(is_scored, degree, np.nan)
             column["SC"] = np.where(is_scored, 1 - agreement, np.nan)
-        kept = {f"{method}, {name}": values for method, values in column.items() if method not in without}
+        kept = {
+            f"{method}, {name}": values
+            for method, values in column.items()
+            if method not in without
+        }
         table = table.assign(**kept)
     downwards = -np.sort(-log_probs, axis=1)  # NaN last
     width = max(1, (~np.isnan(downwards)).sum(axis=1).max(initial=0))

@@ -1,4 +1,4 @@
-"""AUROC as α varies, and the protocol: α chosen on validation, methods reported on test; knows no figure.
+"""AUROC as α varies, the α chosen on validation questions, and redraws of that choice.
 
 Every table is of one setting. Its rows begin with the setting's labels: dataset, model, protocol, split, n_questions.
 What needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high` are
@@ -6,7 +6,7 @@ pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and i
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,9 @@ DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
 
 def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
     """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
-    grid = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    grid = (
+        alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
+    )
     mean_kept = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
     table = pd.DataFrame({"alpha": grid, "auroc": np.nan, "mean_kept": mean_kept})
     return with_aurocs(table, evaluation.pro(grid), evaluation)
@@ -39,35 +41,17 @@ def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "
     answers are right, or all wrong, it is 0.4, and a warning says so.
     """
     if one_class := validation.one_class():
-        warnings.warn(f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken", stacklevel=2)
+        warnings.warn(
+            f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
+            stacklevel=2,
+        )
         return DEFAULT_ALPHA
     grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
-    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)  # 0.35 and 0.45 are equally far, rounding aside
+    # 0.35 and 0.45 are equally far, rounding aside
+    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
     grid = grid[np.argsort(distance, kind="stable")]
     aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
     return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
-
-
-def benchmark(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
-    """Tabulate every method on the reported split: AUROC with its difference to PRO, rejection and calibration.
-
-    `PRO`, and each of the evaluations' `alpha_scores`, has its α chosen on validation. `PRO, default` has the default
-    and `PRO, oracle` the best on the reported split: these two are PRO again, and Holm's correction does not count
-    them. Columns: method, alpha, those of `metrics.compare_aurocs`, prr and auarc (`metrics.rejection`), and ece and
-    brier, of the probability of being right fitted on validation (`metrics.calibration`).
-    """
-    reported = splits.reported
-    best, chosen = select_alpha(reported, alphas=splits.alphas), chosen_alpha(splits)
-    alphas = {"PRO": chosen, "PRO, default": default, "PRO, oracle": best}
-    alphas |= {name: chosen_alpha(splits, name=name) for name in (*reported.meanings, *reported.alpha_scores)}
-    methods = reported.with_pro(alphas)
-    alike = {"uncorrected": ["PRO, default", "PRO, oracle"], "clusters": reported.answers.get("cluster")}
-    table = metrics.compare_aurocs(methods, reported.correct, **alike)
-    table = table.merge(metrics.rejection(methods, reported.correct), on="method", validate="1:1")
-    table.insert(1, "alpha", table["method"].map(alphas))
-    fits = reliability(splits, methods=list(methods), alphas=alphas)[["method", "ece", "brier"]].drop_duplicates()
-    table = table.merge(fits, on="method", how="left").astype({"ece": float, "brier": float})
-    return labelled(table, splits.reported)
 
 
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -97,33 +81,9 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     return labelled(table.reset_index(), splits.reported)
 
 
-def spread(redraws: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Tabulate, by setting, what a column of `redraw_benchmark` spans, and how often PRO is better than NLL."""
-    by_setting = redraws.groupby(["dataset", "model", "protocol"], sort=False)
-    quartiles = by_setting[column].describe()[["min", "25%", "50%", "75%", "max"]]
-    return quartiles.join(by_setting["better_than_nll"].mean()).reset_index()
-
-
-def reliability(splits: Splits, *, methods: Sequence[str], alphas: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return reliability, method by method: confidence fitted on validation against accuracy on the reported split.
-
-    `alphas` are those of `Evaluation.with_pro`; None chooses PRO's. Columns: method, ece, brier, and those of
-    `Calibration.table`. No rows where validation has one class: nothing can be fitted, as `select_alpha` has said.
-    """
-    validation, reported = splits.validation, splits.reported
-    alphas = alphas or {"PRO": chosen_alpha(splits)}
-    if validation.one_class():
-        return labelled(pd.DataFrame(columns=["method", "ece", "brier"]), reported)
-    first, second = validation.with_pro(alphas), reported.with_pro(alphas)
-    tables = {}
-    for name in methods:
-        fit = metrics.calibration(first[name], validation.correct, second[name], reported.correct)
-        tables[name, fit.ece, fit.brier] = fit.table
-    table = pd.concat(tables, names=["method", "ece", "brier", "bin"]).reset_index().drop(columns="bin")
-    return labelled(table, reported)
-
-
-def with_aurocs(table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation) -> pd.DataFrame:
+def with_aurocs(
+    table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation
+) -> pd.DataFrame:
     """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
     columns: tuple = (np.nan, np.nan, np.nan)
     clusters = evaluation.answers.get("cluster")

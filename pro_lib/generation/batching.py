@@ -35,8 +35,11 @@ from pro_lib.runs.storage import Cost, part_table
 
 # Measured on two cores with the bundled model: smaller batches pay more per call, larger ones attend to more in vain.
 DEFAULT_BATCH_SIZE = 32
-_CUDA_BATCH_SIZE = 128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
-_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()  # measured once, by prompts, T and ends
+_CUDA_BATCH_SIZE = (
+    128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
+)
+# Measured once, by prompts, T and ends
+_EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()
 # What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -52,10 +55,16 @@ class Job:
     batch_size: int = 0  # for 0, as many as the device does best with
 
     def __post_init__(self):
-        self.model, self.counts, self._prefix = self.model.with_stop(self.strategy.stop), ForwardCounts(), None
-        self._encode = lru_cache(2**14)(self.model.encode)  # each prompt is wanted twice: its length, and itself
+        self.model, self.counts, self._prefix = (
+            self.model.with_stop(self.strategy.stop),
+            ForwardCounts(),
+            None,
+        )
+        # Each prompt is wanted twice: its length, and itself
+        self._encode = lru_cache(2**14)(self.model.encode)
         self.batch_size = self.batch_size or self._usual_batch_size()
-        self.fitting = sys.maxsize  # the most questions that have been seen to fit into memory at once
+        # The most questions that have been seen to fit into memory at once
+        self.fitting = sys.maxsize
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
         prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)
@@ -76,7 +85,12 @@ class Job:
         if self.chat:  # what the template makes of them is no parameter of ours
             [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
             chat = {"chat_prompt": sha256(repr(prompt).encode())[:16]}
-        return self.strategy.parameters() | self.questions.parameters(chat=self.chat) | chat | self.model.parameters()
+        return (
+            self.strategy.parameters()
+            | self.questions.parameters(chat=self.chat)
+            | chat
+            | self.model.parameters()
+        )
 
     def provenance(self) -> dict[str, Any]:
         """Return where and with what the answers are made; the commit is that of pro_lib's checkout, if any."""
@@ -85,7 +99,10 @@ class Job:
         tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
         command = ["git", f"--git-dir={catalog.ROOT / '.git'}", "rev-parse", "HEAD"]
         status, commit = subprocess.getstatusoutput(shlex.join(command))
-        versions = {library: metadata.version(library) for library in ("torch", "transformers", "numpy", "pyarrow")}
+        versions = {
+            library: metadata.version(library)
+            for library in ("torch", "transformers", "numpy", "pyarrow")
+        }
         where = {"source": self.model.source, "device": name, "tree": tree}
         return where | {"commit": None if status else commit, "versions": versions}
 
@@ -100,7 +117,9 @@ class Job:
         results: list[tuple[list[Outcome], Certificate | None]] = []
         is_first, self.counts, self.halved = self._prefix is None, ForwardCounts(), 0
 
-        def draw(*_: object) -> None:  # a hook that returned what `update` does would change the network's output
+        def draw(
+            *_: object,
+        ) -> None:  # a hook that returned what `update` does would change the network's output
             bar.update(0)
 
         # A batch may take minutes, so each pass of the network draws the bar.
@@ -108,28 +127,41 @@ class Job:
             for start in range(0, len(questions), self.batch_size):
                 batch = questions.iloc[start : start + self.batch_size]
                 results += self._answered_in_pieces(batch)
-                if is_first and start == 0 and len(batch) >= 20:  # enough to see whether the model was asked well
+                if (
+                    is_first and start == 0 and len(batch) >= 20
+                ):  # enough to see whether the model was asked well
                     self._look_at([answers for answers, _ in results])
                 bar.update(len(batch))
         seconds = time.perf_counter() - started
         answers, certificates = zip(*results, strict=True)
         peak = _peak_memory(self.model.device)
-        cost = Cost(**vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved)
-        return part_table(questions, [self._rows(outcomes) for outcomes in answers], certificates), cost
+        cost = Cost(
+            **vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved
+        )
+        return part_table(
+            questions, [self._rows(outcomes) for outcomes in answers], certificates
+        ), cost
 
     def _look_at(self, batch: Sequence[list[Outcome]]) -> None:
         """Warn where more than one in ten of a batch's likeliest answers says nothing, or is cut; say what may help."""
         likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in batch]
         length = self.strategy.max_new_tokens
         n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
-        n_empty = sum(answer.finished and not self.model.decode(answer.token_ids) for answer in likely)
+        n_empty = sum(
+            answer.finished and not self.model.decode(answer.token_ids) for answer in likely
+        )
         way = "a base model needs shots and no chat (n_shots=10, chat=False)"
         longer = f"raise max_new_tokens={length}, or ask with shots, whose answers are short"
         for n, what, help_ in ((n_empty, "are empty", way), (n_cut, "do not end", longer)):
             if 10 * n > len(likely):
-                warnings.warn(f"{n} of the first {len(likely)} likeliest answers {what}; {help_}", stacklevel=2)
+                warnings.warn(
+                    f"{n} of the first {len(likely)} likeliest answers {what}; {help_}",
+                    stacklevel=2,
+                )
 
-    def _answered_in_pieces(self, batch: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
+    def _answered_in_pieces(
+        self, batch: pd.DataFrame
+    ) -> list[tuple[list[Outcome], Certificate | None]]:
         """Return what `_answered` does, for as many questions at once as fit into memory."""
         results: list[tuple[list[Outcome], Certificate | None]] = []
         while len(results) < len(batch):
@@ -145,7 +177,9 @@ class Job:
                 if len(piece) == 1:
                     remedy = "take fewer shots, fewer answers or tokens, or a smaller dtype"
                     name = piece["question_id"].iloc[0]
-                    raise MemoryError(f"question {name!r} does not {trouble} even alone; {remedy}") from error
+                    raise MemoryError(
+                        f"question {name!r} does not {trouble} even alone; {remedy}"
+                    ) from error
             # Here, and not above: the error keeps hold of the frames that hold the memory.
             self.fitting, self.halved = len(piece) // 2, self.halved + 1
             words = f"{len(piece)} questions at once do not {trouble}; going on with {self.fitting}"
@@ -158,14 +192,23 @@ class Job:
         """Return the answers to the questions of a batch, with their certificates if they were searched for."""
         prompts, ids = self._prompts(batch), batch["question_id"].tolist()
         tree = self._tree(prompts)
-        results = self.strategy.decode(tree, self.model.endings, question_ids=ids, epsilon=self._epsilon)
+        results = self.strategy.decode(
+            tree, self.model.endings, question_ids=ids, epsilon=self._epsilon
+        )
         for question_id, (answers, _) in zip(ids, results, strict=True):
             likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
             if mark := thought_mark(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
                 words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
-                raise UnsupportedModelError(f"{words}; ask without thinking, as chat={{'enable_thinking': False}}")
-        certified = zip(results, [len(prompt) - tree.prefix_length for prompt in prompts], strict=True)
-        return [(answers, search and replace(search, prompt_tokens=length)) for (answers, search), length in certified]
+                raise UnsupportedModelError(
+                    f"{words}; ask without thinking, as chat={{'enable_thinking': False}}"
+                )
+        certified = zip(
+            results, [len(prompt) - tree.prefix_length for prompt in prompts], strict=True
+        )
+        return [
+            (answers, search and replace(search, prompt_tokens=length))
+            for (answers, search), length in certified
+        ]
 
     def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
         network, shots = self.model.network, self.questions.prefix()
@@ -192,11 +235,18 @@ class Job:
         """Return by how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
         if isinstance(stated := getattr(self.model, "epsilon", None), np.ndarray):
             return stated[: self.strategy.max_new_tokens + 1]
-        if not isinstance(self.strategy, decoding.Threshold) or self.model.network.dtype.itemsize > 2:
+        if (
+            not isinstance(self.strategy, decoding.Threshold)
+            or self.model.network.dtype.itemsize > 2
+        ):
             return 0.0
         length = self.strategy.max_new_tokens
-        prompts = self._prompts(self.questions.table.iloc[: min(decoding.N_QUESTIONS, self.fitting)])
-        if len(prompts) < decoding.FEWEST:  # too few to see it by: it is measured on others, asked in the same way
+        prompts = self._prompts(
+            self.questions.table.iloc[: min(decoding.N_QUESTIONS, self.fitting)]
+        )
+        if (
+            len(prompts) < decoding.FEWEST
+        ):  # too few to see it by: it is measured on others, asked in the same way
             facts = question_sets.load_questions(
                 "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
             )
@@ -206,14 +256,19 @@ class Job:
         known = _EPSILONS.setdefault(self.model.network, {})
         key = (*map(tuple, prompts), length, self.model.ends)
         if key not in known:
-            known[key] = decoding.measured_epsilon(self._tree, prompts, self.model.endings, max_new_tokens=length)
+            known[key] = decoding.measured_epsilon(
+                self._tree, prompts, self.model.endings, max_new_tokens=length
+            )
         return known[key]
 
     def _rows(self, answers: list[Outcome]) -> list[dict]:
         """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
         answers = by_probability(answers) if self.strategy.ranked else answers
         texts = [self.model.decode(answer.token_ids) for answer in answers]
-        return [vars(row) | {"text": text, "log_prob": row.log_prob} for row, text in zip(answers, texts, strict=True)]
+        return [
+            vars(row) | {"text": text, "log_prob": row.log_prob}
+            for row, text in zip(answers, texts, strict=True)
+        ]
 
 
 def by_probability(answers: Sequence[Outcome]) -> list[Outcome]:

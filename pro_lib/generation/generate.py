@@ -74,21 +74,39 @@ def generate(
     model, questions = models.cached_model(model), question_sets.as_set(questions)
     if chat is None:  # with shots text is better, as measured
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
-    job = Job(model, questions, strategies.strategy(strategy, chat=chat, **settings), chat, batch_size or 0)
+    job = Job(
+        model,
+        questions,
+        strategies.strategy(strategy, chat=chat, **settings),
+        chat,
+        batch_size or 0,
+    )
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    pace = {"smoothing": 0, "miniters": 0, "mininterval": 0.5}  # drawn twice a second at most, however small the steps
+    # Drawn twice a second at most, however small the steps
+    pace = {
+        "smoothing": 0,
+        "miniters": 0,
+        "mininterval": 0.5,
+    }
     bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", **pace)
     if out is None:
         with bar(total=len(questions), disable=None if progress else True) as shown:
             table, cost = job.part(questions.table, shown)
-        return Run(*join_parts([table]), replace(info, provenance=provenance, n_planned=len(questions), cost=cost))
+        return Run(
+            *join_parts([table]),
+            replace(info, provenance=provenance, n_planned=len(questions), cost=cost),
+        )
     name = files.folder_name(strategy, **job.strategy.changes(), **questions.changes(chat=chat))
     files.check_folder_name(model.name, "the name of the model")
     with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
-        parts = folder.missing(questions.table, per_part=job.batch_size * -(-QUESTIONS_PER_PART // job.batch_size))
+        parts = folder.missing(
+            questions.table, per_part=job.batch_size * -(-QUESTIONS_PER_PART // job.batch_size)
+        )
         total = sum(map(len, parts.values()))
-        _log.info("%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned)
+        _log.info(
+            "%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned
+        )
         with bar(total=total, disable=None if progress and parts else True) as shown:
             if engine == "ray" and parts:
                 provenance |= generate_parts(parts, folder, job, work, shown)

@@ -27,15 +27,38 @@ from pro_lib.common.catalog import (
     locate,
     model_folder_name,
 )
+from pro_lib.common.control_tokens import ADDED_CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
-from pro_lib.common.validation import DTYPES, QUANTIZATIONS, SentenceError, describe, not_empty, one_line, refusing
+from pro_lib.common.validation import (
+    DTYPES,
+    QUANTIZATIONS,
+    SentenceError,
+    describe,
+    not_empty,
+    one_line,
+    refusing,
+)
 from pro_lib.generation import weights
 from pro_lib.generation.decoding import Endings
-from pro_lib.generation.decoding.compatibility import Fit, PackingError, auto_class, best_fit, fit_for_length
+from pro_lib.generation.decoding.compatibility import (
+    Fit,
+    PackingError,
+    auto_class,
+    best_fit,
+    fit_for_length,
+)
 from pro_lib.generation.decoding.packed_tree import reducing_device
 
 # Options of `from_pretrained` that a configuration and a tokenizer take as well.
-_SHARED = ("trust_remote_code", "revision", "token", "cache_dir", "local_files_only", "subfolder", "gguf_file")
+_SHARED = (
+    "trust_remote_code",
+    "revision",
+    "token",
+    "cache_dir",
+    "local_files_only",
+    "subfolder",
+    "gguf_file",
+)
 _LAST: "dict[tuple, Model]" = {}  # the model last loaded by `cached_model`, by what it was loaded from
 # What ends every answer.
 NEWLINE = ("\n",)
@@ -46,13 +69,6 @@ _PATIENCE = 10.0  # seconds to wait for the hub's answer
 _NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 # Characters of a chat template, and of a prompt that one makes: over longer ones tokenizers take minutes, or crash.
 _LONGEST = 2**20
-
-
-# Control tokens that some tokenizers do not mark as special. HTML tags, which are tokens of Gemma, are text.
-_CONTROL = re.compile(
-    r"<[|｜][^<>\s]+[|｜]>|</?(?:think|thinking|thought|reasoning|tools|tool_\w+)>|<(?:start|end)_of_\w+>"
-    r"|<unused\d+>|\[/?[A-Z_]{3,}\]|◁[^\s]+▷"
-)
 
 
 class UnsupportedModelError(SentenceError):
@@ -85,7 +101,14 @@ class Model:
     @property
     def quantization(self) -> str | None:
         """How the weights were quantised, as in `load_model(quantization=)`; None if they were not."""
-        return next((kind for kind in QUANTIZATIONS if getattr(self.network, f"is_loaded_in_{kind}", False)), None)
+        return next(
+            (
+                kind
+                for kind in QUANTIZATIONS
+                if getattr(self.network, f"is_loaded_in_{kind}", False)
+            ),
+            None,
+        )
 
     @property
     def is_remote(self) -> bool:
@@ -100,7 +123,12 @@ class Model:
     def parameters(self) -> dict[str, Any]:
         """Return what of the model decides a run, as JSON can hold it."""
         quantization = {"quantization": self.quantization} if self.quantization else {}
-        return {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype, **quantization}
+        return {
+            "model": self.name,
+            "fingerprint": self.fingerprint,
+            "dtype": self.dtype,
+            **quantization,
+        }
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt, with a beginning-of-text token where the tokenizer adds one, and no end.
@@ -109,7 +137,11 @@ class Model:
         warning. Raises `UnsupportedModelError` if the tokenizer cannot do that.
         """
         written = self._control_tokens_in(text)
-        ids = self._without_control_tokens(text, written) if written else self.tokenizer(text)["input_ids"]
+        ids = (
+            self._without_control_tokens(text, written)
+            if written
+            else self.tokenizer(text)["input_ids"]
+        )
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
     def _without_control_tokens(self, text: str, written: str) -> list[int]:
@@ -119,7 +151,9 @@ class Model:
         n_added = sum(token in control_ids for token in self.tokenizer("")["input_ids"])
         if sum(token in control_ids for token in ids) > n_added:
             words = f"and the tokenizer of {self.name} takes it for a control token, not for text"
-            raise UnsupportedModelError(f"the prompt contains {written!r}, {words}; write it otherwise")
+            raise UnsupportedModelError(
+                f"the prompt contains {written!r}, {words}; write it otherwise"
+            )
         words = "in a prompt is encoded as text, not as the control token"
         warnings.warn(f"model {self.name}: {written!r} {words}", UserWarning, stacklevel=2)
         return ids
@@ -140,7 +174,9 @@ class Model:
             written = self._control_tokens_in(message["content"])
             if written:
                 words = "which the chat template would take for a control token; write it otherwise, or use chat=False"
-                raise UnsupportedModelError(f"the prompt for model {self.name} contains {written!r}, {words}")
+                raise UnsupportedModelError(
+                    f"the prompt for model {self.name} contains {written!r}, {words}"
+                )
         try:
             template, settings = self.tokenizer.get_chat_template(), dict(options)
             if len(template) > _LONGEST:
@@ -153,13 +189,23 @@ class Model:
             template = _NOW.sub(lambda call: repr(day.strftime(call[2])), template)
             if "strftime_now(" in template:
                 raise ValueError("it asks for the date in a way that is not known here")
-            settings |= {"chat_template": template, "tokenize": False, "add_generation_prompt": True}
+            settings |= {
+                "chat_template": template,
+                "tokenize": False,
+                "add_generation_prompt": True,
+            }
             text: Any = self.tokenizer.apply_chat_template(messages, **settings)
             if len(text) > _LONGEST:
-                raise ValueError(f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}")
+                raise ValueError(
+                    f"what it makes of the prompt has {len(text):,} characters, more than {_LONGEST:,}"
+                )
             if text.rstrip().endswith(tuple(THOUGHT_MARKS)):
-                raise ValueError("it opens a thinking block; an option may close it: chat={'enable_thinking': False}")
-        except Exception as error:  # a template is a program of the model's makers, and may want all memory
+                raise ValueError(
+                    "it opens a thinking block; an option may close it: chat={'enable_thinking': False}"
+                )
+        except (
+            Exception
+        ) as error:  # a template is a program of the model's makers, and may want all memory
             words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
             raise UnsupportedModelError(f"model {self.name} {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -177,7 +223,9 @@ class Model:
         single = {*texts, *map(str.strip, texts)}
         for text in stop:
             if not text.strip() or text not in single:
-                raise ValueError(f"stop={text!r} is no single token of {self.name} that holds more than white space")
+                raise ValueError(
+                    f"stop={text!r} is no single token of {self.name} that holds more than white space"
+                )
         ends = (*self.ends, *stop)
         return replace(self, ends=ends, endings=find_endings(self.tokenizer, self.network, ends))
 
@@ -217,16 +265,30 @@ def load_model(
             `UnsupportedModelError` if the weights are not those of the configuration, or if nothing follows a text.
     """
     if isinstance(name, tuple):
-        given = {"dtype": dtype, "device": str(device), "quantization": quantization, **from_pretrained}
+        given = {
+            "dtype": dtype,
+            "device": str(device),
+            "quantization": quantization,
+            **from_pretrained,
+        }
         return _wrap_pair(name, given)
     device = not_empty(str(device), "device")
-    for option, value, choices in (("dtype", dtype, ("auto", *DTYPES)), ("quantization", quantization, QUANTIZATIONS)):
+    for option, value, choices in (
+        ("dtype", dtype, ("auto", *DTYPES)),
+        ("quantization", quantization, QUANTIZATIONS),
+    ):
         if value is not None and value not in choices:
             raise ValueError(f"{option}={value!r} is none of {', '.join(choices)}")
     check_model(name)
     path = Path(source := locate(name))
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        device = (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") and not is_bundled(name) else "float32"
     check_reachable(source, from_pretrained)
@@ -234,9 +296,12 @@ def load_model(
     with refusing(FileNotFoundError, f"model {str(name)!r} could not be loaded"):
         torch.empty(0, device=device)
         if quantization:
-            config = BitsAndBytesConfig(**{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]})
+            config = BitsAndBytesConfig(
+                **{f"load_in_{quantization}": True, "bnb_4bit_compute_dtype": options["dtype"]}
+            )
             options = {"quantization_config": config, "device_map": device} | options
-        identity = fingerprint(path) if path.exists() else None  # before a pipe in the folder is waited for
+        # Before a pipe in the folder is waited for
+        identity = fingerprint(path) if path.exists() else None
         folder = path / (options.get("subfolder") or "")
         check_no_adapter(folder)
         try:
@@ -261,7 +326,9 @@ def check_reachable(source: str, options: Mapping[str, Any]) -> None:
     """
     if os.path.exists(source) or constants.HF_HUB_OFFLINE or options.get("local_files_only"):
         return
-    shared = {name: options[name] for name in ("cache_dir", "revision", "subfolder") if options.get(name)}
+    shared = {
+        name: options[name] for name in ("cache_dir", "revision", "subfolder") if options.get(name)
+    }
     with suppress(OSError, ValueError):
         if cached_file(source, "config.json", local_files_only=True, **shared):
             return
@@ -270,7 +337,9 @@ def check_reachable(source: str, options: Mapping[str, Any]) -> None:
     except Exception as error:  # the hub's client raises many errors without a network
         words = f"it is not in the cache, and {constants.ENDPOINT} cannot be reached ({describe(error)})"
         remedy = "connect to the internet, or give the folder of a model"
-        raise FileNotFoundError(one_line(f"model {source!r} could not be loaded: {words}; {remedy}")) from error
+        raise FileNotFoundError(
+            one_line(f"model {source!r} could not be loaded: {words}; {remedy}")
+        ) from error
 
 
 def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
@@ -278,9 +347,15 @@ def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
     if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
         raise ValueError("a tuple must be a pair (network, tokenizer) of transformers")
     defaults = {"dtype": "auto", "device": "auto", "quantization": None}
-    refused = [option for option, value in options.items() if option not in defaults or value != defaults[option]]
+    refused = [
+        option
+        for option, value in options.items()
+        if option not in defaults or value != defaults[option]
+    ]
     if refused:
-        raise ValueError(f"{refused[0]} cannot be set for a pair (network, tokenizer), which is used as it is")
+        raise ValueError(
+            f"{refused[0]} cannot be set for a pair (network, tokenizer), which is used as it is"
+        )
     return wrap_network(*pair)
 
 
@@ -288,16 +363,24 @@ def wrap_network(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = 
     """Return a network in memory, with its tokenizer, as a model whose runs are stored under `name`."""
     digest = hashlib.sha256(network.config.to_json_string().encode())
     for tensor in network.state_dict().values():
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(
+            tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        )
     return _made(network, tokenizer, name, network.name_or_path or name, digest.hexdigest()[:16])
 
 
-def _made(network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str) -> Model:
+def _made(
+    network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str
+) -> Model:
     """Return the model of a network in place; `UnsupportedModelError` where it cannot say what follows a text."""
     try:
         fit, found = best_fit(network.eval()), find_endings(tokenizer, network)
-        if tokenizer.vocab_size > (n_outputs := len(found.stop)):  # which counts no special token that was added
-            raise PackingError(f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's")
+        if tokenizer.vocab_size > (
+            n_outputs := len(found.stop)
+        ):  # which counts no special token that was added
+            raise PackingError(
+                f"has {n_outputs} tokens, its tokenizer {tokenizer.vocab_size}: another model's"
+            )
     except PackingError as reason:
         raise UnsupportedModelError(f"model {source} {reason}") from reason
     if fit.plain:
@@ -310,7 +393,11 @@ def cached_model(model: "str | Path | Model", **options: Any) -> Model:
     if isinstance(model, Model):
         return model
     source = Path(locate(not_empty(model, "model")))
-    key = str(model), repr(sorted(options.items())), fingerprint(source) if source.exists() else None
+    key = (
+        str(model),
+        repr(sorted(options.items())),
+        fingerprint(source) if source.exists() else None,
+    )
     if key not in _LAST:
         _LAST.clear()
         _LAST[key] = load_model(model, **options)
@@ -326,7 +413,9 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     shared = {name: value for name, value in options.items() if name in _SHARED}
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
-        raise UnsupportedModelError(f"model {name} is an encoder-decoder: answers follow from what its encoder read")
+        raise UnsupportedModelError(
+            f"model {name} is an encoder-decoder: answers follow from what its encoder read"
+        )
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with weights.without_reports():
@@ -339,7 +428,11 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
 
 def _folder(source: str, shared: Mapping[str, Any]) -> Path:
     """Return the folder of a model's files: its own, or the cached snapshot of a hub id."""
-    hub = {name: value for name, value in shared.items() if name not in ("trust_remote_code", "gguf_file")}
+    hub = {
+        name: value
+        for name, value in shared.items()
+        if name not in ("trust_remote_code", "gguf_file")
+    }
     if os.path.isdir(source):
         return Path(source, hub.get("subfolder") or "")
     return Path(str(cached_file(source, "config.json", **hub))).parent
@@ -355,7 +448,7 @@ def control_tokens(tokenizer: Any, n_tokens: int) -> tuple[re.Pattern, frozenset
     texts: dict[int, str] = {}
     for token_id, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
         text = str(token.content)
-        if text.strip() and (token.special or _CONTROL.fullmatch(text.strip())):
+        if text.strip() and (token.special or ADDED_CONTROL_TOKEN.fullmatch(text.strip())):
             texts[token_id] = text
     longest_first = sorted(texts.values(), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)"), frozenset(texts)
@@ -365,8 +458,14 @@ def control_tokens(tokenizer: Any, n_tokens: int) -> tuple[re.Pattern, frozenset
 def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
     """Return the texts of the first `n_tokens`, each by itself, part of a character as U+FFFD; more may be added."""
     # mistral-common's SentencePiece writes pieces raw unless special tokens are skipped, which have then no text.
-    texts = (tokenizer.decode([token_id], skip_special_tokens=True, **_EXACTLY) for token_id in range(n_tokens))
-    return tuple(text or tokenizer.decode([n], skip_special_tokens=False, **_EXACTLY) for n, text in enumerate(texts))
+    texts = (
+        tokenizer.decode([token_id], skip_special_tokens=True, **_EXACTLY)
+        for token_id in range(n_tokens)
+    )
+    return tuple(
+        text or tokenizer.decode([n], skip_special_tokens=False, **_EXACTLY)
+        for n, text in enumerate(texts)
+    )
 
 
 def _before(text: str, ends: Sequence[str]) -> str:
@@ -379,7 +478,9 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
     stop, closing = torch.zeros(2, size, dtype=torch.bool)
     texts = () if tokenizer is None else token_texts(tokenizer, len(tokenizer))
     for token_id, text in enumerate(texts[:size]):
-        if (before := _before(text, ends)) != text:  # of few, and a tensor is slow to write single numbers to
+        if (
+            before := _before(text, ends)
+        ) != text:  # of few, and a tensor is slow to write single numbers to
             kind = closing if before.strip() else stop
             kind[token_id] = True
     for source in (tokenizer, *configurations):
@@ -391,13 +492,21 @@ def endings(tokenizer: Any, ends: Sequence[str], *configurations: Any, size: int
 
 
 def find_endings(
-    tokenizer: Tokenizer | None, network: PreTrainedModel, ends: Sequence[str] = NEWLINE, *, config: Any = None
+    tokenizer: Tokenizer | None,
+    network: PreTrainedModel,
+    ends: Sequence[str] = NEWLINE,
+    *,
+    config: Any = None,
 ) -> Endings:
     """Return the endings of a model, on the device where its log-probabilities are added up.
 
     Raises `PackingError` if no token stops. A tokenizer of None leaves those that `config`, a generation config, names.
     """
-    own = (network.config.get_text_config(), network.generation_config) if tokenizer is not None else ()
+    own = (
+        (network.config.get_text_config(), network.generation_config)
+        if tokenizer is not None
+        else ()
+    )
     head: Any = network.get_output_embeddings() or network.get_input_embeddings()
     found = endings(tokenizer, ends, config, *own, size=len(head.weight))
     if not found.stop.any():

@@ -35,7 +35,9 @@ class WorkOptions:
     gpus_per_worker: PositiveInt
 
 
-def generate_parts(parts: Mapping, folder: RunFolder, job: Job, work: WorkOptions, bar: tqdm) -> dict[str, Any]:
+def generate_parts(
+    parts: Mapping, folder: RunFolder, job: Job, work: WorkOptions, bar: tqdm
+) -> dict[str, Any]:
     """Have Ray workers generate the parts of a run folder; return where and by how many workers.
 
     The workers belong to the Ray cluster of this process, else to the cluster at RAY_ADDRESS, else to a cluster that is
@@ -49,24 +51,45 @@ def generate_parts(parts: Mapping, folder: RunFolder, job: Job, work: WorkOption
     address = os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
-        options.update(num_cpus=(work.n_workers or 1) * cpus, include_dashboard=False, _node_ip_address="127.0.0.1")
+        options.update(
+            num_cpus=(work.n_workers or 1) * cpus,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+        )
     with nullcontext() if ray.is_initialized() else ray.init(address, **options):
         gpus = int(ray.cluster_resources().get("GPU", 0))
         if 0 < gpus < work.gpus_per_worker:
-            raise ValueError(f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {gpus} in all")
-        gpus, n_workers = min(gpus, work.gpus_per_worker), work.n_workers or max(1, gpus // work.gpus_per_worker)
+            raise ValueError(
+                f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {gpus} in all"
+            )
+        gpus, n_workers = (
+            min(gpus, work.gpus_per_worker),
+            work.n_workers or max(1, gpus // work.gpus_per_worker),
+        )
         resources: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
         actor = ray.remote(**resources, max_restarts=-1, max_task_retries=MAX_RETRIES)(Worker)
         settings = (job.questions, job.strategy, job.chat, job.batch_size)
-        arguments = (load_options(job.model, gpus), job.model.fingerprint, settings, cpus, folder.path.resolve())
-        workers: list[Any] = [actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))]
+        arguments = (
+            load_options(job.model, gpus),
+            job.model.fingerprint,
+            settings,
+            cpus,
+            folder.path.resolve(),
+        )
+        workers: list[Any] = [
+            actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))
+        ]
         pool: Any = ray.util.ActorPool(workers)
         try:
-            for n, where in pool.map_unordered(lambda worker, part: worker.make.remote(*part), parts.items()):
+            for n, where in pool.map_unordered(
+                lambda worker, part: worker.make.remote(*part), parts.items()
+            ):
                 provenance |= where
                 bar.update(n)
         except ray.exceptions.RayActorError as error:
-            raise RunError(f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})") from error
+            raise RunError(
+                f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})"
+            ) from error
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         finally:
@@ -79,15 +102,33 @@ def load_options(model: Model, gpus: int) -> dict[str, Any]:
     """Return the options that load a model on another machine as it was loaded here, over `gpus` GPUs."""
     own_code = type(model.network).__module__.startswith("transformers_modules.")
     same = {"name": model.source, "dtype": model.dtype, "quantization": model.quantization}
-    placed = {"device": "cuda", "device_map": "auto" if gpus > 1 else None} if gpus else {"device": model.device.type}
+    placed = (
+        {"device": "cuda", "device_map": "auto" if gpus > 1 else None}
+        if gpus
+        else {"device": model.device.type}
+    )
     return same | placed | {"trust_remote_code": own_code}
 
 
 class Worker:
     """A Ray actor: it loads the model once, then answers part after part and writes each into the run folder."""
 
-    def __init__(self, load: Mapping, fingerprint: str, settings: tuple, n_threads: int, path: Path, info: RunInfo):
-        self.load, self.fingerprint, self.settings, self.path, self.info = load, fingerprint, settings, path, info
+    def __init__(
+        self,
+        load: Mapping,
+        fingerprint: str,
+        settings: tuple,
+        n_threads: int,
+        path: Path,
+        info: RunInfo,
+    ):
+        self.load, self.fingerprint, self.settings, self.path, self.info = (
+            load,
+            fingerprint,
+            settings,
+            path,
+            info,
+        )
         torch.set_num_threads(n_threads)
 
     @cached_property
@@ -95,7 +136,9 @@ class Worker:
         """The job that answers the questions; the model is loaded at the first part."""
         model = models.load_model(**self.load)
         if model.fingerprint != self.fingerprint:
-            raise RunError(f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ")
+            raise RunError(
+                f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ"
+            )
         return Job(model, *self.settings)
 
     def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""A model behind a server, searched exactly through the lists of likely next tokens that the server gives.
+"""Exact search with a model behind a server, through the lists of next tokens that it returns.
 
-No weights are loaded here; `server_client` sends the requests.
+The requests themselves are in `server_client`.
 """
 
 import math
@@ -35,27 +35,39 @@ from pro_lib.generation.server_client import (
     short_digest,
 )
 
-_MORE = 16  # the factor by which a longer list is asked for where a list leaves something open
+_LONGER = 16  # factor by which the next list is longer if a list leaves something open
 
 
-def connect_server(base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any) -> Model:
-    """Return the model of a server as one for `generate` and `ask`, with the strategy `threshold` alone.
+def connect_server(
+    base_url: str, *, model: str, tokenizer: Any, stop_ids: Sequence[int] = (), **options: Any
+) -> Model:
+    """Connect to a model behind a server, for `generate` and `ask` with the strategy `threshold`.
 
-    The server is probed with a few requests here and again for every run, so that a stored run is
-    returned only for the server that made it.
+    A few requests probe the server, here and again for every run. So a stored run is returned only
+    if the same server made it.
 
     Args:
-        base_url: as in `http://localhost:8000/v1`.
-        model: the server's name for the model; runs are kept under it, with `--` for `/`.
-        tokenizer: the model's own as transformers has it, or the name or folder that it is loaded from.
-        stop_ids: tokens that end an answer, beside the tokenizer's end of text and tokens with a
-            newline.
-        options: `top`, `epsilon`, `repeats`, `concurrency`, `timeout`, `api_key_env` and
-            `longest_wait`, as `Server` describes them.
+        base_url: address of the API, such as `http://localhost:8000/v1`.
+        model: the server's name for the model. Runs are stored under it, with `--` for `/`.
+        tokenizer: the model's tokenizer, or the name or folder from which transformers loads it.
+        stop_ids: ids of tokens that end an answer, in addition to the tokenizer's end of text and
+            tokens with a newline.
+        options: `top`, `epsilon` (nats), `repeats`, `concurrency`, `timeout` (seconds),
+            `api_key_env` and `longest_wait` (seconds), as `Server` describes them.
+
+    Returns:
+        A model whose answers `generate` stores question by question.
 
     Raises:
-        ValueError: an option cannot be used.
-        RunError: the server does not answer, or does not list the model's own probabilities.
+        ValueError: an option has an invalid value.
+        RunError: the server does not answer, or lists other probabilities than the model's own.
+
+    Example:
+        A running server is needed:
+
+            url = "http://localhost:8000/v1"
+            model = connect_server(url, model="gemma", tokenizer="google/gemma-2b")
+            run = generate(model, ["Who painted Guernica?"], strategy="threshold")
     """
     # The options are checked before a tokenizer is loaded.
     server = Server(base_url=base_url, model=model, texts=(), **options)
@@ -65,22 +77,27 @@ def connect_server(base_url: str, *, model: str, tokenizer: Any, stop_ids: Seque
             raise SentenceError(f"tokenizer must not be empty; {help_}")
         tokenizer = AutoTokenizer.from_pretrained(catalog.locate(str(tokenizer)))
     server = replace(server, texts=models.token_texts(tokenizer, len(tokenizer)))
-    more = SimpleNamespace(eos_token_id=list(stop_ids))
-    endings = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
-    fingerprint = f"served, within {server.epsilon:g} nats"
-    nothing: Any = torch.nn.Identity()
-    fit = Fit(0.0, ServedModel.plain)
-    name = _folder_name(model)
-    served = ServedModel(name, base_url, fingerprint, nothing, tokenizer, endings, fit, server=server)
-    served.parameters()
-    return served
+    further_stops = SimpleNamespace(eos_token_id=list(stop_ids))
+    network: Any = torch.nn.Identity()  # a placeholder, since the weights are elsewhere
+    served_model = ServedModel(
+        name=_folder_name(model),
+        source=base_url,
+        fingerprint=f"served, within {server.epsilon:g} nats",
+        network=network,
+        tokenizer=tokenizer,
+        endings=models.endings(tokenizer, models.NEWLINE, further_stops, size=len(tokenizer)),
+        fit=Fit(0.0, ServedModel.plain),
+        server=server,
+    )
+    served_model.parameters()  # probes the server
+    return served_model
 
 
 def _folder_name(model: str) -> str:
     """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`.
 
-    It has at most 100 characters. Names that a folder cannot have get digits of their SHA-256, so that
-    different models have different folders.
+    It has at most 100 characters. Names that are not valid folder names get digits of their
+    SHA-256, so that different models have different folders.
     """
     name = re.sub(r"[^\w.-]", "-", model.strip("/").replace("/", "--"), flags=re.ASCII)
     if name.replace("--", "/") == model and len(name) <= 100 and not name.startswith("."):
@@ -90,120 +107,230 @@ def _folder_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class ServedModel(Model):
-    """A model whose weights are elsewhere."""
+    """A model whose weights are behind a server."""
 
     server: Server = field(kw_only=True, repr=False)
-    device, dtype, quantization, plain = torch.device("cpu"), "served", None, "is asked through a server"
+    device = torch.device("cpu")
+    dtype = "served"
+    quantization = None
+    plain = "is asked through a server"
 
     @property
     def is_remote(self) -> bool:
-        """A server may die, so its answers are stored question by question."""
+        """Whether the weights are behind a server; its answers are stored question by question."""
         return True
 
     @property
     def concurrency(self) -> int:
-        """How many requests the server gets at once."""
+        """How many requests the server gets at the same time."""
         return self.server.concurrency
 
     @property
     def epsilon(self) -> np.ndarray:
-        """By how many nats prefixes of 0, 1, … tokens may be off: errors add up along an answer."""
+        """The largest error of the log-probability of a prefix of 0, 1, … tokens, in nats.
+
+        The errors of the tokens add up along an answer.
+        """
         return self.server.epsilon * np.arange(2**16)
 
     def parameters(self) -> dict[str, Any]:
-        """Return what decides a run; the server is asked, so that a replaced one is noticed."""
+        """Return the settings that decide a run, with the identity that the server shows now."""
         prompts = [self.encode(prompt) for prompt in PROBE_PROMPTS]
         return super().parameters() | {"server": self.server.identity(prompts)}
 
     def with_stop(self, stop: Sequence[str]) -> Model:
-        """Return the model; `ValueError` for further texts that end an answer."""
+        """Return the model itself; `stop` must be empty.
+
+        Raises:
+            ValueError: there are texts in `stop`, which a server does not support.
+        """
         if stop:
-            raise ValueError("stop= is not supported over a server; connect(stop_ids=) names tokens that end an answer")
+            raise ValueError(
+                "stop= is not supported over a server; connect(stop_ids=) names tokens that end "
+                "an answer"
+            )
         return self
 
     def fit_for(self, n_tokens: int) -> Any:
-        """Return the model itself, which makes the trees that are asked through the server."""
+        """Return the model itself, which creates the trees whose prefixes the server evaluates."""
         return self
 
     def tree(
-        self, network: Any, prompts: Sequence[Sequence[int]], *, prefix: Any, counts: ForwardCounts
+        self,
+        network: Any,
+        prompts: Sequence[Sequence[int]],
+        *,
+        prefix: Any,
+        counts: ForwardCounts,
     ) -> "ServerTree":
         """Return the tree of some prompts, as `Fit.tree` does."""
         return ServerTree(self.server, prompts, counts)
 
 
 class ServerTree:
-    """A `Tree` whose rows are numbers of prefixes, and which itself asks what may follow them."""
+    """A `Tree` whose rows are numbers of prefixes, and which requests their next tokens itself."""
 
-    prefix_length, is_partial = 0, True
+    prefix_length = 0
+    is_partial = True
 
     def __init__(self, server: Server, prompts: Sequence[Sequence[int]], counts: ForwardCounts):
-        self._server, self._prompts, self._counts = server, [tuple(prompt) for prompt in prompts], counts
+        self._server = server
+        self._prompts = [tuple(prompt) for prompt in prompts]
+        self._counts = counts
 
     def plant(self) -> Tensor:
-        """Return the numbers of the prompts."""
-        self._rows = self._new = self._prompts
+        """Make the prompts the rows, and return their numbers."""
+        self._rows = self._prompts
+        self._new = self._prompts
         return torch.arange(len(self._new))
 
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Return the numbers of the children."""
+        """Append the children to the rows in `keep`, and return the children's numbers."""
         pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
         self._new = [(*self._rows[parent], token) for parent, token in pairs]
-        self._rows = [self._rows[row] for row in (() if keep is None else keep.tolist())] + self._new
+        kept_rows = [] if keep is None else [self._rows[row] for row in keep.tolist()]
+        self._rows = kept_rows + self._new
         self._counts.token_forwards += len(self._new)
         return torch.arange(len(self._new))
 
-    def children(self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
-        """Return what may follow, as `next_tokens.children` does of all log-probabilities.
+    def children(
+        self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
+    ) -> Children:
+        """Return what may follow each row, as `next_tokens.children` does for full distributions.
 
-        The probability that a list leaves out is `UNSEEN` where an event at its row's floor may be in it, else `OTHER`.
+        The probability that a list leaves out is `UNSEEN` where it may contain an event that
+        reaches the floor of its row, else `OTHER`.
+
+        Args:
+            rows: numbers of new prefixes, `(rows,)`, as `plant` or `grow` returned them.
+            endings: the tokens that end an answer.
+            floors: log-probability in nats from which events are listed, `(rows,)`.
+            greedy: whether each row is on the greedy path, `(rows,)`.
         """
-        with self._server.asking() as send, ThreadPoolExecutor(self._server.concurrency) as pool:
-            prefixes, follow = [self._new[row] for row in rows.tolist()], partial(_events, self._server, send, endings)
-            told = pool.map(follow, prefixes, floors.tolist(), greedy.tolist())
-            events, entropy, best, n_requests = zip(*told, strict=True)
-        self._counts.model_calls += sum(n_requests)
-        of_rows = ((row, *event) for row, own in enumerate(events) for event in own)
-        row, token, log_prob, completes = map(np.array, zip(*of_rows, strict=True))
-        return Children(row, token, log_prob, completes, np.array(entropy), np.array(best))
+        prefixes = [self._new[row] for row in rows.tolist()]
+        with (
+            self._server.asking() as send,
+            ThreadPoolExecutor(self._server.concurrency) as pool,
+        ):
+            follow = partial(_events_after, self._server, send, endings)
+            results = list(pool.map(follow, prefixes, floors.tolist(), greedy.tolist()))
+        self._counts.model_calls += sum(result.n_requests for result in results)
+        events = [(row, *event) for row, result in enumerate(results) for event in result.events]
+        row, token, log_prob, completes = map(np.array, zip(*events, strict=True))
+        return Children(
+            row=row,
+            token=token,
+            log_prob=log_prob,
+            completes=completes,
+            entropy=np.array([result.entropy for result in results]),
+            best=np.array([result.best for result in results]),
+        )
 
 
-def _events(
-    server: Server, send: Callable, endings: Endings, prefix: tuple[int, ...], floor: float, greedy: bool
-) -> tuple[list[tuple[int, float, bool]], float, int, int]:
-    """Return what may follow a prefix, its entropy, what is likeliest, and the number of requests.
+@dataclass(frozen=True)
+class _EventsAfter:
+    """What may follow one prefix.
 
-    Longer lists are asked for while one leaves open whether an event reaches the floor.
+    `events` are triples: a token or a code of `next_tokens`, its log-probability, and whether it
+    completes an answer. `best` is the token with which the greedy path goes on, or `END`.
     """
-    n_tokens, n_requests, (is_stop, is_closing) = server.top, 0, (table.numpy() for table in endings.on_host)
+
+    events: list[tuple[int, float, bool]]
+    entropy: float  # nats
+    best: int
+    n_requests: int
+
+
+def _events_after(
+    server: Server,
+    send: Callable,
+    endings: Endings,
+    prefix: tuple[int, ...],
+    floor: float,
+    is_greedy: bool,
+) -> _EventsAfter:
+    """Return what may follow a prefix.
+
+    A longer list is requested while the list does not show whether some event reaches the floor.
+    """
+    is_stop, is_closing = (table.numpy() for table in endings.on_host)
+    n_tokens = server.top
+    n_requests = 0
     while True:
-        lists = [server.listed(send, prefix, min(n_tokens, len(is_stop))) for _ in range(server.repeats)]
+        n_listed = min(n_tokens, len(is_stop))
+        lists = [server.listed(send, prefix, n_listed) for _ in range(server.repeats)]
         n_requests += len(lists)
-        known = [(token, value) for token, value in lists[0].items() if token < len(is_stop)]
-        ids, log_probs = map(np.array, zip(*known, strict=True))
-        probs, stops = np.exp(log_probs), is_stop[ids]
-        rest, ending = max(0.0, 1 - probs.sum()), probs[stops].sum()
-        # No token that is left out is likelier than the last of those asked for.
-        least = 0.0 if len(ids) == len(is_stop) else probs[min(n_tokens, len(ids)) - 1]
-        hidden = min(rest + ROUNDING, (is_stop.sum() - stops.sum()) * least)  # at most, of endings left out
-        is_open = _log(min(rest + ROUNDING, least)) >= floor  # a token left out may reach it
-        is_open |= _log(ending + hidden) >= floor and hidden > math.expm1(server.epsilon) * ending  # or the ending may
+        tokens = _TokenList(lists[0], is_stop, n_tokens)
+        is_open = tokens.may_hide_event(floor, server.epsilon)
         is_noisy = any(largest_difference(lists[0], other) > server.epsilon for other in lists[1:])
-        if is_noisy or not is_open or len(ids) < n_tokens:
+        if is_noisy or not is_open or len(tokens.ids) < n_tokens:
             break
-        n_tokens *= _MORE
-    # Where lists differ nothing is certain any more, and only the greedy path goes on.
-    lowest = min(math.inf if is_noisy else floor, log_probs[0] if greedy else math.inf)
-    closes, named = is_closing[ids], ~stops & (log_probs >= lowest)
-    closing, other = (probs[~stops & ~named & of].sum() for of in (closes, ~closes))
-    events = [(END, _log(ending), True), (OTHER, _log(closing), True), (OTHER, _log(other), False)]
-    events += [(UNSEEN if is_open or is_noisy else OTHER, _log(rest), False)]
-    events += zip(*(column[named].tolist() for column in (ids, log_probs, closes)), strict=True)
-    # Part of the rest may be endings: the entropy is at least the lesser of none and all that may be.
-    either = (entr([p, ending + rest - p]).sum() for p in (ending, ending + min(hidden, rest)))
-    best = int(ids[0]) if greedy and not stops[0] else END
-    return events, entr(probs[~stops]).sum() + min(either), best, n_requests
+        n_tokens *= _LONGER
+    # If the lists differ, no event is certain, and only the greedy path is continued.
+    lowest = math.inf if is_noisy else floor
+    if is_greedy:
+        lowest = min(lowest, tokens.log_probs[0])
+    return _EventsAfter(
+        events=tokens.events(lowest, is_closing, is_undecided=is_open or is_noisy),
+        entropy=tokens.least_entropy(),
+        best=int(tokens.ids[0]) if is_greedy and not tokens.stops[0] else END,
+        n_requests=n_requests,
+    )
+
+
+class _TokenList:
+    """The likeliest next tokens that a server lists, and bounds on what the list leaves out."""
+
+    def __init__(self, log_probs: dict[int, float], is_stop: np.ndarray, n_requested: int):
+        known = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]
+        self.ids, self.log_probs = map(np.array, zip(*known, strict=True))
+        self.probs = np.exp(self.log_probs)
+        self.stops = is_stop[self.ids]
+        self.rest = max(0.0, 1 - self.probs.sum())
+        self.ending = self.probs[self.stops].sum()
+        # No token that is left out is more probable than the last of the requested ones.
+        is_complete = len(self.ids) == len(is_stop)
+        last = min(n_requested, len(self.ids)) - 1
+        self.most_left_out = 0.0 if is_complete else self.probs[last]
+        n_stops_left_out = is_stop.sum() - self.stops.sum()
+        self.most_ending_left_out = min(self.rest + ROUNDING, n_stops_left_out * self.most_left_out)
+
+    def may_hide_event(self, floor: float, epsilon: float) -> bool:
+        """Return whether an event that the list does not show may reach the floor."""
+        if _log(min(self.rest + ROUNDING, self.most_left_out)) >= floor:
+            return True
+        # The stop tokens that are left out may lift the ending to the floor.
+        reaches = _log(self.ending + self.most_ending_left_out) >= floor
+        return reaches and self.most_ending_left_out > math.expm1(epsilon) * self.ending
+
+    def events(
+        self, lowest: float, is_closing: np.ndarray, *, is_undecided: bool
+    ) -> list[tuple[int, float, bool]]:
+        """Return the ending, the sums of the other tokens, and each token at or above `lowest`."""
+        closes = is_closing[self.ids]
+        is_named = ~self.stops & (self.log_probs >= lowest)
+        is_other = ~self.stops & ~is_named
+        named = (column[is_named].tolist() for column in (self.ids, self.log_probs, closes))
+        return [
+            (END, _log(self.ending), True),
+            (OTHER, _log(self.probs[is_other & closes].sum()), True),
+            (OTHER, _log(self.probs[is_other & ~closes].sum()), False),
+            (UNSEEN if is_undecided else OTHER, _log(self.rest), False),
+            *zip(*named, strict=True),
+        ]
+
+    def least_entropy(self) -> float:
+        """Return a lower bound on the entropy of the next event, in nats.
+
+        A part of the unlisted probability may belong to endings. Entropy is concave in that part,
+        so the lesser value of its two extremes, none and all that is possible, is a lower bound.
+        """
+        highest = self.ending + min(self.most_ending_left_out, self.rest)
+        total = self.ending + self.rest
+        extremes = [entr([ending, total - ending]).sum() for ending in (self.ending, highest)]
+        return entr(self.probs[~self.stops]).sum() + min(extremes)
 
 
 def _log(p: float) -> float:
+    """Return log p in nats, `LOWEST` for 0."""
     return math.log(p) if p > 0 else LOWEST

@@ -1,7 +1,7 @@
-"""The client of a server that lists the likeliest next tokens: requests, retries and the server's identity.
+"""The client of a server that lists likely next tokens: requests, retries, the server's identity.
 
-Every question is `POST {base_url}/completions` with a prompt of token ids, one token to generate
-and `logprobs`, as llama.cpp, vLLM and similar servers answer it.
+Every request for tokens is `POST {base_url}/completions` with a prompt of token ids, one token to
+generate and `logprobs`, as llama.cpp, vLLM and similar servers support it.
 """
 
 import json
@@ -21,7 +21,15 @@ from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, sha256
 from pro_lib.common.nested import inner_value
-from pro_lib.common.validation import NotNegative, Positive, PositiveInt, SentenceError, checked, extra, rule
+from pro_lib.common.validation import (
+    NotNegative,
+    Positive,
+    PositiveInt,
+    SentenceError,
+    checked,
+    extra,
+    rule,
+)
 
 with extra("server", "asking a server"):
     import anyio.from_thread
@@ -36,20 +44,20 @@ _MOST_BYTES = 2**27
 _TEMPORARY = (429, 502, 503, 504)  # HTTP statuses of a server that may answer later
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
-_COMPARED = 20  # tokens of a list that another list of the same place must agree with
-# Where a chat and a text completion list the likeliest tokens.
+_COMPARED = 20  # number of likely tokens that are compared between lists of the same prefix
+# Paths to the list of the likeliest tokens in a chat completion and in a text completion.
 _CHAT_LIST = ("choices", 0, "logprobs", "content", 0, "top_logprobs")
 _TEXT_LIST = ("choices", 0, "logprobs", "top_logprobs", 0)
 _SAMPLED_LIST = ("choices", 0, "logprobs", "content", 0, "top_probs")  # of llama.cpp
-# The prompts of the probe. No model is certain of what follows the first two; most models are
-# after the third.
+# The prompts of the probe. No model is certain of the token after the first two prompts; most
+# models are certain of the token after the third.
 PROBE_PROMPTS = (
     "Here is a word:",
     "Question: Name a word.\nAnswer:",
     "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,",
 )
 _PROBE_TOLERANCE = 0.01  # nats by which the probes of one server may differ after a restart
-# llama.cpp rounds differently where a part of the prompt is in its cache.
+# llama.cpp rounds differently if a part of the prompt is in its cache.
 _UNCACHED = {"cache_prompt": False}
 _SAMPLING = {"temperature": 0.5, "top_p": 0.5}
 # Fields of the entry in /models and of /props that describe the model and survive a restart.
@@ -61,22 +69,22 @@ _NotEmpty = Annotated[str, rule(str, lambda text: text.strip() and text.isprinta
 
 @checked
 class Server:
-    """How a server is asked, and what is believed of its answers.
+    """The settings of a server: how it is queried, and how exact its lists are taken to be.
 
     Args:
-        base_url: as `http://localhost:8000/v1`.
+        base_url: address of the API, such as `http://localhost:8000/v1`.
         model: the server's full name for the model.
-        texts: the texts of the model's tokens.
-        top: number of log-probabilities asked for at every place; more are asked for where a list
-            does not show whether something reaches α.
-        epsilon: nats. Where lists of one place differ by more, the place is undecided; otherwise
-            each value is taken to be within `epsilon` of the model's own.
-        repeats: number of times that each place is asked.
-        concurrency: number of places that are asked at the same time.
+        texts: the texts of the model's tokens, by token id.
+        top: number of log-probabilities in the first list requested for a prefix. A longer list
+            follows if this one does not show whether some event reaches α.
+        epsilon: nats. If lists for the same prefix differ by more, the prefix is undecided.
+            Otherwise each value is taken to be within `epsilon` of the model's own.
+        repeats: number of lists requested for each prefix.
+        concurrency: number of prefixes requested at the same time.
         timeout: seconds for one try of a request.
         api_key_env: environment variable that holds the key; no error, file or log shows the key.
-        longest_wait: seconds. A server that answers 429 or 503 with `Retry-After` is asked again
-            after that time; if it asks for a longer wait than this, an error says so.
+        longest_wait: seconds. If a server answers 429 or 503 with `Retry-After`, the request is
+            repeated after that time; if that is longer than `longest_wait`, an error says so.
     """
 
     base_url: str
@@ -107,7 +115,10 @@ class Server:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         client = httpx.AsyncClient(headers=headers, timeout=self.timeout, trust_env=False)
-        with anyio.from_thread.start_blocking_portal() as portal, portal.wrap_async_context_manager(client):
+        with (
+            anyio.from_thread.start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(client),
+        ):
             yield _Connection(self, client, portal)
 
     def _key(self) -> str:
@@ -121,52 +132,63 @@ class Server:
     def listed(
         self, send: Callable[[dict], object], prefix: Sequence[int], n_tokens: int, **sampling: Any
     ) -> dict[int, float]:
-        """Return the log-probabilities of the likeliest next tokens, downwards.
+        """Return the log-probabilities of the likeliest next tokens.
 
         Args:
             send: the connection that `asking` yields.
             prefix: token ids of the prompt.
-            n_tokens: length of the list that is asked for.
+            n_tokens: length of the list to request.
             sampling: other fields of the request, such as `temperature` (0 by default).
 
+        Returns:
+            Log-probabilities in nats by token id, the likeliest token first.
+
         Raises:
-            RunError: the answer is not a list of log-probabilities, or belongs to another prompt
+            RunError: the reply is not a list of log-probabilities, or belongs to another prompt
                 or tokenizer.
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
         reply = send(fields | sampling)
-        told = inner_value(reply, *_CHAT_LIST)
-        if told is None:
-            told = inner_value(reply, *_TEXT_LIST)
-        if isinstance(told, list):
-            pairs = [(str(inner_value(token, "id")), inner_value(token, "logprob")) for token in told]
-        else:
-            pairs = [*told.items()] if isinstance(told, dict) else []
-        known = [(name.removeprefix("token_id:"), p) for name, p in pairs if type(p) in (float, int)]
-        values = {int(name): float(p) for name, p in known if re.fullmatch(r"\d{1,9}", name, re.ASCII)}
-        likely = sorted(values.items(), key=lambda pair: -pair[1])
+        pairs = _token_pairs(reply)
+        log_probs = _by_token_id(pairs)
+        fault = _list_fault(reply, log_probs, len(pairs))
+        if not fault and inner_value(reply, "usage", "prompt_tokens") not in (None, len(prefix)):
+            fault = "read another prompt than was sent"
+        # At a temperature above 0 any token may be the generated one.
+        is_sampled = sampling.get("temperature", 0) > 0
+        if not fault and not self._has_known_tokens(reply, log_probs, is_sampled=is_sampled):
+            fault = "has other tokens than the tokenizer"
+        if fault:
+            how_to_start = "docs/doors.md says how servers must be started"
+            raise RunError(f"{self.base_url} {fault}; {how_to_start}")
+        return {token: min(max(value, LOWEST), 0.0) for token, value in log_probs.items()}
+
+    def _has_known_tokens(
+        self, reply: object, log_probs: dict[int, float], *, is_sampled: bool
+    ) -> bool:
+        """Return whether the generated text is one of the likeliest tokens of the tokenizer.
+
+        A sampled text may be any token, and a text with a replacement character is a part of a
+        character; neither is compared.
+        """
+        likeliest = [token for token in [*log_probs][:3] if token < len(self.texts)]
+        if not likeliest:
+            return False
         text = str(inner_value(reply, "choices", 0, "text") or "").strip()
-        firsts = [self.texts[token].strip() for token, _ in likely[:3] if token < len(self.texts)]
-        n_prompt_tokens = inner_value(reply, "usage", "prompt_tokens")
-        is_sampled = sampling.get("temperature", 0) > 0  # then any token may be the generated one
-        is_other_text = bool(text) and "\ufffd" not in text and text not in firsts
-        wrong = {
-            "lists probabilities after sampling (post_sampling_probs)": inner_value(reply, *_SAMPLED_LIST) is not None,
-            "lists no log-probabilities by token id": not values or len(values) < len(pairs),
-            "lists values that are not log-probabilities": not all(p <= ROUNDING for p in values.values()),
-            "lists probabilities that add up to more than 1": sum(np.exp([*values.values()])) > 1 + ROUNDING,
-            "read another prompt than was sent": n_prompt_tokens not in (None, len(prefix)),
-            "has other tokens than the tokenizer": not firsts or (is_other_text and not is_sampled),
-        }
-        if why := next((why for why, holds in wrong.items() if holds), ""):
-            raise RunError(f"{self.base_url} {why}; docs/doors.md says how servers must be started")
-        return {token: min(max(value, LOWEST), 0.0) for token, value in likely}
+        if is_sampled or not text or "\ufffd" in text:
+            return True
+        return text in [self.texts[token].strip() for token in likeliest]
 
     def identity(self, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
         """Return what identifies the model behind the server, as JSON can hold it.
 
-        The port does not count. `prompts` are the token ids of the probe's prompts. Raises `RunError`
-        if the server cannot be used.
+        The port is ignored.
+
+        Args:
+            prompts: token ids of the probe's prompts.
+
+        Raises:
+            RunError: the server cannot be used.
         """
         with self.asking() as connection:
             description = self._description(connection)
@@ -185,18 +207,18 @@ class Server:
         base = self.base_url.rstrip("/")
         entries = inner_value(connection.get(f"{base}/models"), "data")
         entries = entries if isinstance(entries, list) else []
-        named = [entry for entry in entries if inner_value(entry, "id") == self.model]
-        if not named and len(entries) == 1:
-            named = entries  # llama.cpp has one model, which answers to every name
-        entry = named[0] if named else None
-        found = {name: inner_value(entry, name) for name in _MODEL_FIELDS}
+        matches = [entry for entry in entries if inner_value(entry, "id") == self.model]
+        if not matches and len(entries) == 1:
+            matches = entries  # llama.cpp has one model, which answers to every name
+        entry = matches[0] if matches else None
+        values = {name: inner_value(entry, name) for name in _MODEL_FIELDS}
         props = connection.get(f"{base.removesuffix('/v1')}/props")
-        found |= {name: inner_value(props, name) for name in _PROPS_FIELDS}
-        found["n_ctx"] = inner_value(props, "default_generation_settings", "n_ctx")
+        values |= {name: inner_value(props, name) for name in _PROPS_FIELDS}
+        values["n_ctx"] = inner_value(props, "default_generation_settings", "n_ctx")
         template = inner_value(props, "chat_template")
         if isinstance(template, str):
-            found["chat_template"] = short_digest(template)
-        return {name: self._storable(value) for name, value in found.items() if value is not None}
+            values["chat_template"] = short_digest(template)
+        return {name: self._storable(value) for name, value in values.items() if value is not None}
 
     def _storable(self, value: Any) -> Any:
         """Return a value of a description without the key; its digest if it is long."""
@@ -207,7 +229,9 @@ class Server:
         is_finite = not re.search(r"NaN|Infinity", text)
         return json.loads(text) if len(text) <= 1000 and is_finite else short_digest(text)
 
-    def _probe(self, connection: "_Connection", prompts: Sequence[Sequence[int]]) -> list[dict[str, float]]:
+    def _probe(
+        self, connection: "_Connection", prompts: Sequence[Sequence[int]]
+    ) -> list[dict[str, float]]:
         """Return the log-probabilities of the likeliest tokens after each prompt, by token id.
 
         Raises `RunError` if the server lists other probabilities than those of the model.
@@ -220,19 +244,18 @@ class Server:
             help_ = "start vLLM with --logprobs-mode raw_logprobs, "
             help_ += "llama.cpp without post_sampling_probs and sampler options"
             raise RunError(f"{self.base_url} lists processed probabilities: {why}; {help_}")
-        likeliest = [[*told.items()][:_COMPARED] for told in lists]
-        return [{str(token): round(value, 6) for token, value in pairs} for pairs in likeliest]
+        return [_rounded(log_probs) for log_probs in lists]
 
     def _why_cut(self, lists: Sequence[dict[int, float]], n_tokens: int) -> str:
         """Return in what way lists are cut and then normalised, or "" if they are not.
 
-        The tokens that a model leaves out of a short list have some probability after a prompt that leaves
-        much open. So either all lists are short and complete, or one is complete and shorter than another,
-        which no limit of a server explains.
+        After a prompt with many possible continuations, the tokens that are not in a short list
+        have some probability. So lists are cut if all of them are short and complete, or if one is
+        complete and much shorter than another, which a server's limit does not explain.
         """
-        possible = [[value for value in told.values() if value > LOWEST / 10] for told in lists]
-        lengths = [len(values) for values in possible]
-        is_complete = [sum(np.exp(values)) > 1 - 1e-4 for values in possible]
+        possible_values = [_possible_values(log_probs) for log_probs in lists]
+        lengths = [len(values) for values in possible_values]
+        is_complete = [sum(np.exp(values)) > 1 - 1e-4 for values in possible_values]
         short = min(max(n_tokens, 200), len(self.texts)) / 2
         if all(is_complete) and max(lengths) == 1:
             return "one token has the probability 1, as after temperature 0"
@@ -246,19 +269,25 @@ class Server:
         return ""
 
     def _why_sampled(
-        self, connection: "_Connection", prompt: Sequence[int], told: dict[int, float], n_tokens: int
+        self,
+        connection: "_Connection",
+        prompt: Sequence[int],
+        log_probs: dict[int, float],
+        n_tokens: int,
     ) -> str:
         """Return in what way the list of a prompt depends on the sampling settings, or "".
 
-        A server whose lists of one request differ about as much is noisy instead; its questions are
-        undecided.
+        If two lists of the same request differ about as much, the server is noisy instead; then
+        the search reports its questions as undecided.
         """
         sampled = self.listed(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
-        if largest_difference(told, sampled) <= self.epsilon:
+        first_difference = largest_difference(log_probs, sampled)
+        if first_difference <= self.epsilon:
             return ""
         again = self.listed(connection, prompt, n_tokens, **_UNCACHED)
-        difference = min(largest_difference(told, sampled), largest_difference(again, sampled))
-        if difference <= max(self.epsilon, 3 * largest_difference(told, again)):
+        difference = min(first_difference, largest_difference(again, sampled))
+        noise = largest_difference(log_probs, again)
+        if difference <= max(self.epsilon, 3 * noise):
             return ""
         settings = " and ".join(f"{name} {value}" for name, value in _SAMPLING.items())
         return f"they change by {difference:.2g} nats when a request has {settings}"
@@ -291,9 +320,9 @@ class Server:
             return None
 
     async def _tried(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what an attempt brings, repeated where that may help.
+        """Return the result of an attempt, which is repeated if another try may help.
 
-        No word of the server enters an error.
+        An error never contains text from the server.
         """
         retrying = tenacity.AsyncRetrying(
             sleep=anyio.sleep,
@@ -311,7 +340,9 @@ class Server:
             why = f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
         raise RunError(f"{self.base_url} {why}")
 
-    async def _content(self, client: httpx.AsyncClient, method: str, address: str, body: dict | None) -> bytes:
+    async def _content(
+        self, client: httpx.AsyncClient, method: str, address: str, body: dict | None
+    ) -> bytes:
         """Return the content of an answer; it has `timeout` seconds, however slowly it arrives."""
         content = bytearray()
         with anyio.fail_after(self.timeout):
@@ -373,11 +404,57 @@ class _Connection:
         return self.portal.call(self.server.get, self.client, address)
 
 
+def _token_pairs(reply: object) -> list[tuple[str, Any]]:
+    """Return the tokens that a reply lists, as pairs of the token's id or name and its value."""
+    listing = inner_value(reply, *_CHAT_LIST)
+    if listing is None:
+        listing = inner_value(reply, *_TEXT_LIST)
+    if isinstance(listing, list):
+        return [(str(inner_value(item, "id")), inner_value(item, "logprob")) for item in listing]
+    if isinstance(listing, dict):
+        return list(listing.items())
+    return []
+
+
+def _by_token_id(pairs: Sequence[tuple[str, Any]]) -> dict[int, float]:
+    """Return the values of the pairs that have a token id and a number, the likeliest first."""
+    log_probs: dict[int, float] = {}
+    for name, value in pairs:
+        token = name.removeprefix("token_id:")
+        if type(value) in (float, int) and re.fullmatch(r"\d{1,9}", token, re.ASCII):
+            log_probs[int(token)] = float(value)
+    return dict(sorted(log_probs.items(), key=lambda item: -item[1]))
+
+
+def _list_fault(reply: object, log_probs: dict[int, float], n_listed: int) -> str:
+    """Return why a reply is not a list of the model's log-probabilities, or "" if it is one."""
+    if inner_value(reply, *_SAMPLED_LIST) is not None:
+        return "lists probabilities after sampling (post_sampling_probs)"
+    if not log_probs or len(log_probs) < n_listed:
+        return "lists no log-probabilities by token id"
+    if not all(value <= ROUNDING for value in log_probs.values()):
+        return "lists values that are not log-probabilities"
+    if sum(np.exp([*log_probs.values()])) > 1 + ROUNDING:
+        return "lists probabilities that add up to more than 1"
+    return ""
+
+
+def _possible_values(log_probs: dict[int, float]) -> list[float]:
+    """Return the log-probabilities of the tokens whose probability is not 0."""
+    return [value for value in log_probs.values() if value > LOWEST / 10]
+
+
+def _rounded(log_probs: dict[int, float]) -> dict[str, float]:
+    """Return the likeliest tokens and their log-probabilities, as they are stored."""
+    likeliest = [*log_probs.items()][:_COMPARED]
+    return {str(token): round(value, 6) for token, value in likeliest}
+
+
 def largest_difference(first: dict[int, float], second: dict[int, float]) -> float:
     """Return the largest difference in nats between two lists of one place.
 
-    The likeliest tokens of the first list are compared. A token that is missing from the second list
-    is at most as likely as the last one of that list.
+    The likeliest tokens of the first list are compared. A token that is missing from the second
+    list is at most as likely as the last one of that list.
     """
     likeliest = [*first.items()][:_COMPARED]
     least = min(second.values())

@@ -1,4 +1,4 @@
-"""Runs made of answers from elsewhere: records, and the responses of APIs, servers and other libraries."""
+"""Import runs: records, and the responses of APIs, servers and other libraries."""
 
 from pro_lib.importing.importers import from_openai, from_vllm, import_answers, record_files
 from pro_lib.importing.records import from_records, read_labels, split_records

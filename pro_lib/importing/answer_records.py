@@ -1,6 +1,7 @@
 """Turn an answer, as an API returned it, into the answer of a record, or say why it is left out."""
 
 from collections import Counter
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,55 +19,92 @@ from pro_lib.importing.left_out import (
 )
 from pro_lib.importing.records import AnswerRecord
 from pro_lib.importing.response_formats import NATURAL
-from pro_lib.importing.token_alignment import ECHO_UNKNOWN, Alignment, AnswerTokens, Mismatch, align, is_placeholder
+from pro_lib.importing.token_alignment import (
+    ECHO_UNKNOWN,
+    Alignment,
+    AnswerTokens,
+    Mismatch,
+    align,
+    is_placeholder,
+)
 from pro_lib.questions.tables import is_damaged
 
-# The rest of messages that begin with "3 answers", about answers that are scored on some of their tokens.
+# Messages about answers that are scored on some of their tokens; they begin with "3 answers".
 TOKENS_BEFORE = (
-    "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), which are not scored; "
-    "their values are conditional on these tokens"
+    "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), "
+    "which are not scored; their values are conditional on these tokens"
 )
-TOKENS_AFTER = "had other tokens after them (a stop string, for example); they are scored without an ending"
-ENDING_NOT_GIVEN = "are scored without their ending, for whose probability the server returned a placeholder"
-_THOUGHT_WORDS = "the log-probabilities include those of a thought, and it cannot be told which belong to the answer"
+TOKENS_AFTER = (
+    "had other tokens after them (a stop string, for example); they are scored without an ending"
+)
+ENDING_NOT_GIVEN = (
+    "are scored without their ending, for whose probability the server returned a placeholder"
+)
+_THOUGHT_WORDS = (
+    "the log-probabilities include those of a thought, "
+    "and it cannot be told which belong to the answer"
+)
 
 
 def record_of(
-    answer: ParsedAnswer, response_format: ResponseFormat, notes: Counter[str], prompt: str | None = None
+    answer: ParsedAnswer,
+    response_format: ResponseFormat,
+    notes: Counter[str],
+    prompt: str | None = None,
 ) -> AnswerRecord | Problem:
     """Return a record's answer, or why the answer cannot be used.
 
     Args:
         answer: the answer, as an API returned it.
         response_format: the format of the response.
-        notes: counts the messages about answers that are scored on some of their tokens; updated for this answer.
+        notes: counts messages about answers that are scored on some of their tokens. The messages
+            about this answer are added.
         prompt: the text of the prompt, or of the question in it, if it is known.
     """
-    problem = _missing_part(answer) or _missing_log_probs(answer, response_format)
+    token_log_probs = _token_log_probs(answer)
+    problem = (
+        _missing_part(answer)
+        or _missing_log_probs(answer, response_format)
+        or _unusable_log_probs(answer, token_log_probs)
+    )
     if problem is not None:
         return problem
-    tokens = answer.token_log_probs
-    if tokens is not None and not tokens and answer.text:
-        tokens = None
-    text, finished = answer.text, answer.reason in NATURAL
-    whole = answer.log_prob if tokens is None else None
-    if finished and tokens == []:
-        return Problem(NOT_RETURNED)
-    if answer.has_thoughts and whole is not None:
-        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
-    if isinstance(tokens, list) and isinstance(text, str) and not is_damaged(text):
-        aligned = align(_answer_tokens(answer, text, tokens, prompt))
-        if isinstance(aligned, Mismatch):
-            return _mismatch(aligned, tokens)
-        text, tokens = aligned.text, aligned.token_log_probs
-        notes.update(_notes(answer, aligned))
-    end = None if finished or tokens is whole is None else 0.0
-    fields = {"text": text, "finished": finished, "end_log_prob": end, "correct": answer.correct}
+    text = answer.text
+    if isinstance(token_log_probs, list) and isinstance(text, str) and not is_damaged(text):
+        alignment = align(_answer_tokens(answer, text, token_log_probs, prompt))
+        if isinstance(alignment, Mismatch):
+            return _mismatch_problem(alignment, token_log_probs)
+        notes.update(_notes(answer, alignment))
+        text = alignment.text
+        token_log_probs = alignment.token_log_probs
+    return _validated(answer, text, token_log_probs)
+
+
+def _token_log_probs(answer: ParsedAnswer) -> Any:
+    """Return the log-probabilities of the tokens; None for an empty list beside a text."""
+    if answer.text and not answer.token_log_probs:
+        return None
+    return answer.token_log_probs
+
+
+def _validated(answer: ParsedAnswer, text: Any, token_log_probs: Any) -> AnswerRecord | Problem:
+    """Return the record of an answer with this text and these log-probabilities of its tokens."""
+    log_prob = answer.log_prob if token_log_probs is None else None
+    is_finished = answer.reason in NATURAL
+    has_log_prob = token_log_probs is not None or log_prob is not None
+    fields = {
+        "text": text,
+        "finished": is_finished,
+        # An answer that was cut has no ending, so the ending adds nothing to its log-probability.
+        "end_log_prob": 0.0 if has_log_prob and not is_finished else None,
+        "correct": answer.correct,
+        "log_prob": log_prob,
+        "token_log_probs": token_log_probs,
+    }
     try:
-        record = AnswerRecord.model_validate(fields | {"log_prob": whole, "token_log_probs": tokens})
+        return AnswerRecord.model_validate(fields)
     except ValidationError as error:
         return Problem(UNREADABLE, sentence(error), is_detail=True)
-    return record
 
 
 def _missing_part(answer: ParsedAnswer) -> Problem | None:
@@ -74,14 +112,29 @@ def _missing_part(answer: ParsedAnswer) -> Problem | None:
     if answer.text is None and answer.reason is not None:
         return Problem(REFUSED)
     if not isinstance(answer.reason, str):
-        words = "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        words = (
+            "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        )
         return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
     if answer.has_thoughts and answer.text == "":
         return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
     return None
 
 
-def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None) -> AnswerTokens:
+def _unusable_log_probs(answer: ParsedAnswer, token_log_probs: Any) -> Problem | None:
+    """Return the problem of an answer whose log-probabilities are not those of the answer."""
+    if answer.reason in NATURAL and token_log_probs == []:
+        return Problem(NOT_RETURNED)
+    has_only_sum = token_log_probs is None and answer.log_prob is not None
+    if answer.has_thoughts and has_only_sum:
+        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
+    return None
+
+
+def _answer_tokens(
+    answer: ParsedAnswer, text: str, log_probs: list, prompt: str | None
+) -> AnswerTokens:
+    """Return the text and the tokens of an answer for their alignment."""
     return AnswerTokens(
         text,
         answer.token_texts or [None] * len(log_probs),
@@ -97,25 +150,27 @@ def _answer_tokens(answer: ParsedAnswer, text: str, log_probs: list, prompt: str
     )
 
 
-def _mismatch(mismatch: Mismatch, log_probs: list) -> Problem:
+def _mismatch_problem(mismatch: Mismatch, log_probs: list) -> Problem:
     """Return the problem of an answer whose tokens do not fit its text."""
     if mismatch.reason == NOT_RETURNED:
-        shown = next((f"[{n}]={value}" for n, value in enumerate(log_probs) if is_placeholder(value)), "")
-        return Problem(NOT_RETURNED, f"token_log_probs{shown} stands for a probability that was not returned")
+        placeholders = [(n, value) for n, value in enumerate(log_probs) if is_placeholder(value)]
+        place = "[{}]={}".format(*placeholders[0]) if placeholders else ""
+        words = "stands for a probability that was not returned"
+        return Problem(NOT_RETURNED, f"token_log_probs{place} {words}")
     if mismatch.reason == THOUGHT_IN_TOKENS:
         return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
     remedy = "ask with echo=false" if mismatch.reason == ECHO_UNKNOWN else ""
     return Problem(mismatch.reason, f"an answer {mismatch.reason}", remedy)
 
 
-def _notes(answer: ParsedAnswer, aligned: Alignment) -> list[str]:
+def _notes(answer: ParsedAnswer, alignment: Alignment) -> list[str]:
     """Return the messages about the tokens of an answer that is scored."""
     notes = []
-    if aligned.n_before and not answer.has_thoughts:  # thoughts have a message of their own
+    if alignment.n_before and not answer.has_thoughts:  # thoughts have a message of their own
         notes.append(TOKENS_BEFORE)
-    if aligned.n_after:
+    if alignment.n_after:
         notes.append(TOKENS_AFTER)
-    if aligned.lacks_ending:
+    if alignment.lacks_ending:
         notes.append(ENDING_NOT_GIVEN)
     return notes
 
@@ -129,4 +184,5 @@ def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) ->
         return Problem(NO_LOG_PROBS, answer.problem)
     if answer.lacks_log_probs or not response_format.request:
         return None
-    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy=f"ask for them with {response_format.request}")
+    remedy = f"ask for them with {response_format.request}"
+    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy)

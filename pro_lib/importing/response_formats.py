@@ -1,11 +1,11 @@
-"""List the response formats, and recognise a response as one of them, a failure or a piece of a stream."""
+"""List the response formats, and recognise responses, failures and pieces of streams."""
 
 from typing import Any
 
 from pro_lib.common.nested import as_items, as_mapping
 from pro_lib.importing.formats import ResponseFormat, libraries, openai, servers, vendors
 
-# The first format that recognises a response reads it, so formats with a mark of their own come first.
+# The first format that recognises a response reads it. Formats with unique fields come first.
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     libraries.INSPECT,
     libraries.HARNESS,
@@ -23,18 +23,55 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     vendors.ANTHROPIC,
 )
 
-# Finish reasons in lower case: of an answer that the model ended itself, and of one that was cut.
+# Finish reasons in lower case: of an answer that the model ended, and of one that was cut.
 NATURAL = {
-    "complete", "completed", "end_turn", "eos", "eos_token", "stop", "stop_sequence", "stop_token", "word",
-}  # fmt: skip
+    "complete",
+    "completed",
+    "end_turn",
+    "eos",
+    "eos_token",
+    "stop",
+    "stop_sequence",
+    "stop_token",
+    "word",
+}
 CUT = {
-    "abort", "aborted", "blocklist", "cancelled", "content_filter", "error", "error_limit", "error_toxic",
-    "function_call", "incomplete", "length", "limit", "max_length", "max_output_tokens", "max_tokens", "model_length",
-    "other", "prohibited_content", "recitation", "safety", "spii", "tool_call", "tool_calls", "tool_use",
-}  # fmt: skip
+    "abort",
+    "aborted",
+    "blocklist",
+    "cancelled",
+    "content_filter",
+    "error",
+    "error_limit",
+    "error_toxic",
+    "function_call",
+    "incomplete",
+    "length",
+    "limit",
+    "max_length",
+    "max_output_tokens",
+    "max_tokens",
+    "model_length",
+    "other",
+    "prohibited_content",
+    "recitation",
+    "safety",
+    "spii",
+    "tool_call",
+    "tool_calls",
+    "tool_use",
+}
 
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
-_EVENT_TYPES = ("response.", "message_start", "message_delta", "message_stop", "message-", "content_block", "content-")
+_EVENT_TYPES = (
+    "response.",
+    "message_start",
+    "message_delta",
+    "message_stop",
+    "message-",
+    "content_block",
+    "content-",
+)
 
 
 def response_format_of(body: dict) -> ResponseFormat | None:
@@ -46,9 +83,10 @@ def response_format_of(body: dict) -> ResponseFormat | None:
 
 
 def failure(body: dict) -> str | None:
-    """Return the message of a failed response ("" if it has none), or None if the response did not fail.
+    """Return the message of a failed response, "" if it has none; None if it did not fail.
 
-    OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has `detail`.
+    OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has
+    `detail`.
     """
     error = body.get("error") or body.get("errors")
     if error:
@@ -58,12 +96,14 @@ def failure(body: dict) -> str | None:
     status = body.get("status_code", body.get("code"))
     if isinstance(status, int) and status >= 400 and response_format_of(body) is None:
         return _message(body) or f"status {status}"
-    if set(body) <= {"detail", "message", "status", "request_id"} and response_format_of(body) is None:
+    has_only_message = set(body) <= {"detail", "message", "status", "request_id"}
+    if has_only_message and response_format_of(body) is None:
         return _message(body)
     return None
 
 
 def _message(error: Any) -> str:
+    """Return the first message in an error, or "" if it has none."""
     for entry in as_items(error):
         fields = as_mapping(entry)
         message = fields.get("message") or fields.get("detail") or fields.get("code")
@@ -75,16 +115,17 @@ def _message(error: Any) -> str:
 
 
 def is_stream_piece(body: dict) -> bool:
-    """Return whether a response is a piece of a stream, which holds a part of an answer."""
-    kind, event = body.get("object"), body.get("type")
+    """Return whether a response is a piece of a stream, with only a part of an answer."""
+    kind = body.get("object")
     if isinstance(kind, str) and kind.endswith(".chunk"):
         return True
+    event = body.get("type")
     if isinstance(event, str) and event.startswith(_EVENT_TYPES):
         return True
     if body.get("done") is False:  # of Ollama
         return True
     if body.get("stop") is False and "content" in body:  # of llama.cpp
         return True
-    if isinstance(body.get("token"), dict) and "generated_text" in body:  # of Text Generation Inference
+    if isinstance(body.get("token"), dict) and "generated_text" in body:  # of TGI
         return True
     return any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))

@@ -1,23 +1,45 @@
 """Find the responses in an entry of a file, with the question and the answers of each."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pro_lib.common.files import RunError
-from pro_lib.common.nested import as_items, as_mapping
+from pro_lib.common.nested import as_items, as_mapping, first_value
 from pro_lib.common.validation import SentenceError
-from pro_lib.importing.asked import Conversation, conversations_of, listed_texts, prompt_of, without_answer
+from pro_lib.importing.asked import (
+    Conversation,
+    conversations_of,
+    listed_texts,
+    without_answer,
+)
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.formats.libraries import harness_question, langchain_message
-from pro_lib.importing.response_formats import RESPONSE_FORMATS, failure, is_stream_piece, response_format_of
+from pro_lib.importing.response_formats import (
+    RESPONSE_FORMATS,
+    failure,
+    is_stream_piece,
+    response_format_of,
+)
 from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_files import references_beside
 
 # Fields of an entry that may hold a response, besides `response`.
-_WRAPPERS = ("result", "modelOutput", "output", "completion", "raw_response", "api_response", "generation", "message")
+_WRAPPERS = (
+    "result",
+    "modelOutput",
+    "output",
+    "completion",
+    "raw_response",
+    "api_response",
+    "generation",
+    "message",
+)
 _SERVED_IDS = ("request_id", "id", "responseId", "response_id")
-_MOST_DEPTH = 60
+# The type of a result of Anthropic's batches without a response.
+_FAILED_RESULTS = ("errored", "expired", "canceled")
+# Fields that only an entry of a file has, not a response.
+_ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 
 
 class StreamError(RunError):
@@ -55,6 +77,15 @@ class Response:
     part: int | None = None
 
 
+class _ParsedBody(NamedTuple):
+    """A body of an entry after it was parsed; `failure` is the message if it has no answers."""
+
+    response_format: ResponseFormat | None
+    served_id: str | int | None
+    failure: str | None
+    answers: list[ParsedAnswer]
+
+
 def responses_in(where: str, entry: object) -> Iterator[Response]:
     """Yield the responses of an entry, which may contain one response or a list of them.
 
@@ -78,89 +109,131 @@ def _unrecognized(where: str) -> RunError:
 
 
 def _entries_of_list(where: str, values: list) -> list[dict]:
-    """Return the entries in a list: several entries, a conversation of LangChain, or the answers to one question."""
+    """Return the entries in a list.
+
+    A list may contain several entries, the messages of a LangChain conversation, or the responses
+    to one question.
+    """
     parts = [as_mapping(decoded(value)) for value in values]
     if not all(parts):
         raise _unrecognized(where)
-    if any(langchain_message(part) is not None for part in parts):
-        messages = [part for part in parts if langchain_message(part) is None]
-        said = [part for part in parts if langchain_message(part) is not None]
-        return [{"messages": messages, "response": said[-1:] if messages else said}]
-    if any("response" in part or "question_id" in part or "custom_id" in part or "question" in part for part in parts):
+    prompts = [part for part in parts if langchain_message(part) is None]
+    answers = [part for part in parts if langchain_message(part) is not None]
+    if answers:
+        return [{"messages": prompts, "response": answers[-1:] if prompts else answers}]
+    if any(name in part for part in parts for name in _ENTRY_NAMES):
         return parts
     return [{"response": parts}]
 
 
 def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
+    """Yield the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    about = _about(entry, is_wrapped)
-    parsed = [_parsed(where, entry, body) for body in bodies]
-    answers = [answer for *_, found in parsed for answer in found]
+    question_fields = _question_fields(entry, is_wrapped)
+    parsed_bodies = [_parsed(where, entry, body) for body in bodies]
     conversations = conversations_of(entry, bodies[0] if bodies else None)
     questions = listed_texts(entry.get("question"))
-    n_prompts = max(len(questions), len(conversations))
-    if n_prompts > 1:
-        yield from _of_several_prompts(where, about, parsed, answers, conversations, questions)
+    if max(len(questions), len(conversations)) > 1:
+        prompts = _Prompts(questions, conversations)
+        yield from _responses_to_prompts(where, question_fields, parsed_bodies, prompts)
         return
-    if about["question"] is None and conversations:
-        about["conversation"] = without_answer(conversations[0], (answer.text for answer in answers))
-    for response_format, served_id, failed, found in parsed:
-        if response_format is not None and response_format.name == "lm-eval":
-            about |= harness_question(entry, found)
-        yield Response(where, response_format, served_id, answers=found, failure=failed, **about)
+    if question_fields["question"] is None and conversations:
+        texts = [answer.text for body in parsed_bodies for answer in body.answers]
+        question_fields["conversation"] = without_answer(conversations[0], texts)
+    for body in parsed_bodies:
+        if body.response_format is not None and body.response_format.name == "lm-eval":
+            question_fields |= harness_question(entry, body.answers)
+        yield Response(
+            where,
+            body.response_format,
+            body.served_id,
+            answers=body.answers,
+            failure=body.failure,
+            **question_fields,
+        )
 
 
-def _of_several_prompts(
-    where: str, about: dict, parsed: list, answers: list[ParsedAnswer], conversations: list, questions: list[str]
+# --- Several prompts in one request ---
+
+
+class _Prompts(NamedTuple):
+    """The prompts of an entry that has several: their questions, their conversations, or both."""
+
+    questions: list[str]
+    conversations: list[Conversation]
+
+    @property
+    def number(self) -> int:
+        return max(len(self.questions), len(self.conversations))
+
+
+def _responses_to_prompts(
+    where: str,
+    question_fields: dict[str, Any],
+    parsed_bodies: list[_ParsedBody],
+    prompts: _Prompts,
 ) -> Iterator[Response]:
-    """Yield a response for each of several prompts; the answers to each stand together, in the order of `index`."""
-    n_prompts = max(len(questions), len(conversations))
-    response_format, _, failed, _ = parsed[0]
-    if failed is not None:
-        yield Response(where, response_format, None, failure=failed, **about | {"question": None})
+    """Yield a response for each of several prompts.
+
+    Each prompt has the same number of answers. Those to the first prompt come first, in the order
+    of `index` if the answers have it.
+    """
+    first_body = parsed_bodies[0]
+    response_format = first_body.response_format
+    if first_body.failure is not None:
+        fields = question_fields | {"question": None}
+        yield Response(where, response_format, None, failure=first_body.failure, **fields)
         return
-    if prompt_of(0, len(answers), n_prompts) is None or not answers:
-        raise RunError(f"{where}: {len(answers)} answers to {n_prompts} prompts; each prompt needs equally many")
-    if len(parsed) == 1 and all(answer.index is not None for answer in answers):
-        answers = sorted(answers, key=lambda answer: answer.index or 0)
-    for part in range(n_prompts):
-        own = [answer for n, answer in enumerate(answers) if prompt_of(n, len(answers), n_prompts) == part]
-        fields = about | {"question": questions[part] if questions else None}
-        for name in ("question_id", "references", "split"):
-            if isinstance(about[name], list) and len(about[name]) == n_prompts:
-                fields[name] = about[name][part]
-        if isinstance(about["question_id"], (str, int)):
-            fields["question_id"] = f"{about['question_id']}-{part}"
-        if conversations and len(conversations) == n_prompts:
-            fields["conversation"] = conversations[part]
-        yield Response(f"{where}, prompt {part}", response_format, None, answers=own, part=part, **fields)
+    answers = [answer for body in parsed_bodies for answer in body.answers]
+    if not answers or len(answers) % prompts.number:
+        counts = f"{len(answers)} answers to {prompts.number} prompts"
+        raise RunError(f"{where}: {counts}; each prompt needs equally many")
+    if len(parsed_bodies) == 1 and all(answer.index is not None for answer in answers):
+        answers.sort(key=lambda answer: answer.index or 0)
+    n_per_prompt = len(answers) // prompts.number
+    for n in range(prompts.number):
+        yield Response(
+            f"{where}, prompt {n}",
+            response_format,
+            None,
+            answers=answers[n * n_per_prompt : (n + 1) * n_per_prompt],
+            part=n,
+            **_fields_of_prompt(question_fields, prompts, n),
+        )
+
+
+def _fields_of_prompt(question_fields: dict[str, Any], prompts: _Prompts, n: int) -> dict[str, Any]:
+    """Return the fields of a `Response` to prompt `n`; a field may list a value for each prompt."""
+    fields = question_fields | {"question": prompts.questions[n] if prompts.questions else None}
+    for name in ("question_id", "references", "split"):
+        values = question_fields[name]
+        if isinstance(values, list) and len(values) == prompts.number:
+            fields[name] = values[n]
+    if isinstance(question_fields["question_id"], (str, int)):
+        fields["question_id"] = f"{question_fields['question_id']}-{n}"
+    if len(prompts.conversations) == prompts.number:
+        fields["conversation"] = prompts.conversations[n]
+    return fields
+
+
+# --- The bodies of an entry ---
 
 
 def _bodies(entry: dict) -> tuple[list[object], bool]:
-    """Return the bodies of an entry, and whether it wraps them; an empty one is replaced by an error."""
+    """Return the responses in an entry, and whether they are in a field of it.
+
+    The entry may be a response itself. An empty response is replaced by an error.
+    """
     if "response" in entry and not _is_ollama_text(entry):
-        inner = decoded(entry["response"])
-        status = as_mapping(inner).get("status_code")
-        if "body" in as_mapping(inner):  # a line of OpenAI's batches
-            inner = decoded(as_mapping(inner)["body"])
-            if isinstance(status, int) and status >= 400 and not isinstance(inner, dict):
-                inner = None
-        if isinstance(inner, str) and inner:
+        body = _body_in_response(entry)
+        if isinstance(body, str):
             return [entry], False
-        return as_items(inner if inner not in ("", {}, [], None) else _failure_of(entry, status)), True
-    if response_format_of(entry) is None:
-        said = [message for message in as_items(entry.get("messages")) if langchain_message(message) is not None]
-        if said:  # a conversation of LangGraph, whose last answer counts
-            return said[-1:], True
-        for name in _WRAPPERS:
-            inner = decoded(entry.get(name))
-            if name == "result" and isinstance(as_mapping(inner).get("message"), dict):  # Anthropic's batches
-                inner = as_mapping(inner)["message"]
-            items = as_items(inner)
-            if items and all(isinstance(body, dict) and response_format_of(body) is not None for body in items):
-                return items, True
-            if name == "result" and as_mapping(inner).get("type") in ("errored", "expired", "canceled"):
-                return [{"error": failure(as_mapping(inner)) or as_mapping(inner)["type"]}], True
+        return as_items(body), True
+    if response_format_of(entry) is not None:
+        return [entry], False
+    bodies = _last_langchain_message(entry) or _bodies_in_wrapper(entry)
+    if bodies:
+        return bodies, True
     return [entry], False
 
 
@@ -168,29 +241,71 @@ def _is_ollama_text(entry: dict) -> bool:
     return isinstance(entry["response"], str) and entry.get("done") is not None
 
 
+def _body_in_response(entry: dict) -> object:
+    """Return the value in the field `response`, or an error if it is empty."""
+    body = decoded(entry["response"])
+    status = as_mapping(body).get("status_code")
+    if isinstance(body, dict) and "body" in body:  # a line of OpenAI's batches
+        body = decoded(body["body"])
+        is_error = isinstance(status, int) and status >= 400
+        if is_error and not isinstance(body, dict):
+            body = None
+    if body in ("", {}, [], None):
+        return _failure_of(entry, status)
+    return body
+
+
 def _failure_of(entry: dict, status: object) -> dict:
     """Return an error that says why an entry has an empty response."""
-    words = entry.get("status")  # of Vertex
-    if isinstance(words, str) and words:
-        return {"error": words[:100]}
-    return {"error": "the response is empty" if status is None else f"an empty response with status {status}"}
+    state = entry.get("status")  # of Vertex
+    if isinstance(state, str) and state:
+        return {"error": state[:100]}
+    if status is None:
+        return {"error": "the response is empty"}
+    return {"error": f"an empty response with status {status}"}
 
 
-def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | None, Any, str | None, list[ParsedAnswer]]:
-    """Return a body's format, the server's id, the message of a failure, and the answers."""
+def _last_langchain_message(entry: dict) -> list[object]:
+    """Return the last answer in a conversation of LangGraph as a list, empty without one."""
+    messages = as_items(entry.get("messages"))
+    answers = [message for message in messages if langchain_message(message) is not None]
+    return answers[-1:]
+
+
+def _bodies_in_wrapper(entry: dict) -> list[object]:
+    """Return the responses in the first field that contains any, or the error of a failed one."""
+    for name in _WRAPPERS:
+        value = decoded(entry.get(name))
+        is_result = name == "result"  # of Anthropic's batches
+        if is_result and isinstance(as_mapping(value).get("message"), dict):
+            value = as_mapping(value)["message"]
+        bodies = as_items(value)
+        if bodies and all(_has_known_format(body) for body in bodies):
+            return bodies
+        fields = as_mapping(value)
+        if is_result and fields.get("type") in _FAILED_RESULTS:
+            return [{"error": failure(fields) or fields["type"]}]
+    return []
+
+
+def _has_known_format(body: object) -> bool:
+    return isinstance(body, dict) and response_format_of(body) is not None
+
+
+def _parsed(where: str, entry: dict, body: object) -> _ParsedBody:
+    """Return the answers in a body; raise `RunError` if its format is unknown."""
     fields = as_mapping(decoded(body))
     if is_stream_piece(fields):
-        words = "a piece of a stream, which holds a part of an answer; save the whole response that the client joins"
-        raise StreamError(f"{where}: this is {words}")
-    served_id = next((fields[name] for name in _SERVED_IDS if fields.get(name) is not None), None)
-    if served_id is None:
-        served_id = as_mapping(fields.get("meta_info")).get("id")
-    served_id = served_id if isinstance(served_id, (str, int)) else None
-    failed = failure(entry)
-    failed = failure(fields) if failed is None else failed
+        words = "a piece of a stream, which holds a part of an answer"
+        remedy = "save the whole response that the client joins"
+        raise StreamError(f"{where}: this is {words}; {remedy}")
+    served_id = _served_id(fields)
+    message = failure(entry)
+    if message is None:
+        message = failure(fields)
     response_format = response_format_of(fields)
-    if failed is not None:
-        return response_format, served_id, failed, []
+    if message is not None:
+        return _ParsedBody(response_format, served_id, message, [])
     if response_format is None:
         raise _unrecognized(where)
     try:
@@ -198,17 +313,28 @@ def _parsed(where: str, entry: dict, body: object) -> tuple[ResponseFormat | Non
     except SentenceError as error:
         raise RunError(f"{where}: {error}") from None
     no_answer = None if answers else "it holds no answers"
-    return response_format, served_id, no_answer, answers
+    return _ParsedBody(response_format, served_id, no_answer, answers)
 
 
-def _about(entry: dict, is_wrapped: bool) -> dict[str, Any]:
-    """Return the fields of a `Response` that an entry has about its question."""
+def _served_id(fields: dict) -> str | int | None:
+    """Return the id that the server gave a response."""
+    served_id = first_value(fields, _SERVED_IDS)
+    if served_id is None:
+        served_id = as_mapping(fields.get("meta_info")).get("id")
+    return served_id if isinstance(served_id, (str, int)) else None
+
+
+# --- The question of an entry ---
+
+
+def _question_fields(entry: dict, is_wrapped: bool) -> dict[str, Any]:
+    """Return the fields of a `Response` that say which question an entry is about."""
     names = ["question_id", "custom_id", "recordId"]
     if is_wrapped or entry.get("epoch") is not None:
         names += ["key", "id"]
     question = entry.get("question")
     return {
-        "question_id": next((entry[name] for name in names if entry.get(name) is not None), None),
+        "question_id": first_value(entry, names),
         "question": None if isinstance(question, list) else question,
         "references": _references(entry, is_wrapped),
         "split": entry.get("split"),
@@ -217,32 +343,15 @@ def _about(entry: dict, is_wrapped: bool) -> dict[str, Any]:
 
 
 def _references(entry: dict, is_wrapped: bool) -> Any:
-    """Return the references of an entry, or the right answers of a dataset's row to which a response was added.
+    """Return the right answers that an entry has, perhaps as the row of a dataset.
 
-    A text at `answer` may be the model's own, taken from the response, so it is used only if it is a rationale
-    as in GSM8K or has aliases beside it.
+    A text at `answer` may be the model's own answer, copied from the response. Therefore it is used
+    only if it is a rationale as in GSM8K, or if the entry also has aliases.
     """
-    for name in ("references", "target"):
-        if entry.get(name) is not None:
-            return entry[name]
+    references = first_value(entry, ("references", "target"))
+    if references is not None:
+        return references
     answer = entry.get("answer")
-    may_be_the_models = isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
-    return None if not is_wrapped or may_be_the_models else references_beside(entry)
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """Return a client's objects as dictionaries and lists, as their JSON would be, also inside containers."""
-    if value is None or isinstance(value, (str, int, float)) or depth > _MOST_DEPTH:
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): plain(inner, depth + 1) for name, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict(), depth + 1)
-    if isinstance(value, (list, tuple)):
-        return [plain(inner, depth + 1) for inner in value]
-    for name in ("model_dump", "to_dict", "tolist"):
-        if callable(getattr(value, name, None)):
-            return plain(getattr(value, name)(), depth + 1)
-    if is_dataclass(value) or hasattr(value, "__dict__"):
-        return {name: plain(inner, depth + 1) for name, inner in vars(value).items()}
-    return value
+    is_plain_text = isinstance(answer, str) and "####" not in answer
+    may_be_response = is_plain_text and not entry.get("aliases")
+    return None if not is_wrapped or may_be_response else references_beside(entry)

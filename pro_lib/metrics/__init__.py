@@ -26,7 +26,16 @@ from pro_lib.metrics.correctness import (
     rouge_l_between,
     without_accents,
 )
-from pro_lib.metrics.differences import MARGIN, DeLong, compare_aurocs, delong, holm, readings
+from pro_lib.metrics.differences import (
+    MARGIN,
+    DeLong,
+    compare_aurocs,
+    count_differing,
+    delong,
+    differences_in_words,
+    holm,
+    readings,
+)
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -46,7 +55,9 @@ __all__ = [
     "calibration",
     "closeness",
     "compare_aurocs",
+    "count_differing",
     "delong",
+    "differences_in_words",
     "exact_match",
     "holm",
     "need_both",

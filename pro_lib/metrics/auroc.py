@@ -23,7 +23,9 @@ class OneClassError(ValueError):
     """What was asked is not defined: all answers are right, all are wrong, or there are none."""
 
 
-def usable(uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: ArrayLike = False) -> tuple[Labels, str]:
+def usable(
+    uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: ArrayLike = False
+) -> tuple[Labels, str]:
     """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not.
 
     `has_only_texts` (n,) says which questions have answers whose log-probabilities are all unknown.
@@ -38,11 +40,18 @@ def usable(uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: A
     cut = without_nll & ~texts_alone
     reasons = [f"{cut.sum()} are cut (no answer ended)"] if cut.any() else []
     reasons += [f"{texts_alone.sum()} have no log-probabilities"] if texts_alone.any() else []
-    lacking = {method: rows for method, rows in missing.items() if rows.any() and not rows.equals(without_nll)}
+    lacking = {
+        method: rows
+        for method, rows in missing.items()
+        if rows.any() and not rows.equals(without_nll)
+    }
     reasons += [f"{method} is missing for {rows.sum()}" for method, rows in lacking.items()]
     excluded = missing.index[~mask]
     labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
-    return mask, f"{len(excluded)} of {len(mask)} questions are left out ({labels}): {', '.join(reasons)}."
+    return (
+        mask,
+        f"{len(excluded)} of {len(mask)} questions are left out ({labels}): {', '.join(reasons)}.",
+    )
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
@@ -122,11 +131,15 @@ def cluster_codes(clusters: ArrayLike, n_questions: int) -> NDArray[np.intp]:
     """Number the clusters of questions (n,) from 0."""
     names = np.asarray(clusters)
     if names.shape != (n_questions,):
-        raise ValueError(f"clusters must have one name per question; got {names.shape}, expected ({n_questions},)")
+        raise ValueError(
+            f"clusters must have one name per question; got {names.shape}, expected ({n_questions},)"
+        )
     return np.unique(names, return_inverse=True)[1]
 
 
-def jackknifed_aurocs(uncertainty: ArrayLike, correct: ArrayLike, codes: NDArray[np.intp]) -> FloatArray:
+def jackknifed_aurocs(
+    uncertainty: ArrayLike, correct: ArrayLike, codes: NDArray[np.intp]
+) -> FloatArray:
     """Return the AUROCs (A, I) without the questions of each of I clusters, in O(n log n).
 
     NaN where only one class is left. `codes` (n,) are from `cluster_codes`.
@@ -178,7 +191,9 @@ def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[FloatArray, Floa
     return mean - half, mean + half
 
 
-def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False) -> tuple[FloatArray, Labels]:
+def aligned(
+    uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
+) -> tuple[FloatArray, Labels]:
     """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
     values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
     # As scikit-learn does: 0 and 1, and booleans of tables that may hold missing ones.
@@ -187,10 +202,14 @@ def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
         labels = labels.astype(bool)
     if labels.dtype != bool or labels.ndim != 1:
         given = f"{labels.dtype} {labels.shape}"
-        raise ValueError(f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {given}")
+        raise ValueError(
+            f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {given}"
+        )
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
-        raise ValueError(f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}")
+        raise ValueError(
+            f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}"
+        )
     missing = np.isnan(values if columns else values[:, None]).any(axis=1)
     if missing.any():
         first = f"first in row {missing.argmax()}"
@@ -201,7 +220,11 @@ def aligned(uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
 def need_both(correct: Labels, what: str) -> None:
     """Raise `OneClassError`, saying what needs both, unless right and wrong answers occur."""
     if correct.all() or not correct.any():
-        which = f"all {len(correct)} are {'right' if correct[0] else 'wrong'}" if correct.size else "none are given"
+        which = (
+            f"all {len(correct)} are {'right' if correct[0] else 'wrong'}"
+            if correct.size
+            else "none are given"
+        )
         raise OneClassError(f"{what} needs right and wrong answers, but {which}")
 
 
@@ -213,5 +236,10 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
     wrong, right = np.ascontiguousarray(values[~labels].T), np.ascontiguousarray(values[labels].T)
-    n_wrong, together = wrong.shape[1], stats.rankdata(np.concatenate([wrong, right], axis=1), axis=1)
-    return together[:, :n_wrong] - stats.rankdata(wrong, axis=1), together[:, n_wrong:] - stats.rankdata(right, axis=1)
+    n_wrong, together = (
+        wrong.shape[1],
+        stats.rankdata(np.concatenate([wrong, right], axis=1), axis=1),
+    )
+    return together[:, :n_wrong] - stats.rankdata(wrong, axis=1), together[
+        :, n_wrong:
+    ] - stats.rankdata(right, axis=1)

@@ -26,7 +26,17 @@ ROUGE_THRESHOLD = 0.3
 # Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
 _STROKES = str.maketrans("øłđðıØŁʻ", "olddiOL'") | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe"})
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
-_DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")  # punctuation, and accents that stand alone
+# Punctuation, and accents that stand alone
+_DROPPED = (
+    "Pc",
+    "Pd",
+    "Pe",
+    "Pf",
+    "Pi",
+    "Po",
+    "Ps",
+    "Sk",
+)
 _tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
 
@@ -42,10 +52,17 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
     the lengths differ and, naming the row, for a question without references or anything that is not a string.
     """
     rows = _checked(texts, references)
-    invisible = [n for n, row in enumerate(rows) for text in (row[0], *row[1]) if text.strip() and not _tokens(text)]
+    invisible = [
+        n
+        for n, row in enumerate(rows)
+        for text in (row[0], *row[1])
+        if text.strip() and not _tokens(text)
+    ]
     if invisible:
         message = f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
-        message += f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
+        message += (
+            f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
+        )
         warnings.warn(message, TokenizerWarning, stacklevel=2)
     pairs = pd.DataFrame(rows, columns=["text", "reference"], dtype=object).explode("reference")
     values = rouge_l_between(pairs["text"].tolist(), pairs["reference"].tolist())
@@ -55,7 +72,10 @@ def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArra
 def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
     """Return ROUGE-L F1 of n texts and n others, in step: shape `(n,)`, in [0, 1]; invisible texts score 0."""
     numbers: dict[str, int] = {}
-    codes = {text: [numbers.setdefault(word, len(numbers)) for word in _tokens(text)] for text in {*texts, *others}}
+    codes = {
+        text: [numbers.setdefault(word, len(numbers)) for word in _tokens(text)]
+        for text in {*texts, *others}
+    }
     a, b = ([codes[text] for text in side] for side in (texts, others))
     common = process.cpdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
     precision, recall = (common / np.maximum(1, [*map(len, side)]) for side in (a, b))
@@ -89,7 +109,11 @@ def normalize(text: str) -> str:
     accents that stand alone are dropped ("U.S." becomes "us"); `without_accents`; the words a, an and the are left out.
     On ASCII that is SQuAD's normalisation, except that a text of nothing but articles ("The The", "A") keeps them.
     """
-    letters = [c for c in text.casefold() if c not in string.punctuation and unicodedata.category(c) not in _DROPPED]
+    letters = [
+        c
+        for c in text.casefold()
+        if c not in string.punctuation and unicodedata.category(c) not in _DROPPED
+    ]
     words = without_accents("".join(letters)).split()
     return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
 
@@ -101,7 +125,9 @@ def normalized_words(text: str) -> str:
     Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded)
+    kept = "".join(
+        character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded
+    )
     return " ".join(kept.split()) or folded.strip()
 
 
@@ -121,13 +147,25 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
         return any(character.isalpha() and not character.isascii() for character in text)
 
     rows = _checked(texts, references)
-    seen = [[r for r in map(without_accents, accepted) if not is_hidden(r)] for accepted in references]
-    hidden = np.array([any(map(is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool)
+    seen = [
+        [r for r in map(without_accents, accepted) if not is_hidden(r)] for accepted in references
+    ]
+    hidden = np.array(
+        [any(map(is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool
+    )
     values, there = np.zeros(len(texts)), [n for n, accepted in enumerate(seen) if accepted]
     values[there] = rouge_l([without_accents(texts[n]) for n in there], [seen[n] for n in there])
-    if foreign := sum(len(some) < len(accepted) for some, accepted in zip(seen, references, strict=True)):
-        message = f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see"
-        warnings.warn(f"{message} (it sees a-z, 0-9); they are matched exactly", TokenizerWarning, stacklevel=3)
+    if foreign := sum(
+        len(some) < len(accepted) for some, accepted in zip(seen, references, strict=True)
+    ):
+        message = (
+            f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see"
+        )
+        warnings.warn(
+            f"{message} (it sees a-z, 0-9); they are matched exactly",
+            TokenizerWarning,
+            stacklevel=3,
+        )
     return np.where(hidden & exact_match(texts, references), 1.0, values)
 
 
@@ -147,15 +185,23 @@ def _any_form(
     return np.array(results, dtype=bool)
 
 
-def _checked(texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, list[str]]]:
+def _checked(
+    texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[tuple[str, list[str]]]:
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):
         if not isinstance(text, str):
             raise SentenceError(f"texts row {row} must be a string, not {text!r}")
         is_sequence = not isinstance(accepted, str) and np.iterable(accepted)
-        if not is_sequence or not len(accepted) or not all(isinstance(reference, str) for reference in accepted):
-            raise SentenceError(f"references row {row} must hold one string at least, and only strings: {accepted!r}")
+        if (
+            not is_sequence
+            or not len(accepted)
+            or not all(isinstance(reference, str) for reference in accepted)
+        ):
+            raise SentenceError(
+                f"references row {row} must hold one string at least, and only strings: {accepted!r}"
+            )
     return list(zip(texts, map(list, references), strict=True))
 
 
@@ -175,10 +221,14 @@ class Choices:
     distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
     correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
     labels: pd.DataFrame | None = None
-    cluster: str | None = "relation"  # column of the questions whose equals belong together, where they have it
+    cluster: str | None = (
+        "relation"  # column of the questions whose equals belong together, where they have it
+    )
 
 
-def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None) -> pd.DataFrame:
+def rouge_and_correct(
+    answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None
+) -> pd.DataFrame:
     """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
 
     `answers` has the columns question_id (for labels), text and, if brought, rouge_l and correct; `questions` has the
@@ -190,13 +240,17 @@ def rouge_and_correct(answers: pd.DataFrame, questions: pd.DataFrame, choices: C
     rouge = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
     if "rouge_l" not in answers:
         rouge[comparable] = closeness(*compared)
-    table = pd.DataFrame({"rouge_l": rouge, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index)
+    table = pd.DataFrame(
+        {"rouge_l": rouge, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index
+    )
     for name, match in MATCHES.items():
         table.loc[comparable, name] = match(*compared).astype(object)
     if choices.labels is not None:
         ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
         labels = dict(zip(zip(ids, texts, strict=True), truths, strict=True))
-        table["correct"] = [labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)]
+        table["correct"] = [
+            labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)
+        ]
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":

@@ -24,6 +24,7 @@ from pro_lib.metrics.auroc import (
 )
 
 MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
+ROUNDING = 1e-5  # of scores from models in single precision, absolutely and relatively
 FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
 _FEW_MOVED = 5.0  # a class in which fewer answers moved gets pseudo-moves
 _UNSEEN_SQUARE = 2.0  # an unseen move counts as one all the way up and one all the way down
@@ -98,7 +99,9 @@ class Moves:
         """
         variance = self.variances.sum(axis=0)
         outward = (np.sign(self.difference) == end) & (end * self.third_moment > 0)
-        ratio = np.divide(end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0)
+        ratio = np.divide(
+            end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0
+        )
         return np.where(outward, _SKEWNESS * ratio / scale, 0.0)
 
 
@@ -162,8 +165,9 @@ class DeLong:
         """Return the ends of the interval of each difference, (A,). NaN where none is shown."""
         if self.moves is None:
             return np.full_like(self.difference, np.nan), np.full_like(self.difference, np.nan)
-        low = self.difference - self.moves.half_width(-1, level)
-        high = self.difference + self.moves.half_width(1, level)
+        # AUROCs differ by at most 1.
+        low = np.maximum(self.difference - self.moves.half_width(-1, level), -1.0)
+        high = np.minimum(self.difference + self.moves.half_width(1, level), 1.0)
         low[self.reference] = 0.0
         high[self.reference] = 0.0
         return low, high
@@ -199,7 +203,9 @@ def delong(
     columns = pd.DataFrame(uncertainties).columns
     column = reference if isinstance(reference, int) else columns.get_indexer_for([reference])[0]
     if column < 0:
-        raise KeyError(f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}")
+        raise KeyError(
+            f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}"
+        )
     values, labels = aligned(uncertainties, correct, columns=True)
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     reason = _too_few(labels, codes)
@@ -242,8 +248,12 @@ def _moves(values: FloatArray, labels: Labels, column: int) -> Moves:
     pair_squares = np.full(len(of_wrong), np.nan)
     if n_right * n_wrong <= _MOST_PAIRS:
         first = _signs(values[:, column], labels)
-        pair_squares = np.array([np.mean((_signs(score, labels) - first) ** 2) / 4 for score in values.T])
-    return measure_moves((of_wrong, of_right), (changed[:, ~labels], changed[:, labels]), pair_squares)
+        pair_squares = np.array(
+            [np.mean((_signs(score, labels) - first) ** 2) / 4 for score in values.T]
+        )
+    return measure_moves(
+        (of_wrong, of_right), (changed[:, ~labels], changed[:, labels]), pair_squares
+    )
 
 
 def _signs(score: FloatArray, labels: Labels) -> np.ndarray:
@@ -260,7 +270,9 @@ def _by_cluster(moves: Moves, jackknifed: FloatArray, column: int) -> Moves:
     influence = moves.difference[:, None] - jackknifed
     squares = (influence**2).sum(axis=1)
     # `Moves` divides the third moment by the variance by question.
-    ratio = np.divide(moves.variances.sum(axis=0), squares, out=np.zeros(len(squares)), where=squares > 0)
+    ratio = np.divide(
+        moves.variances.sum(axis=0), squares, out=np.zeros(len(squares)), where=squares > 0
+    )
     third_moment = (influence**3).sum(axis=1) * ratio
     larger = ~(variance <= moves.variance)  # a NaN, of a class in one cluster, stays
     return replace(
@@ -290,12 +302,12 @@ def compare_aurocs(
             intervals of the AUROCs and those of the differences use them.
 
     Returns:
-        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` counts the
-        questions on which the score differs from the reference's. `difference` is the AUROC minus
+        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` is from
+        `count_differing`. `difference` is the AUROC minus
         the reference's, with `difference_low, difference_high` and `p_value` from `delong`.
         `p_holm` is corrected for the number of other methods, and `significant` if it is at most
         0.05. `reading` and `n_to_decide` are from `readings` and not corrected; a score that is
-        the same as the reference's on every question reads `identical`. `interval` says
+        the same as the reference's on every question reads `identical` and has no `n_to_decide`. `interval` says
         whether the intervals are by question or by cluster. Where `delong` shows no interval, its
         columns are NaN and the reading says why. The reference has no test and no reading.
     """
@@ -305,7 +317,7 @@ def compare_aurocs(
     is_uncorrected = uncertainties.columns.isin(list(uncorrected))
     p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     reading, n_to_decide = readings(tests)
-    n_differ = uncertainties.ne(uncertainties[reference], axis=0).sum().to_numpy()
+    n_differ = count_differing(uncertainties, uncertainties[reference])
     is_identical = (n_differ == 0) & (uncertainties.columns != reference)
     columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
     columns["interval"] = "by question" if clusters is None else "by cluster"
@@ -314,8 +326,62 @@ def compare_aurocs(
     columns |= {"difference_low": difference_low, "difference_high": difference_high}
     columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
     columns["reading"] = np.where(is_identical, "identical", reading)
-    columns["n_to_decide"] = n_to_decide
+    columns["n_to_decide"] = np.where(is_identical, np.nan, n_to_decide)
     return pd.DataFrame(columns)
+
+
+def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
+    """Count the questions on which scores differ from a reference by more than rounding.
+
+    A model in single precision gives one answer slightly different log-probabilities in different
+    batches, so values that agree within `ROUNDING`, absolutely or relatively, count as the same.
+
+    Args:
+        scores: (n, A).
+        reference: (n,).
+
+    Returns:
+        The counts, (A,).
+
+    Example:
+        >>> count_differing([[1.0, 2.0], [0.5, 0.5]], [1.0, 0.5])
+        array([0, 1])
+    """
+    column = np.asarray(reference)[:, None]
+    return (~np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)).sum(axis=0)
+
+
+def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
+    """Say how each method's AUROC differs from that of the reference.
+
+    Args:
+        comparison: the table of `compare_aurocs`.
+        reference: the method that the others were compared with.
+
+    Returns:
+        A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has no
+        interval the text says why, and if the two scores are equal on every question it says
+        "identical".
+    """
+    texts = []
+    for row in comparison[comparison["method"] != reference].to_dict("records"):
+        name = f"{row['method']} minus {reference}"
+        size = _signed(row["difference"])
+        ends = [row["difference_low"], row["difference_high"]]
+        if row["reading"] == "identical":
+            texts.append(f"{name} {size}, identical on every question")
+        elif np.isnan(ends).any():
+            texts.append(f"{name} {size}, without an interval: {row['reading']}")
+        else:
+            low, high = map(_signed, ends)
+            texts.append(f"{name} {size} [{low}, {high}]")
+    return texts
+
+
+def _signed(value: float) -> str:
+    """Return a difference with its sign, or 0.000 without one."""
+    text = f"{value:+z.3f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
 
 
 def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
@@ -400,5 +466,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
     p_values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
     corrected = np.full(p_values.shape, np.nan)
-    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
+    corrected[order] = np.minimum(
+        np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1
+    )
     return corrected

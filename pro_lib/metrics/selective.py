@@ -48,7 +48,13 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     random = np.mean(of_random)
     curves = [accuracy_coverage(column, labels)["accuracy"] for _, column in uncertainties.items()]
     areas = np.array([curve.to_numpy().mean() for curve in curves])
-    return pd.DataFrame({"method": uncertainties.columns, "prr": (areas - random) / (oracle - random), "auarc": areas})
+    return pd.DataFrame(
+        {
+            "method": uncertainties.columns,
+            "prr": (areas - random) / (oracle - random),
+            "auarc": areas,
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,15 @@ class Calibration:
     # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
     # Wilson interval, `accuracy_low, accuracy_high`.
     table: pd.DataFrame
-    fit: Callable[[ArrayLike], FloatArray]  # what turns uncertainties (n,) of further questions into probabilities
+    # What turns uncertainties (n,) of further questions into probabilities
+    fit: Callable[[ArrayLike], FloatArray]
 
 
 def calibration(
-    validation_uncertainty: ArrayLike, validation_correct: ArrayLike, uncertainty: ArrayLike, correct: ArrayLike
+    validation_uncertainty: ArrayLike,
+    validation_correct: ArrayLike,
+    uncertainty: ArrayLike,
+    correct: ArrayLike,
 ) -> Calibration:
     """Turn an uncertainty into a probability of being right on validation questions, and check it on others.
 
@@ -89,7 +99,9 @@ def calibration(
     probability = fit(values)
     table = _reliability(probability, labels)
     ece = np.average((table["confidence"] - table["accuracy"]).abs(), weights=table["n"])
-    return Calibration(probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit)
+    return Calibration(
+        probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit
+    )
 
 
 def _running_mean(values: FloatArray | Labels) -> FloatArray:
@@ -99,10 +111,15 @@ def _running_mean(values: FloatArray | Labels) -> FloatArray:
 def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
     """Tabulate ten bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
     _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
-    twice_middle = 2 * np.cumsum(sizes) - sizes  # a tie's middle on the scale from 0 to n; doubled, it is whole
+    # A tie's middle on the scale from 0 to n; doubled, it is whole
+    twice_middle = 2 * np.cumsum(sizes) - sizes
     bins = (twice_middle * 10 // (2 * len(probability)))[tie]
     by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
-    columns = {"n": ("correct", "size"), "low": ("probability", "min"), "high": ("probability", "max")}
+    columns = {
+        "n": ("correct", "size"),
+        "low": ("probability", "min"),
+        "high": ("probability", "max"),
+    }
     columns |= {"confidence": ("probability", "mean"), "accuracy": ("correct", "mean")}
     table = by_bin.agg(**columns).reset_index(drop=True)
     low, high = wilson(table["accuracy"], table["n"])

@@ -1,12 +1,19 @@
 """Figures: one style, and one function per kind of figure."""
 
 from pro_lib.plots.alpha_sweep import alpha_sweep
-from pro_lib.plots.benchmark import benchmark
+from pro_lib.plots.benchmark import benchmark, beside_paper
+from pro_lib.plots.exact_search import exact_search
+from pro_lib.plots.exact_search_auroc import exact_search_auroc
+from pro_lib.plots.examples import examples, exposure
 from pro_lib.plots.fixed_k import fixed_k
+from pro_lib.plots.gains import causes, worlds
+from pro_lib.plots.generated_answers import generated_answers
+from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
+from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure
+from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
-    ALPHA_LABEL,
     COLORS,
     PAPER_METHODS,
     PRINTED,
@@ -23,25 +30,34 @@ from pro_lib.plots.style import (
     minus_nll,
     name_rows,
     panels,
-    save,
     set_ticks,
 )
 
 __all__ = [
-    "ALPHA_LABEL",
     "COLORS",
     "PAPER_METHODS",
     "PRINTED",
     "SHARE_TICKS",
+    "accuracy_by_coverage",
     "alpha_axis",
     "alpha_sweep",
+    "answer_sets",
     "benchmark",
+    "beside_paper",
+    "causes",
     "difference_axis",
     "distinct_values",
     "draw_curve",
     "draw_curves",
+    "entropies",
+    "exact_search",
+    "exact_search_auroc",
+    "examples",
     "explain",
+    "exposure",
     "fixed_k",
+    "generated_answers",
+    "guarantees",
     "handles",
     "k_vs_alpha",
     "line_style",
@@ -49,7 +65,9 @@ __all__ = [
     "minus_nll",
     "name_rows",
     "panels",
-    "save",
+    "reliability",
+    "rouge_thresholds",
     "save_figure",
     "set_ticks",
+    "worlds",
 ]

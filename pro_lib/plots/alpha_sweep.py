@@ -60,7 +60,9 @@ def alpha_sweep(
     """
     table = checked_table(table, ["alpha", "auroc"], "alpha_sweep")
     models = distinct_values(table, "model")
-    grid = panels(table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True)
+    grid = panels(
+        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
+    )
     entries = model_entries(models, marker="")
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:

@@ -1,47 +1,233 @@
-"""The figure of the benchmark: AUROC of all methods."""
+"""The figures of the benchmark: AUROC of all methods, and their differences to PRO beside the paper's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pandas as pd
 
-from pro_lib.plots.style import COLORS, PAPER_METHODS, explain, name_rows, panels
+from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.style import (
+    COLORS,
+    checked_table,
+    distinct_values,
+    label_figure,
+    line_style,
+    name_rows,
+    panels,
+    plt,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_PRO_COLOR = COLORS[0]
+_ORACLE_COLOR = COLORS[7]
+_OTHER_COLOR = COLORS[6]
+_CUT_MARKER: Literal[4] = 4  # an arrow to the left
+_MARKS = {"▲": "^", "▼": "v"}
 
-def benchmark(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
-    """Draw AUROC of the paper's eight methods and at most four more, of `evaluation.benchmark`, in the order of means.
 
-    The axis begins 0.2 below the best, or at chance where a panel's best is below 0.8; what lies below is at its edge.
+def benchmark(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "AUROC of each method, and which differ significantly from PRO",
+) -> Figure:
+    """Draw AUROC of each method: a panel for each setting, a row for each method.
+
+    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC, or
+    at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
+    below that; its value is at the right.
+
+    Args:
+        table: needs the columns method and auroc. It may have auroc_low and auroc_high, which are
+            drawn as bars; auroc_minus_pro and significant, from which ▲ and ▼ mark methods that
+            are significantly better or worse than PRO; similarity, alpha_choice (a row of PRO with
+            `oracle` is grey), dataset, model, protocol and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = Experiment(model="facts-2m", limit=200).benchmark()
+        plots.benchmark(table[table["method"].isin(plots.PAPER_METHODS)])
     """
-    table = table[table["method"].str.split(", ").str[0].isin(PAPER_METHODS) & (table["method"] != "PRO, default")]
-    means = table.groupby("method", sort=False)["auroc"].mean()
-    methods = list(means.sort_values(ascending=False, kind="stable").index[:12])
-    table = table[table["method"].isin(methods)]
-    bests = table.groupby(list(table.columns.intersection(["model", "dataset", "protocol"])))["auroc"].max()
-    left = 0.5 if bests.min() < 0.8 else bests.max() - 0.2
-    shape: dict[str, Any] = {
-        "figure_columns": figure_columns,
-        "height": 0.14 * max(len(methods), 5),
-        "sharex": True,
-        "sharey": True,
-    }
+    table = checked_table(table, ["method", "auroc"], "benchmark")
+    table = table.assign(label=_labels(table))
+    means = table.groupby("label", sort=False)["auroc"].mean()
+    labels = list(means.sort_values(ascending=False, kind="stable").index)
+    left = _left_end(table)
+    shape: dict[str, Any] = {"figure_columns": figure_columns, "sharex": True, "sharey": True}
+    shape["height"] = 0.165 * max(len(labels), 5)
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
-        for ax, _, panel in grid:
-            for point in panel.itertuples():
-                at = methods.index(point.method)
-                color = COLORS[7 if "oracle" in point.method else 0 if point.method.startswith("PRO") else 6]
-                ax.hlines(at, point.low, point.high, color=color, lw=1)
-                marker = "o" if point.auroc >= left else 4  # 4: an arrow at the edge
-                ax.plot(max(point.auroc, left), at, marker=marker, color=color, clip_on=False, zorder=3)
-                mark = ("▲" if point.difference > 0 else "▼") if point.significant else ""
-                value = f" {point.auroc:.3f}".replace("0.", ".") + mark
-                ax.text(1, at, value, transform=ax.get_yaxis_transform(), fontsize=6, va="center")
-            name_rows(ax, methods, panel["method"])
-            ax.axvline(panel["auroc"].max(), color="black", lw=0.6, ls=":")
+        for ax, _, rows in grid:
+            for row in rows.to_dict("records"):
+                _draw_method(ax, row, labels.index(row["label"]), left)
+            name_rows(ax, labels, list(rows["label"]))
+            ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
             ax.set_xlim(left, None)
-        explain(figure, [], "AUROC, 95 % interval (dotted: the best)\n▲ above PRO, ▼ below: DeLong, Holm-corrected")
+        label_figure(
+            figure,
+            title=title,
+            x=_axis_label(table),
+            y="method",
+            entries=_entries(table, left),
+        )
     return figure
+
+
+def beside_paper(
+    table: pd.DataFrame,
+    printed: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "AUROC of each method minus that of PRO, in the paper and here",
+) -> Figure:
+    """Draw the difference in AUROC to PRO: a row for each method of the paper, a point for each setting.
+
+    Methods that compare meanings are drawn once for each similarity. A thick bar is the mean of the
+    settings.
+
+    Args:
+        table: needs the columns method and auroc_minus_pro. It may have auroc_minus_pro_low and
+            auroc_minus_pro_high, which are drawn as thin lines, and similarity. A row whose
+            alpha_choice is `default` or `oracle` is left out.
+        printed: the same differences in the paper, with method and auroc_minus_pro.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = Experiment(model="facts-2m", limit=200).benchmark()
+        plots.beside_paper(table, evaluation.tables.printed_benchmark())
+    """
+    table = checked_table(table, ["method", "auroc_minus_pro"], "beside_paper")
+    names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
+    sources = {"the paper": printed, **_sources_here(table)}
+    n_settings = {name: rows.groupby("method").size().max() for name, rows in sources.items()}
+    columns = ["method", "auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
+    all_rows = pd.concat(
+        [rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()]
+    )
+    all_rows = all_rows[all_rows["method"].isin(names)]
+    entries = []
+    shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 0.5 * len(names)}
+    with panels(all_rows, **shape) as (figure, [(ax, _, _)]):
+        for place, name in enumerate(names):
+            rows = all_rows[all_rows["method"] == name]
+            present = [source for source in sources if (rows["source"] == source).any()]
+            for index, source in enumerate(present):
+                middle = place + 0.85 * ((index + 0.5) / len(present) - 0.5)
+                style = _source_style(list(sources).index(source))
+                _draw_differences(
+                    ax, rows[rows["source"] == source], middle, 0.5 / len(present), style
+                )
+        ax.axvline(0, color="black", lw=0.6)
+        for line in np.arange(len(names) - 1) + 0.5:
+            ax.axhline(line, color=COLORS[7], lw=0.6)
+        ax.yaxis.grid(visible=False)
+        name_rows(ax, names, names)
+        for index, source in enumerate(sources):
+            count = f"{n_settings[source]} setting{'s' if n_settings[source] > 1 else ''}"
+            label = f"{source} ({count})"
+            entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
+        label_figure(
+            figure,
+            title=title,
+            x="AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)",
+            y="method",
+            entries=entries,
+        )
+    return figure
+
+
+def _labels(table: pd.DataFrame) -> pd.Series:
+    """Return the name of each row: the method, its similarity, and how α is chosen if it is not on validation."""
+    labels = method_labels(table)
+    if "alpha_choice" not in table:
+        return labels
+    names = {"oracle": "PRO (oracle α)", "default": "PRO (default α)"}
+    is_pro = table["method"] == "PRO"
+    return labels.where(~is_pro, table["alpha_choice"].map(names).fillna("PRO"))
+
+
+def _axis_label(table: pd.DataFrame) -> str:
+    interval = " with 95 % interval" if "auroc_low" in table else ""
+    label = f"AUROC{interval} (dotted line: the highest AUROC of the panel)"
+    if "significant" in table:
+        label = f"{label}. Significance: DeLong's test, Holm-corrected over the methods of a panel"
+    return label
+
+
+def _left_end(table: pd.DataFrame) -> float:
+    settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
+    highest = table.groupby(settings)["auroc"].max()
+    return 0.5 if highest.min() < 0.8 else highest.max() - 0.2
+
+
+def _draw_method(ax: Axes, row: dict[str, Any], place: int, left: float) -> None:
+    """Draw the AUROC of one method, its interval, its value and its mark."""
+    color = _OTHER_COLOR
+    if row["method"] == "PRO":
+        color = _ORACLE_COLOR if row.get("alpha_choice") == "oracle" else _PRO_COLOR
+    if "auroc_low" in row:
+        ax.hlines(place, row["auroc_low"], row["auroc_high"], color=color, lw=1)
+    marker = "o" if row["auroc"] >= left else _CUT_MARKER
+    ax.plot(max(row["auroc"], left), place, marker=marker, color=color, clip_on=False, zorder=3)
+    mark = ""
+    if row.get("significant"):
+        mark = "▲" if row["auroc_minus_pro"] > 0 else "▼"
+    value = f" {row['auroc']:.3f}".replace("0.", ".") + mark
+    ax.text(1, place, value, transform=ax.get_yaxis_transform(), fontsize=7, va="center")
+
+
+def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
+    """Return the legend: the marks of significance, and the arrow, if they are in the figure."""
+    texts = {}
+    if "significant" in table:
+        texts = {"▲": "significantly better than PRO", "▼": "significantly worse"}
+    entries = [
+        plt.Line2D([], [], label=text, marker=_MARKS[mark], ls="", color="black")
+        for mark, text in texts.items()
+    ]
+    if (table["auroc"] < left).any():
+        label = f"AUROC below {left:.2f}"
+        entries.append(plt.Line2D([], [], label=label, marker=_CUT_MARKER, ls="", color="black"))
+    return entries
+
+
+def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the rows of methods without a similarity, and those of each similarity, by their name."""
+    if "alpha_choice" in table:
+        table = table[~table["alpha_choice"].isin(["default", "oracle"])]
+    if "similarity" not in table:
+        return {"here": table}
+    parts = {"here": table[table["similarity"].isna()]}
+    for similarity in distinct_values(table.dropna(subset="similarity"), "similarity"):
+        parts[f"here, {similarity}"] = table[table["similarity"] == similarity]
+    return parts
+
+
+def _source_style(index: int) -> dict[str, Any]:
+    """Return colour and marker of a source; the first one is the paper."""
+    style = line_style(index - 1)
+    return {
+        "color": style["color"],
+        "marker": style["marker"],
+        "mfc": "none" if index else style["color"],
+    }
+
+
+def _draw_differences(
+    ax: Axes, rows: pd.DataFrame, middle: float, height: float, style: dict[str, Any]
+) -> None:
+    """Draw the differences of one source to one method, one above the other, and their mean."""
+    differences = rows["auroc_minus_pro"].to_numpy()
+    ends = rows["auroc_minus_pro_low"].to_numpy(), rows["auroc_minus_pro_high"].to_numpy()
+    spread = height if np.isfinite(ends[0]).any() else 0.0
+    places = middle + spread * (np.arange(len(rows)) / max(1, len(rows) - 1) - 0.5)
+    ax.hlines(places, *ends, color=style["color"], lw=0.6)
+    ax.plot(differences, places, ls="", ms=3, alpha=0.7, **style)
+    ends_of_bar = (middle - 0.7 * height, middle + 0.7 * height)
+    ax.vlines(differences.mean(), *ends_of_bar, color=style["color"], lw=1.8)

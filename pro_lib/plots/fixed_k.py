@@ -49,7 +49,9 @@ def fixed_k(
     models = distinct_values(table, "model")
     largest = int(table["k"].max())
     adaptive_place = largest + 2.0
-    grid = panels(table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True)
+    grid = panels(
+        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
+    )
     entries = model_entries(models)
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:

@@ -41,7 +41,9 @@ def k_vs_alpha(
     """
     table = checked_table(table, ["alpha", "mean_k"], "k_vs_alpha")
     models = distinct_values(table, "model")
-    grid = panels(table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True)
+    grid = panels(
+        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
+    )
     with grid as (figure, drawn):
         for ax, _, rows in drawn:
             style: dict[str, Any] = {"of": "mean_k_", "lw": 1, "clip_on": False}

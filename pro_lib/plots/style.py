@@ -1,20 +1,17 @@
-"""The style that all figures share: colours, panels, axes, and how a figure is saved with its numbers."""
+"""The style that all figures share: colours, panels, axes, titles and legends."""
 
-import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.files import check_output, write_whole, writing
-from pro_lib.common.validation import SentenceError, extra, not_empty
+from pro_lib.common.validation import SentenceError, extra
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt
@@ -27,68 +24,45 @@ with extra("notebooks", "drawing"):
 PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
 # Okabe and Ito's palette; line style and marker repeat what colour says, so that a figure survives greyscale.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
-DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.3, 1, 1.3)), (0, (9, 1.6)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
+DASHES = (
+    "-",
+    (0, (4, 1.5)),
+    (0, (1, 1.2)),
+    (0, (5, 1.3, 1, 1.3)),
+    (0, (9, 1.6)),
+    (0, (3, 1.2, 1, 1.2, 1, 1.2)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
-ALPHA_LABEL, SHARE_TICKS = "α (log scale above 0.001)", (0, 0.25, 0.5, 0.75, 1)
-PRINTED: dict[str, Any] = {"color": "#777777", "mfc": "none", "ms": 5, "ls": "", "zorder": 1}  # the paper's numbers
+SHARE_TICKS = (0, 0.25, 0.5, 0.75, 1)
+# The paper's numbers
+PRINTED: dict[str, Any] = {
+    "color": "#777777",
+    "mfc": "none",
+    "ms": 5,
+    "ls": "",
+    "zorder": 1,
+}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
-STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
-    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
-    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
-    "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
-}
+STYLE = (
+    sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"})
+    | {
+        "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+        **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
+        **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+        "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
+        "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
+    }
+)
 STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
 
 
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
-
-
-def save(
-    figure: Figure | None,
-    table: pd.DataFrame,
-    name: str,
-    *,
-    figures_dir: str | Path = "figures",
-    title: str = "",
-    inputs: Iterable[str | Path] = (),
-) -> object:
-    """Write `<name>.png`, `<name>.svg` and the numbers behind them, `<name>.csv`; return the figure, else the table.
-
-    Existing files are replaced, except `inputs`, the files that the numbers come from: these are an error.
-    """
-    folder = Path(not_empty(figures_dir, "figures_dir"))
-    not_empty(name, "name")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    kinds = ["csv"] if figure is None else ["csv", "png", "svg"]
-    inputs = list(inputs)
-    for kind in kinds:
-        check_output(folder / f"{name}.{kind}", option=f"figures_dir={folder}", inputs=inputs)
-    write_whole(table.to_csv(index=False, float_format="%.6g").encode(), folder / f"{name}.csv")
-    if figure is None:
-        return table
-    with plt.rc_context(STYLE):
-        heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
-        if figure.legends:  # they lie where a title would
-            figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
-        else:
-            figure.suptitle(heading, fontsize=8.5, fontweight="bold")
-        for kind, metadata in (("png", None), ("svg", {"Date": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-            figure.set_layout_engine("none")  # laid out once: the same in both formats, and half the time
-            data = NOT_XML.sub("�".encode(), buffer.getvalue()) if kind == "svg" else buffer.getvalue()
-            write_whole(data, folder / f"{name}.{kind}")
-    plt.close(figure)
-    return figure
 
 
 @contextmanager
@@ -105,21 +79,36 @@ def panels(
     Yields the figure and, per panel, its axes, its values by column and its rows.
     """
     by = tuple(name for name in by if name in table)
-    shared = [name for name in dict.fromkeys(("dataset", "model", *by)) if len(distinct_values(table, name)) == 1]
+    shared = [
+        name
+        for name in dict.fromkeys(("dataset", "model", *by))
+        if len(distinct_values(table, name)) == 1
+    ]
     apart = [name for name in by if name not in shared]
     combinations = (
-        dict(zip(by, names, strict=True)) for names in product(*(distinct_values(table, name) for name in by))
+        dict(zip(by, names, strict=True))
+        for names in product(*(distinct_values(table, name) for name in by))
     )
     settings = [setting for setting in combinations if len(matching_rows(table, setting))]
     across = len(distinct_values(table, apart[-1])) if apart else 1
-    per_line = min(len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3))
-    n_lines, letters = ceil(len(settings) / per_line), int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3))
+    per_line = min(
+        len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3)
+    )
+    n_lines, letters = (
+        ceil(len(settings) / per_line),
+        int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3)),
+    )
     with plt.rc_context(STYLE):
-        figure = plt.figure(figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained")
+        figure = plt.figure(
+            figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained"
+        )
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
-        drawn = [(ax, setting, matching_rows(table, setting)) for ax, setting in zip(grid, settings, strict=False)]
+        drawn = [
+            (ax, setting, matching_rows(table, setting))
+            for ax, setting in zip(grid, settings, strict=False)
+        ]
         for ax, setting, rows in drawn:
             names = [_spoken(name, setting[name]) for name in reversed(apart)]
             names += [question_count(rows)] if "n_questions" in rows else []
@@ -162,7 +151,11 @@ def matching_rows(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
 
 def set_ticks(ax: Axes, ticks: Sequence[float]) -> None:
     """Set the ticks of the x axis, labelled with plain numbers."""
-    ax.xaxis.set(major_locator=FixedLocator(sorted(ticks)), major_formatter="{x:g}", minor_locator=NullLocator())
+    ax.xaxis.set(
+        major_locator=FixedLocator(sorted(ticks)),
+        major_formatter="{x:g}",
+        minor_locator=NullLocator(),
+    )
 
 
 def alpha_axis(ax: Axes) -> None:
@@ -176,20 +169,31 @@ def difference_axis(ax: Axes) -> None:
     """Make the y axis one of differences: linear up to 0.05, logarithmic beyond, a line at 0."""
     ax.axhline(0, color="black", lw=0.6)
     ax.set_yscale("symlog", linthresh=0.05)
-    ax.yaxis.set(major_locator=FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5]), minor_locator=NullLocator())
+    ax.yaxis.set(
+        major_locator=FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5]),
+        minor_locator=NullLocator(),
+    )
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
 
 
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
     """Name the rows of a panel, from above; say n/a in those that are not `present`."""
     for row in np.flatnonzero(~np.isin(names, list(present))).tolist():
-        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=6, va="center")
+        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=7, va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def draw_curve(
-    ax: Axes, x: pd.Series, line: pd.DataFrame, index: int, *, y: str, of: str = "", bars: bool = False, **other
+    ax: Axes,
+    x: pd.Series,
+    line: pd.DataFrame,
+    index: int,
+    *,
+    y: str,
+    of: str = "",
+    bars: bool = False,
+    **other,
 ) -> None:
     """Draw a line with its interval, columns `<of>low` and `<of>high` where the table has them: a band, or bars."""
     step = 1 if bars else max(1, len(line) // 4)
@@ -197,12 +201,27 @@ def draw_curve(
     ax.plot(x, line[y], **drawn)
     if f"{of}low" in line:
         ends = line[f"{of}low"].astype(float), line[f"{of}high"].astype(float)
-        band = {"fc": (drawn["color"], 0.12), "ec": (drawn["color"], 0.6), "lw": 0.6, "ls": drawn["ls"]}
-        ax.vlines(x, *ends, color=drawn["color"], lw=0.8) if bars else ax.fill_between(x, *ends, **band)
+        band = {
+            "fc": (drawn["color"], 0.12),
+            "ec": (drawn["color"], 0.6),
+            "lw": 0.6,
+            "ls": drawn["ls"],
+        }
+        ax.vlines(x, *ends, color=drawn["color"], lw=0.8) if bars else ax.fill_between(
+            x, *ends, **band
+        )
 
 
 def draw_curves(
-    ax: Axes, table: pd.DataFrame, by: str, names: Sequence, x: str, y: str = "auroc", *, shift: float = 0.0, **other
+    ax: Axes,
+    table: pd.DataFrame,
+    by: str,
+    names: Sequence,
+    x: str,
+    y: str = "auroc",
+    *,
+    shift: float = 0.0,
+    **other,
 ) -> None:
     """Draw a curve over the column `x` for each name in the column `by`, each moved by `shift` from the last."""
     for index, name in enumerate(names):
@@ -213,14 +232,17 @@ def draw_curves(
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return the table with a column difference: `y` minus NLL's at the same `x`."""
-    return table.assign(difference=table[y] - table[x].map(table[table["method"] == "NLL"].set_index(x)[y]))
+    return table.assign(
+        difference=table[y] - table[x].map(table[table["method"] == "NLL"].set_index(x)[y])
+    )
 
 
-def handles(names: Sequence[object], paper: pd.DataFrame | None = None, **other) -> list[plt.Line2D]:
-    """Return a legend's entries for the lines with these names, and for what the paper printed, if it did."""
-    lines = [plt.Line2D([], [], label=name, **{**line_style(index), **other}) for index, name in enumerate(names)]
-    printed = plt.Line2D([], [], label="the paper", marker="D", **PRINTED)
-    return lines if paper is None or paper.empty else [*lines, printed]
+def handles(names: Sequence[object], **other: Any) -> list[plt.Line2D]:
+    """Return a legend entry for the line of each name."""
+    return [
+        plt.Line2D([], [], label=name, **{**line_style(index), **other})
+        for index, name in enumerate(names)
+    ]
 
 
 def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str = "") -> None:
@@ -230,7 +252,12 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
     if entries:
         widest = 4.3 * max(len(str(entry.get_label())) for entry in entries) + 32  # points
         rows = ceil(len(entries) / max(1, int(72 * figure.get_figwidth() / widest)))
-        shape = {"ncols": ceil(len(entries) / rows), "handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
+        shape = {
+            "ncols": ceil(len(entries) / rows),
+            "handlelength": 2.6,
+            "columnspacing": 1.2,
+            "borderpad": 0,
+        }
         figure.legend(handles=entries, loc="outside upper center", **shape)
 
 
@@ -258,6 +285,16 @@ def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> p
     return table if "model" in table else table.assign(model="")
 
 
+def title_at_right(ax: Axes, text: str | None = None, **style: Any) -> None:
+    """Set the title of a panel at the right, or move it there if no text is given.
+
+    There a long title lies above the names at the left of the panel and not beyond the figure.
+    """
+    shown = ax.get_title() if text is None else text
+    ax.set_title("")
+    ax.set_title(shown, loc="right", **style)
+
+
 def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:
     """Return a legend entry for the line of each model."""
     return [entry for entry in handles(models, **style) if entry.get_label()]
@@ -268,7 +305,9 @@ def printed_entry(**style: Any) -> plt.Line2D:
     return plt.Line2D([], [], label="printed in the paper", **{**PRINTED, "marker": "D", **style})
 
 
-def label_figure(figure: Figure, *, title: str, x: str, y: str, entries: Sequence[plt.Artist] = ()) -> None:
+def label_figure(
+    figure: Figure, *, title: str, x: str, y: str, entries: Sequence[plt.Artist] = ()
+) -> None:
     """Put the title and one legend above all panels, and name the two axes."""
     letters = int(14 * figure.get_figwidth())
     explain(figure, entries, "\n".join(textwrap.wrap(x, letters)), y)

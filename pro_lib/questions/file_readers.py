@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, reading, regular
+from pro_lib.common.nested import plain
 from pro_lib.common.validation import Text
 from pro_lib.questions.json_values import json_values
 from pro_lib.questions.tables import BadRow, check_names, csv_rows, utf8_bytes
@@ -41,7 +42,7 @@ _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 
 
 def source_path(source: Source, otherwise: str) -> Path:
-    """Return what a source is called: its path, or this where it has none."""
+    """Return the path of a source, or `otherwise` if it is in memory."""
     return Path(source if isinstance(source, (str, Path)) else otherwise)
 
 
@@ -50,18 +51,26 @@ def unzipped(path: str | Path) -> Path:
     return Path(str(path).removesuffix(".gz"))
 
 
-def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a file of JSON lines (`<path>, line <n>`), a list (`entry <n>`) or a table.
+def json_lines(
+    source: Source, *, on_error: Callable[[str, RunError], None] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a file of JSON lines, a list or a table, with their places.
 
-    Each value comes with its place. A file may be gzipped, or a log of inspect_ai, and objects may go over several
-    lines each. The missing values of a table are left out of its rows; an index of texts has the places of the rows.
+    A place is `<path>, line <n>` or `entry <n>`; if a table has an index of texts, they are the
+    places of its rows. A file may be gzipped, or be a log of inspect_ai, and objects may extend
+    over several lines. Missing values of a table are left out of its rows.
 
     Args:
         source: a file, a list or a table.
-        on_error: called with the place and the error of a line that is not JSON, which is then left out.
+        on_error: called with the place and the error of a line that is not JSON, which is then left
+            out. By default the error is raised.
 
     Raises:
-        RunError: names file and line; a file of server-sent events is refused.
+        RunError: a line is not JSON, or the file has server-sent events; names file and line.
+
+    Example:
+        >>> list(json_lines([{"question": "Who wrote Emma?"}]))
+        [('entry 1', {'question': 'Who wrote Emma?'})]
     """
     if isinstance(source, (str, Path)):
         notes: list[str] = []
@@ -69,35 +78,42 @@ def json_lines(source: Source, *, on_error: Callable[[str, RunError], None] | No
         warn_of_notes(source, notes)
         yield from _entries(data, source, on_error)
     elif isinstance(source, pd.DataFrame):
-        check_names(source, "the table")
-        for n, (place, row) in enumerate(zip(source.index, source.to_dict("records"), strict=True), start=1):
-            values = {name: value for name, value in row.items() if not (is_scalar(value) and pd.isna(value))}
-            yield place if isinstance(place, str) else f"row {n}", _plain(values)
+        yield from _table_rows(source)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
-        yield from ((f"entry {n}", _plain(value)) for n, value in enumerate(source, start=1))
+        yield from ((f"entry {n}", plain(value)) for n, value in enumerate(source, start=1))
     else:
-        raise RunError(f"{type(source).__name__} is neither a file nor a list of objects, nor a table")
+        name = type(source).__name__
+        raise RunError(f"{name} is neither a file nor a list of objects, nor a table")
 
 
-def _plain(value: Any) -> Any:
-    """Return what pydantic (as of a client's response) and NumPy make of objects for JSON, within containers too."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    plain = getattr(value, "model_dump", getattr(value, "tolist", None))
-    return plain() if plain else value
+def _table_rows(table: pd.DataFrame) -> Iterator[tuple[str, dict]]:
+    """Yield the rows of a table without their missing values, with their places."""
+    check_names(table, "the table")
+    rows = zip(table.index, table.to_dict("records"), strict=True)
+    for n, (label, row) in enumerate(rows, start=1):
+        values = {name: value for name, value in row.items() if not _is_missing(value)}
+        yield label if isinstance(label, str) else f"row {n}", plain(values)
+
+
+def _is_missing(value: object) -> bool:
+    return is_scalar(value) and bool(pd.isna(value))
 
 
 # --- Tables ---
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file; the index has their places.
+    """Return the rows of a `.jsonl`, `.csv`, `.tsv` or `.parquet` file.
 
-    All cells of a CSV file are text. In a `.txt` file each block of lines is a row: a question, then its references.
-    Rows in memory are those that `json_lines` yields. The delimiter of a CSV file is in `attrs["delimiter"]` if it is
-    not a comma. Raises `RunError`, with file and place, for a file that is of another kind or damaged.
+    All cells of a CSV file are text. In a `.txt` file each block of lines is a row: a question,
+    then its references. Rows in memory are those that `json_lines` yields.
+
+    Returns:
+        The rows, with their places as the index. `attrs["delimiter"]` has the delimiter of a CSV
+        file if it is not a comma.
+
+    Raises:
+        RunError: the file is of another kind or damaged; names file and place.
     """
     notes: list[str] = []
     rows, delimiter = rows_of(source, notes)
@@ -113,13 +129,17 @@ def read_rows(source: Source) -> pd.DataFrame:
 
 
 def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | BadRow"]], str]:
-    """Return the rows of a source with their places, and the delimiter of a CSV file, a comma for others.
+    """Return the rows of a source with their places, and the delimiter of a CSV file.
 
-    A row that cannot be read is a `BadRow`. What was detected, such as an encoding, is added to `notes`.
+    The delimiter of other sources is a comma. A row that cannot be read is a `BadRow`.
+
+    Args:
+        source: a file, or rows in memory.
+        notes: takes notes on what was detected, such as the encoding of the file.
     """
     if not isinstance(source, (str, Path)):
         with reading("the rows"):
-            return [(where, _object_or_bad(row)) for where, row in json_lines(source)], ","
+            return [(where, object_or_bad_row(row)) for where, row in json_lines(source)], ","
     suffix = unzipped(source).suffix.lower()
     if suffix not in SUFFIXES:
         raise RunError(f"{source} is none of {', '.join(SUFFIXES)}{_advice(suffix)}")
@@ -129,23 +149,25 @@ def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | B
             _check_text(data, source)
             return csv_rows(data, source, "\t" if suffix == ".tsv" else ",", notes)
         rows = _READERS[suffix](data, source)
-        return [(where, _object_or_bad(row)) for where, row in rows], ","
+        return [(where, object_or_bad_row(row)) for where, row in rows], ","
 
 
-def _object_or_bad(row: object) -> "dict | BadRow":
+def object_or_bad_row(row: object) -> "dict | BadRow":
+    """Return a row if it is an object of JSON, and a `BadRow` if not."""
     if isinstance(row, (dict, BadRow)):
         return row
     return BadRow(f"not an object but {type(row).__name__}")
 
 
 def warn_of_notes(source: Source, notes: list[str]) -> None:
-    """Warn once about what was detected in a file, if there are notes."""
+    """Warn once of the notes on what was detected in a file."""
     if notes:
         name = source_path(source, "the rows")
         warnings.warn(f"{name}: {'; '.join(notes)}", UserWarning, stacklevel=2)
 
 
 def _advice(suffix: str) -> str:
+    """Return how to save a workbook as a file that can be read; "" for other files."""
     if suffix in (".xlsx", ".xls", ".ods"):
         return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
     return ""
@@ -179,21 +201,27 @@ def _check_text(data: bytes, path: str | Path) -> None:
 
 
 def _parquet(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield the rows of a Parquet file with their places."""
     table = pq.read_table(pa.BufferReader(data))
     table.validate(full=True)  # finds text that is not UTF-8 before it is used
     check_names(table.column_names, path)
     # The metadata of pandas are not needed here, and they may be damaged too.
-    rows = table.replace_schema_metadata(None).to_pandas(integer_object_nulls=True).to_dict("records")
+    table = table.replace_schema_metadata(None)
+    rows = table.to_pandas(integer_object_nulls=True).to_dict("records")
     yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 
 def _blocks(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield questions and references of blocks of lines, as LitCab has them (`make figures-smollm2 LITCAB=`)."""
+    """Yield the questions and references in blocks of lines, the format of LitCab's files.
+
+    `make figures-smollm2 LITCAB=` reads such files.
+    """
     lines = enumerate(map(str.strip, data.decode().splitlines()), start=1)
     for is_text, block in groupby(lines, key=lambda line: line[1] != ""):
         if is_text:
-            (n, question), *others = block
-            yield f"{path}, line {n}", {"question": question, "references": [text for _, text in others]}
+            (n, question), *reference_lines = block
+            references = [text for _, text in reference_lines]
+            yield f"{path}, line {n}", {"question": question, "references": references}
 
 
 # --- JSON ---
@@ -216,7 +244,7 @@ def _entries(
     *,
     keeps_bad_lines: bool = False,
 ) -> Iterator[tuple[str, object]]:
-    """Yield the values of a log of inspect_ai, or of JSON as in `json_values`, with their places."""
+    """Yield the values of an inspect_ai log, or of JSON as in `json_values`, with their places."""
     if data.startswith(_ZIP):
         yield from _samples(data, path)
     else:
@@ -224,18 +252,34 @@ def _entries(
 
 
 def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON in a zip's folder `samples`, with their places; all that the zip holds is checked."""
+    """Yield the values of JSON in the folder `samples` of a zip, with their places.
+
+    All members of the zip are checked.
+    """
     with reading(path):
         log = zipfile.ZipFile(io.BytesIO(data))
     for member in log.infolist():
-        with reading(where := f"{path}, {member.filename[:80]!r}"):
+        where = f"{path}, {member.filename[:80]!r}"
+        with reading(where):
             if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 content = log.read(member)
-            else:  # Zstandard, which zipfile itself reads from Python 3.14 on
-                start = member.header_offset + 30 + sum(struct.unpack_from("<HH", data, member.header_offset + 26))
-                packed = pa.BufferReader(data[start : start + member.compress_size])
-                content, header = pa.CompressedInputStream(packed, "zstd").read(), data[member.header_offset : start]
-                if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
-                    raise zipfile.BadZipFile("it has another checksum or name")
+            else:
+                content = _zstandard_content(data, member)
             if member.filename.startswith("samples/"):
                 yield where, from_json(content)
+
+
+def _zstandard_content(data: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member that is compressed by Zstandard.
+
+    The standard library reads such members from Python 3.14 on. A member begins with a header of 30
+    bytes, its name and extra fields; the header ends with the lengths of these two.
+    """
+    lengths = struct.unpack_from("<HH", data, member.header_offset + 26)
+    start = member.header_offset + 30 + sum(lengths)
+    header = data[member.header_offset : start]
+    packed = pa.BufferReader(data[start : start + member.compress_size])
+    content = pa.CompressedInputStream(packed, "zstd").read()
+    if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
+        raise zipfile.BadZipFile("it has another checksum or name")
+    return content

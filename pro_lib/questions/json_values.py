@@ -33,22 +33,25 @@ def json_values(
     Args:
         data: the bytes of the file.
         path: its name, for the places.
-        on_error: called with the place and the error of a line that is not JSON, which is then left out.
-        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may have unpaired
-            surrogates.
+        on_error: called with the place and the error of a line that is not JSON, which is then left
+            out. By default the error is raised.
+        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may
+            have unpaired surrogates.
 
     Raises:
-        RunError: names file and line; a file of server-sent events is refused.
+        RunError: a line is not JSON, or the file has server-sent events; names file and line.
     """
-    values: list[Any] | None
     is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
+    values: list[Any] = []
+    is_one_value = False
     if _is_first_line_whole(data):
-        values = [_parsed(data, path, is_lenient=keeps_bad_lines)] if is_list and b"\n" not in data.strip() else None
+        is_one_value = is_list and b"\n" not in data.strip()
     else:
         values = _values_over_lines(data)
-        if is_list and not values and on_error is None:
-            values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
-    if values is None or not values:
+        is_one_value = is_list and not values and on_error is None
+    if is_one_value:
+        values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
+    if not values:
         yield from _lines(data, path, on_error, keeps_bad_lines)
         return
     if len(values) == 1 and is_list:
@@ -58,7 +61,14 @@ def json_values(
 
 
 def decoded(value: object) -> object:
-    """Return the object or list that a text of JSON holds, and anything else as it is."""
+    """Return the object or list in a text of JSON, and any other value as it is.
+
+    Example:
+        >>> decoded('{"text": "Paris"}')
+        {'text': 'Paris'}
+        >>> decoded("Paris")
+        'Paris'
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             inner = from_json(value)
@@ -74,7 +84,10 @@ def _parsed(data: bytes, path: str | Path, *, is_lenient: bool) -> Any:
 
 
 def _lenient_json(data: bytes) -> Any:
-    """Return a value of JSON in which texts may have unpaired surrogates, so that their row can be named."""
+    """Return a value of JSON in which texts may have unpaired surrogates.
+
+    The errors about such texts can then name their rows.
+    """
     try:
         return from_json(data)
     except ValueError:
@@ -95,7 +108,8 @@ def _lines(
         where = f"{path}, line {n}"
         if _EVENT.match(text):
             words = "a stream of server-sent events, in which no answer is whole"
-            raise RunError(f"{where}: this is {words}; save the whole response that the client joins")
+            remedy = "save the whole response that the client joins"
+            raise RunError(f"{where}: this is {words}; {remedy}")
         try:
             value = _parsed(text, where, is_lenient=keeps_bad_lines)
         except RunError as error:
@@ -110,19 +124,25 @@ def _lines(
 
 
 def _is_first_line_whole(data: bytes) -> bool:
-    """Return whether the first line that is not empty is JSON by itself, or does not begin a list or an object."""
-    first = next((line for line in io.BytesIO(data) if line.strip()), b"")
-    if first.strip()[:1] not in (b"{", b"["):
+    """Return whether the first line with a text is a value of JSON.
+
+    A line that does not begin a list or an object also counts.
+    """
+    first_line = next((line for line in io.BytesIO(data) if line.strip()), b"")
+    if first_line.strip()[:1] not in (b"{", b"["):
         return True
     try:
-        from_json(first)
+        from_json(first_line)
     except ValueError:
         return False
     return True
 
 
 def _values_over_lines(data: bytes) -> list:
-    """Return values that go over several lines each, as `jq` writes them; none if the file is something else."""
+    """Return values that extend over several lines each, as `jq` writes them.
+
+    The list is empty if the file is of another kind.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -133,10 +153,10 @@ def _values_over_lines(data: bytes) -> list:
     try:
         while start is not None:
             _, end = decoder.raw_decode(text, start.start())
-            written = text[start.start() : end]
-            if not values and "\n" not in written:
+            value_text = text[start.start() : end]
+            if not values and "\n" not in value_text:
                 return []
-            values.append(from_json(written))
+            values.append(from_json(value_text))
             start = _NOT_SPACE.search(text, end)
     except (ValueError, RecursionError):
         return []

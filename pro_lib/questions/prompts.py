@@ -6,20 +6,25 @@ from typing import Annotated
 from pro_lib.common.validation import rule
 
 TEMPLATE = "Question: {question}\nAnswer:"
-Template = Annotated[str, rule(str, lambda template: "{question}" in template, "must contain {question}")]
+Template = Annotated[
+    str, rule(str, lambda template: "{question}" in template, "must contain {question}")
+]
 
 
 def filled_template(template: str, question: str) -> str:
-    """Return the template with the question in it.
+    r"""Return the template with the question in it.
 
     Example:
-        filled_template("Q: {question}\\nA:", "Who wrote Emma?")  # "Q: Who wrote Emma?\\nA:"
+        >>> filled_template("Q: {question}\nA:", "Who wrote Emma?")
+        'Q: Who wrote Emma?\nA:'
     """
     return template.replace("{question}", question)
 
 
-def few_shot_prefix(shots: Sequence[tuple[str, str]], *, header: str = "", template: str = TEMPLATE) -> str:
-    """Return what all prompts begin with: the header, then every shot with its answer."""
+def few_shot_prefix(
+    shots: Sequence[tuple[str, str]], *, header: str = "", template: str = TEMPLATE
+) -> str:
+    """Return the beginning of all prompts: the header, then every shot with its answer."""
     examples = [f"{filled_template(template, question)} {answer}\n\n" for question, answer in shots]
     return header + "".join(examples)
 
@@ -29,7 +34,8 @@ def chat_messages(
 ) -> list[dict[str, str]]:
     """Return a prompt as a conversation whose earlier turns are the shots.
 
-    The header opens the first message and is not a system message, which some chat templates refuse.
+    The header is at the start of the first message. It is not a system message, because some chat
+    templates do not allow one.
     """
     turns: list[str] = []
     for shot, answer in shots:

@@ -1,4 +1,4 @@
-"""Read the questions of files and tables: find their columns, and leave out rows that cannot be used."""
+"""Read questions from files and tables: find the columns, and leave out unusable rows."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,20 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
-from pro_lib.questions.file_readers import Identity, Source, TextList, rows_of, source_path, unzipped, warn_of_notes
+from pro_lib.questions.cell_values import is_missing, plain_name
+from pro_lib.questions.choices import choices_of
+from pro_lib.questions.file_readers import (
+    Identity,
+    Source,
+    TextList,
+    object_or_bad_row,
+    rows_of,
+    source_path,
+    unzipped,
+    warn_of_notes,
+)
 from pro_lib.questions.json_values import LIST_NAMES
-from pro_lib.questions.references import choices_of, is_missing, plain_name, read_references
+from pro_lib.questions.references import read_references
 from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
@@ -21,24 +32,56 @@ _OneText = Annotated[TextList, Field(max_length=1)]
 QUESTION_COLUMN_ALIASES = {
     "question_id": [["question_id"], ["id"], ["qid"], ["_id"], ["q_id"]],
     "question": [
-        ["question"], ["query"], ["prompt"], ["input"], ["problem"], ["question_text"], ["question_stem"],
+        ["question"],
+        ["query"],
+        ["prompt"],
+        ["input"],
+        ["problem"],
+        ["question_text"],
+        ["question_stem"],
         ["utterance"],
     ],
     "references": [
-        ["references"], ["answer", "aliases"], ["answers"], ["best_answer", "correct_answers"], ["correct_answer"],
-        ["reference"], ["target"], ["targets"], ["gold"], ["expected"], ["possible_answers"], ["golden_answers"],
-        ["gold_answers"], ["gold_answer"], ["ground_truths"], ["ground_truth"], ["reference_answer"],
-        ["expected_answer"], ["ideal"], ["answers_spans"], ["mc1_targets"], ["target_value"],
+        ["references"],
+        ["answer", "aliases"],
+        ["answers"],
+        ["best_answer", "correct_answers"],
+        ["correct_answer"],
+        ["reference"],
+        ["target"],
+        ["targets"],
+        ["gold"],
+        ["expected"],
+        ["possible_answers"],
+        ["golden_answers"],
+        ["gold_answers"],
+        ["gold_answer"],
+        ["ground_truths"],
+        ["ground_truth"],
+        ["reference_answer"],
+        ["expected_answer"],
+        ["ideal"],
+        ["answers_spans"],
+        ["mc1_targets"],
+        ["target_value"],
     ],
     "split": [["split"]],
-}  # fmt: skip
+}
 COLUMN_NAMES = tuple(QUESTION_COLUMN_ALIASES)
 # Columns that name the right choice. They are used only if the file has choices.
 _CHOICE_ALIASES = (
-    *("answer_key", "correct", "correct_choice", "correct_option", "correct_index", "label", "cop"),
-    *("answer_index", "answer_idx"),
+    "answer_key",
+    "correct",
+    "correct_choice",
+    "correct_option",
+    "correct_index",
+    "label",
+    "cop",
+    "answer_index",
+    "answer_idx",
 )
-_FIRST = 5  # the rows that a message names, of those that are left out
+# The number of rows that a message about rejected rows shows.
+_N_SHOWN = 5
 
 
 class _Columns(Format, extra="forbid"):
@@ -69,9 +112,9 @@ class QuestionRows:
     """The questions of a source.
 
     Attributes:
-        table: a row per question: question_id, question, references, split, and other columns.
-        columns: the source's columns that each of these was read from.
-        left_out: the ids and texts of the questions that are left out.
+        table: one row per question: question_id, question, references, split, and other columns.
+        columns: the columns of the source that each of these was read from.
+        left_out: the texts of the questions that are left out, by their ids.
     """
 
     table: pd.DataFrame
@@ -80,14 +123,17 @@ class QuestionRows:
 
 
 def read_questions(
-    source: Source,
-    columns: Mapping,
-    *,
-    strict: bool = False,
+    source: Source, columns: Mapping, *, strict: bool = False
 ) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a file or in memory, and the columns of the source that they were read from.
+    """Return the questions of a source, and the columns of the source that were read.
 
     The arguments and errors are those of `read_question_rows`.
+
+    Example:
+        >>> rows = [{"query": "Who wrote Emma?", "answer": "Jane Austen"}]
+        >>> table, columns = read_questions(rows, {})
+        >>> columns
+        {'question': ['query'], 'references': ['answer']}
     """
     rows = read_question_rows(source, columns, strict=strict)
     return rows.table, rows.columns
@@ -96,19 +142,22 @@ def read_questions(
 def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False) -> QuestionRows:
     """Return the questions of a file or in memory.
 
-    Each has an id of its own, a text and a reference. A row without a text or a reference is left
-    out, and a warning counts these rows and says why. The columns of `QUESTION_COLUMN_ALIASES` come first.
+    Each question has an id that no other has, a text and a reference. A row without a text or a
+    reference is left out, and a warning counts these rows and says why.
 
     Args:
         source: a file, or rows in memory.
-        columns: names for our columns, as in `pro_lib.load_questions`.
+        columns: the names of the source's columns, as in `pro_lib.load_questions`.
         strict: whether a row that cannot be used is an error.
 
+    Returns:
+        The questions. The columns of `QUESTION_COLUMN_ALIASES` come first in their table.
+
     Raises:
-        RunError: if a column is missing, an id is used twice, or no row can be used; names file and
+        RunError: a column is missing, an id is used twice, or no row can be used; names file and
             place.
     """
-    names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
+    chosen_names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
     file = source_path(source, "questions")
     notes: list[str] = []
     rows, _ = rows_of(source, notes)
@@ -116,30 +165,34 @@ def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False
     if not rows:
         raise RunError(f"{file} holds no questions")
     objects = [row for _, row in rows if not isinstance(row, BadRow)]
-    theirs = list(dict.fromkeys(name for row in objects for name in row))
-    check_names(theirs, file)
-    used = _used_columns(theirs, objects, names, file) if objects else {}
-    references = iter(_references(file, used, theirs, objects, notes))
-    notes[:0] = _name_notes(used, names, notes)
-    found = _Found(file, used)
+    names = list(dict.fromkeys(name for row in objects for name in row))
+    check_names(names, file)
+    used_columns = _used_columns(names, objects, chosen_names, file) if objects else {}
+    references = iter(_references(file, used_columns, names, objects, notes))
+    notes[:0] = _name_notes(used_columns, chosen_names, notes)
+    collector = _Collector(file, used_columns)
     for number, (where, row) in enumerate(rows):
-        found.add(number, where, row, row if isinstance(row, BadRow) else next(references))
+        if isinstance(row, BadRow):
+            collector.add_bad_row(where, row)
+        else:
+            collector.add(number, where, row, next(references))
     warn_of_notes(source if isinstance(source, (str, Path)) else file, notes)
-    found.report(len(rows), strict=strict)
-    return QuestionRows(found.table(theirs), used, found.left_out)
+    collector.report(len(rows), strict=strict)
+    return QuestionRows(collector.table(names), used_columns, collector.left_out)
 
 
 def _references(
     file: Path,
-    used: Mapping[str, list[str]],
-    theirs: Sequence[str],
+    used_columns: Mapping[str, list[str]],
+    names: Sequence[str],
     rows: Sequence[Mapping[str, object]],
     notes: list[str],
 ) -> "list[list[str] | BadRow]":
+    """Return the references of each row; an error names the file."""
     if not rows:
         return []
     try:
-        return read_references(used["references"], theirs, rows, notes)
+        return read_references(used_columns["references"], names, rows, notes)
     except RunError as error:
         raise RunError(f"{file}: {error}") from None
 
@@ -147,43 +200,55 @@ def _references(
 def references_beside(row: Mapping[str, object]) -> list[str] | None:
     """Return the right answers in one row, from columns with usual names; None if there are none.
 
-    A letter or an index that names a choice is not resolved, because one row does not tell which.
+    A letter or an index that names a choice is not used, because one row does not show which choice
+    it is.
     """
-    plain = {plain_name(name): name for name in row if isinstance(name, str)}
-    groups = QUESTION_COLUMN_ALIASES["references"]
-    there = [[plain[alias] for alias in group if alias in plain] for group in groups]
-    used = next(filter(None, there), [])
-    if not used:
+    names = {plain_name(name): name for name in row if isinstance(name, str)}
+    columns: list[str] = []
+    for aliases in QUESTION_COLUMN_ALIASES["references"]:
+        columns = [names[alias] for alias in aliases if alias in names]
+        if columns:
+            break
+    if not columns:
         return None
-    _, [choices] = choices_of(list(plain.values()), [row])
-    [references] = read_references(used, [], [row], [])
+    _, [choices] = choices_of(list(names.values()), [row])
+    [references] = read_references(columns, [], [row], [])
     if isinstance(references, BadRow):
         return None
-    return references if choices is None or set(references) <= set(choices.texts) else None
+    if choices is not None and not set(references) <= set(choices.texts):
+        return None
+    return references
 
 
-class _Found:
-    """The questions of a file so far, and the rows that are left out."""
+class _Collector:
+    """Collects the questions of a file, and the rows that are left out.
 
-    def __init__(self, file: Path, used: Mapping[str, list[str]]) -> None:
+    Attributes:
+        file: the file, for messages.
+        used_columns: the columns of the file that are read.
+        left_out: the texts of questions that are left out, by their ids.
+    """
+
+    def __init__(self, file: Path, used_columns: Mapping[str, list[str]]) -> None:
         self.file = file
-        self.stem = unzipped(file).stem
-        self.used = used
-        self.questions: list[dict[str, Any]] = []
-        self.others: list[Mapping] = []
+        self.used_columns = used_columns
         self.left_out: dict[str, str] = {}
+        self._stem = unzipped(file).stem
+        self._questions: list[dict[str, Any]] = []
+        self._rows: list[Mapping] = []
         self._places: dict[str, str] = {}
         self._reasons: list[tuple[str, str]] = []
 
-    def add(self, number: int, where: str, row: Any, references: "list[str] | BadRow") -> None:
-        """Add a row, or keep the reason why it is left out; `RunError` if its id was used before."""
-        if isinstance(row, BadRow):
-            self._reasons.append((where, row.reason))
-            return
-        values = {"question_id": f"{self.stem}-{number}", "split": "test"}
-        for ours in ("question_id", "question", "split"):
-            if ours in self.used:
-                values[ours] = row.get(self.used[ours][0])
+    def add_bad_row(self, where: str, row: BadRow) -> None:
+        """Leave out a row that could not be read."""
+        self._reasons.append((where, row.reason))
+
+    def add(self, number: int, where: str, row: Mapping, references: "list[str] | BadRow") -> None:
+        """Add a row, or leave it out; raise `RunError` if its id was used before."""
+        values: dict[str, Any] = {"question_id": f"{self._stem}-{number}", "split": "test"}
+        for field in ("question_id", "question", "split"):
+            if field in self.used_columns:
+                values[field] = row.get(self.used_columns[field][0])
         try:
             question = _Question.model_validate(values)
         except ValidationError as error:
@@ -196,41 +261,52 @@ class _Found:
         if isinstance(references, BadRow):
             self._leave_out(where, {**values, "question_id": name}, references.reason)
         elif any(map(_has_damage, row.values())):
-            self._leave_out(where, values, "a text has an unpaired surrogate, which is not valid Unicode")
+            reason = "a text has an unpaired surrogate, which is not valid Unicode"
+            self._leave_out(where, values, reason)
         else:
-            self.questions.append({**question.model_dump(), "references": references})
-            self.others.append(row)
+            self._questions.append({**question.model_dump(), "references": references})
+            self._rows.append(row)
 
     def _leave_out(self, where: str, values: Mapping[str, Any], reason: str) -> None:
+        """Leave out a row, and keep its id and its text."""
         self._reasons.append((where, reason))
-        name, text = values["question_id"], values.get("question")
+        name = values["question_id"]
+        text = values.get("question")
         if isinstance(name, (str, int)):
             self.left_out[str(name)] = text if isinstance(text, str) else ""
 
     def report(self, n_rows: int, *, strict: bool) -> None:
-        """Warn about the rows that are left out; `RunError` with `strict`, or if no row is left."""
-        if not self._reasons:
+        """Warn of the rows that are left out; `RunError` with `strict`, or if no row is left."""
+        n_left_out = len(self._reasons)
+        if n_left_out == 0:
             return
-        first = [f"{where.removeprefix(f'{self.file}, ')}: {reason}" for where, reason in self._reasons[:_FIRST]]
-        more = f" and {len(self._reasons) - _FIRST} more" if len(self._reasons) > _FIRST else ""
-        counted = f"{len(self._reasons):,} of {n_rows:,} rows cannot be used: {'; '.join(first)}{more}"
-        if not self.questions:
-            raise RunError(f"{self.file} holds no questions with answers; {counted}")
+        reasons = []
+        for where, reason in self._reasons[:_N_SHOWN]:
+            reasons.append(f"{where.removeprefix(f'{self.file}, ')}: {reason}")
+        shown = "; ".join(reasons)
+        if n_left_out > _N_SHOWN:
+            shown += f" and {n_left_out - _N_SHOWN} more"
+        message = f"{n_left_out:,} of {n_rows:,} rows cannot be used: {shown}"
+        if not self._questions:
+            raise RunError(f"{self.file} holds no questions with answers; {message}")
         if strict:
-            raise RunError(f"{self.file}: {counted} (strict)")
-        warnings.warn(f"{self.file}: {counted}; they are left out", UserWarning, stacklevel=3)
+            raise RunError(f"{self.file}: {message} (strict)")
+        warnings.warn(f"{self.file}: {message}; they are left out", UserWarning, stacklevel=3)
 
-    def table(self, theirs: Sequence[str]) -> pd.DataFrame:
-        """Return the questions, with the other columns of the source."""
-        taken = {*QUESTION_COLUMN_ALIASES}.union(*self.used.values())
-        others = [name for name in theirs if name not in taken]
-        table = pd.DataFrame(self.questions, columns=list(QUESTION_COLUMN_ALIASES), dtype=object)
-        more = pd.DataFrame([[row.get(name) for name in others] for row in self.others], columns=others, dtype=object)
-        for name in others:
+    def table(self, names: Sequence[str]) -> pd.DataFrame:
+        """Return the questions, with the columns of the source that are not read."""
+        read_names = {*COLUMN_NAMES}.union(*self.used_columns.values())
+        other_names = [name for name in names if name not in read_names]
+        other_values = []
+        for row in self._rows:
+            other_values.append([row.get(name) for name in other_names])
+        others = pd.DataFrame(other_values, columns=other_names, dtype=object)
+        for name in other_names:
             # Whole numbers among which some are missing would become floats.
-            if more[name].notna().all():
-                more[name] = more[name].infer_objects()
-        return table.infer_objects().join(more)
+            if others[name].notna().all():
+                others[name] = others[name].infer_objects()
+        questions = pd.DataFrame(self._questions, columns=list(COLUMN_NAMES), dtype=object)
+        return questions.infer_objects().join(others)
 
 
 def _has_damage(value: object) -> bool:
@@ -246,99 +322,120 @@ def _has_damage(value: object) -> bool:
 
 
 def _used_columns(
-    theirs: Sequence[str],
+    names: Sequence[str],
     rows: Sequence[Mapping[str, object]],
-    names: Mapping[str, list[str]],
+    chosen_names: Mapping[str, list[str]],
     file: Path,
 ) -> dict[str, list[str]]:
-    """Return the columns that the questions are read from: those named by the user, else those with usual names.
+    """Return the columns that each field of the questions is read from.
 
-    Case, spaces and underscores do not matter in usual names.
+    They are the columns that `columns=` names, or those with usual names. Case, spaces and
+    underscores do not matter in usual names.
+
+    Args:
+        names: the columns of the file.
+        rows: the rows of the file.
+        chosen_names: the names in `columns=`, by field.
+        file: the file, for errors.
 
     Raises:
-        RunError: if there is no column for the question or the references, or if two may be meant.
+        RunError: there is no column for the question or the references, or two may be meant.
     """
-    plain: dict[str, list[str]] = {}
-    for name in theirs:
-        plain.setdefault(plain_name(name), []).append(name)
-    used: dict[str, list[str]] = {}
-    for ours, groups in QUESTION_COLUMN_ALIASES.items():
-        if ours in names:
-            used[ours] = [_named_column(name, theirs, plain, file) for name in names[ours]]
-            continue
-        for group in groups:
-            there = [_known_column(alias, plain, file) for alias in group if alias in plain]
-            if there:
-                used[ours] = there
-                break
-    if "references" not in names:
-        _prefer_choices(used, theirs, plain, rows)
-    for ours in ("question", "references"):
-        if ours not in used:
-            raise _missing_column(ours, theirs, file)
-    return used
+    by_plain_name: dict[str, list[str]] = {}
+    for name in names:
+        by_plain_name.setdefault(plain_name(name), []).append(name)
+    used_columns: dict[str, list[str]] = {}
+    for field in COLUMN_NAMES:
+        if field in chosen_names:
+            used_columns[field] = [
+                _chosen_column(name, names, by_plain_name, file) for name in chosen_names[field]
+            ]
+        else:
+            columns = _usual_columns(field, by_plain_name, file)
+            if columns:
+                used_columns[field] = columns
+    if "references" not in used_columns:
+        columns = _choice_columns(names, by_plain_name, rows)
+        if columns:
+            used_columns["references"] = columns
+    for field in ("question", "references"):
+        if field not in used_columns:
+            raise _missing_column(field, names, file)
+    return used_columns
 
 
-def _prefer_choices(
-    used: dict[str, list[str]],
-    theirs: Sequence[str],
-    plain: Mapping[str, list[str]],
-    rows: Sequence[Mapping[str, object]],
-) -> None:
-    """Read the references of multiple-choice questions from the column that names the right choice."""
-    if "references" in used or not any(alias in plain for alias in _CHOICE_ALIASES):
-        return
-    columns, _ = choices_of(theirs, rows[:1])
-    if columns:
-        alias = next(alias for alias in _CHOICE_ALIASES if alias in plain)
-        used["references"] = [plain[alias][0]]
+def _usual_columns(field: str, by_plain_name: Mapping[str, list[str]], file: Path) -> list[str]:
+    """Return the columns of the first group of usual names that the file has."""
+    for aliases in QUESTION_COLUMN_ALIASES[field]:
+        present_aliases = [alias for alias in aliases if alias in by_plain_name]
+        if present_aliases:
+            return [_usual_column(alias, by_plain_name, file) for alias in present_aliases]
+    return []
 
 
-def _known_column(alias: str, plain: Mapping[str, list[str]], file: Path) -> str:
-    """Return the column with a usual name; a column that is spelled exactly so comes first."""
-    columns = plain[alias]
+def _usual_column(alias: str, by_plain_name: Mapping[str, list[str]], file: Path) -> str:
+    """Return the column with a usual name; a column with exactly this spelling comes first."""
+    columns = by_plain_name[alias]
     if alias in columns:
         return alias
     if len(columns) > 1:
         both = " and ".join(map(repr, columns[:2]))
-        raise RunError(f"{file} has the columns {both}, and either may be the {alias}; say which with columns=")
+        words = f"and either may be the {alias}; say which with columns="
+        raise RunError(f"{file} has the columns {both}, {words}")
     return columns[0]
 
 
-def _named_column(name: str, theirs: Sequence[str], plain: Mapping[str, list[str]], file: Path) -> str:
+def _choice_columns(
+    names: Sequence[str],
+    by_plain_name: Mapping[str, list[str]],
+    rows: Sequence[Mapping[str, object]],
+) -> list[str]:
+    """Return the column that names the right choice, if the file has choices."""
+    aliases = [alias for alias in _CHOICE_ALIASES if alias in by_plain_name]
+    if not aliases:
+        return []
+    columns, _ = choices_of(names, rows[:1])
+    return by_plain_name[aliases[0]][:1] if columns else []
+
+
+def _chosen_column(
+    name: str, names: Sequence[str], by_plain_name: Mapping[str, list[str]], file: Path
+) -> str:
     """Return the column that `columns=` names."""
-    if name in theirs:
+    if name in names:
         return name
-    alike = plain.get(plain_name(name), [])
+    alike = by_plain_name.get(plain_name(name), [])
     if len(alike) == 1:
         return alike[0]
-    raise _missing_column(name, theirs, file)
+    raise _missing_column(name, names, file)
 
 
-def _missing_column(name: str, theirs: Sequence[str], file: Path) -> RunError:
-    has = ", ".join(map(str, theirs))
-    example = f"columns={{'{name if name in QUESTION_COLUMN_ALIASES else 'question'}': …}}"
-    return RunError(
-        f"{file} has no column {name!r}, nor does columns= say its name ({example}, or --columns in the command); "
-        f"it has {has}"
-    )
+def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
+    """Return the error for a column that the file does not have."""
+    field = name if name in QUESTION_COLUMN_ALIASES else "question"
+    example = f"columns={{'{field}': …}}"
+    advice = f"nor does columns= say its name ({example}, or --columns in the command)"
+    existing = ", ".join(map(str, names))
+    return RunError(f"{file} has no column {name!r}, {advice}; it has {existing}")
 
 
 def _name_notes(
-    used: Mapping[str, list[str]],
-    names: Mapping[str, list[str]],
-    others: Sequence[str],
+    used_columns: Mapping[str, list[str]],
+    chosen_names: Mapping[str, list[str]],
+    other_notes: Sequence[str],
 ) -> list[str]:
     """Return notes about columns whose names differ from usual names in case or spaces.
 
     Columns that another note already names are left out.
     """
     notes = []
-    for ours, columns in used.items():
-        known = {alias for group in QUESTION_COLUMN_ALIASES[ours] for alias in group}
-        guessed = [column for column in columns if column not in known and ours not in names]
-        note = f"{ours} from column {' and '.join(map(repr, guessed))}"
-        if guessed and not any(other.startswith(note) for other in others):
+    for field, columns in used_columns.items():
+        if field in chosen_names:
+            continue
+        usual_names = {alias for aliases in QUESTION_COLUMN_ALIASES[field] for alias in aliases}
+        guessed_columns = [column for column in columns if column not in usual_names]
+        note = f"{field} from column {' and '.join(map(repr, guessed_columns))}"
+        if guessed_columns and not any(other.startswith(note) for other in other_notes):
             notes.append(note)
     return notes
 
@@ -349,42 +446,50 @@ def _name_notes(
 def _flattened(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return the rows and the rows nested in them, as in the files of SQuAD, TriviaQA and ARC."""
     if len(rows) == 1 and isinstance(rows[0][1], dict):
-        where, whole = rows[0]
-        plain = {plain_name(name): value for name, value in whole.items()}
-        inner = next((plain[name] for name in LIST_NAMES if isinstance(plain.get(name), list)), None)
-        if inner is not None and all(isinstance(row, dict) for row in inner):
-            rows = [(f"{where}, entry {number}", row) for number, row in enumerate(inner, start=1)]
-        else:
-            rows = _rows_of_columns(where, whole)
-    return [pair for where, row in rows for pair in _rows_within(where, row)]
+        rows = _rows_of_object(*rows[0])
+    flat_rows = []
+    for where, row in rows:
+        flat_rows += _rows_within(where, row)
+    return flat_rows
+
+
+def _rows_of_object(where: str, whole: dict) -> list[tuple[str, Any]]:
+    """Return the rows in the only object of a file: a list, a table by columns, or one row."""
+    values = {plain_name(name): value for name, value in whole.items()}
+    lists = [values[name] for name in LIST_NAMES if isinstance(values.get(name), list)]
+    if lists and all(isinstance(row, dict) for row in lists[0]):
+        return [(f"{where}, entry {number}", row) for number, row in enumerate(lists[0], start=1)]
+    return _rows_of_columns(where, whole)
 
 
 def _rows_of_columns(where: str, whole: dict) -> list[tuple[str, Any]]:
-    """Return the rows of a table that pandas wrote column by column; any other object is one row."""
+    """Return the rows of a table that was written by columns; another object is one row."""
     columns = list(whole.values())
     if len(columns) < 2 or not all(isinstance(column, dict) for column in columns):
         return [(where, whole)]
-    index = list(columns[0])
-    is_table = all(list(column) == index for column in columns) and all(name.isdigit() for name in index)
-    if not is_table or not index:
+    keys = list(columns[0])
+    have_same_keys = all(list(column) == keys for column in columns)
+    if not keys or not have_same_keys or not all(key.isdigit() for key in keys):
         return [(where, whole)]
-    return [
-        (f"{where}, entry {number}", {name: column[key] for name, column in whole.items()})
-        for number, key in enumerate(index, start=1)
-    ]
+    rows = []
+    for number, key in enumerate(keys, start=1):
+        row = {name: column[key] for name, column in whole.items()}
+        rows.append((f"{where}, entry {number}", row))
+    return rows
 
 
 def _rows_within(where: str, row: Any) -> list[tuple[str, Any]]:
+    """Return a row, or the rows in it, in the usual form."""
     if isinstance(row, BadRow):
         return [(where, row)]
     if isinstance(row.get("paragraphs"), list):
         return _squad_rows(where, row)
     if isinstance(row.get("row"), dict) and "row_idx" in row:
-        return [(where, row["row"])]  # as the viewer of the Hugging Face hub gives them
+        return [(where, row["row"])]  # the form of the viewer of the Hugging Face hub
     question = row.get("question")
     if isinstance(question, dict) and isinstance(question.get("stem"), str):
-        others = {name: value for name, value in question.items() if name != "stem"}
-        return [(where, {**others, **row, "question": question["stem"]})]
+        other_values = {name: value for name, value in question.items() if name != "stem"}
+        return [(where, {**other_values, **row, "question": question["stem"]})]
     return [(where, row)]
 
 
@@ -393,8 +498,9 @@ def _squad_rows(where: str, article: dict) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for paragraph in article["paragraphs"]:
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-        for question in questions if isinstance(questions, list) else ():
+        if not isinstance(questions, list):
+            continue
+        for question in questions:
             place = f"{where}, question {len(rows) + 1}"
-            is_object = isinstance(question, dict)
-            rows.append((place, question if is_object else BadRow(f"not an object but {type(question).__name__}")))
+            rows.append((place, object_or_bad_row(question)))
     return rows

@@ -1,4 +1,4 @@
-"""Question sets: bundled, from the Hugging Face hub or from files, with their splits and few-shot prompts."""
+"""Question sets (bundled, from the Hugging Face hub or from files) with their prompts."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,48 +8,73 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pydantic import AfterValidator
 
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
-from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, regular
-from pro_lib.common.validation import checked, extra, not_empty, refusing, rule
+from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name
+from pro_lib.common.validation import checked, not_empty, rule
 from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
-from pro_lib.questions.prompts import TEMPLATE, Template, chat_messages, few_shot_prefix, filled_template
+from pro_lib.questions.hub_sets import questions_from_hub
+from pro_lib.questions.prompts import (
+    TEMPLATE,
+    Template,
+    chat_messages,
+    few_shot_prefix,
+    filled_template,
+)
 from pro_lib.questions.question_files import QuestionRows, read_question_rows, read_questions
-from pro_lib.questions.references import texts_in
-from pro_lib.questions.repeats import question_groups, text_groups, warn_of_repeats
+from pro_lib.questions.repeats import question_groups, warn_of_repeats, without_texts
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, QUESTION_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
+# The usual number of shots.
+_N_SHOTS = 10
 
 # Run folders are named after the question set.
 FolderName = Annotated[str, rule(str, is_folder_name, f"must be usable as {FOLDER_NAME}")]
 
 
 def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
-    """Return questions whose columns have no name that runs need (`runs.Certificate`, `score_`): these get `own_`.
+    """Return questions in which no column has a name that runs need.
 
-    A warning says so. Raises `RunError` for two columns of one name.
+    Such names are those of `runs.Certificate` and names that start with `score_`. They get the
+    prefix `own_`, and a warning says so.
+
+    Raises:
+        RunError: two columns have the same name.
     """
-    ours = {name: f"own_{name}" for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")}
-    if ours:
-        warnings.warn(f"columns of the questions get own_ before names that runs need: {', '.join(ours)}", stacklevel=3)
-    table = table.rename(columns=ours)
-    check_names(table, "the table of questions")
-    return table
+    reserved_names = [
+        name for name in table if name in CERTIFICATE_COLUMNS or str(name).startswith("score_")
+    ]
+    if reserved_names:
+        names = ", ".join(reserved_names)
+        warnings.warn(
+            f"columns of the questions get own_ before names that runs need: {names}", stacklevel=3
+        )
+    renamed = table.rename(columns={name: f"own_{name}" for name in reserved_names})
+    check_names(renamed, "the table of questions")
+    return renamed
 
 
 @checked
 class QuestionSet:
-    """Questions to ask and how to ask them.
+    """Questions, and the prompts that ask them.
 
-    `table` has a row per question: question_id, question, references (a list), split, and what the dataset adds
-    (world facts: relation, exposure, conflict). A prompt is the header, the shots, and the question in the template;
-    a shot answers with its first reference. `source` tells, as JSON can hold it, where the questions come from and how
-    they were drawn: dataset or path, split, limit, seed, n_shots, and the columns that were read. `left_out` has the
-    ids and texts of questions in the file that cannot be used, so that answers to them can be left out too.
+    A prompt is the header, the shots, and the question in the template. A shot is a question with
+    its first reference as the answer.
+
+    Attributes:
+        name: the name of the set, which run folders have.
+        table: one row per question: question_id, question, references (a list), split, and the
+            other columns of the dataset (in the world facts: relation, exposure, conflict).
+        shots: the questions and answers of the shots.
+        header: the text before the shots.
+        template: the form of a question in the prompt; `{question}` stands for the question.
+        source: where the questions come from and how they were drawn, as JSON values: dataset or
+            path, split, limit, seed, n_shots, and the columns that were read.
+        left_out: the texts of questions in the file that cannot be used, by their ids, so that
+            answers to them can be left out too.
     """
 
     name: FolderName
@@ -68,61 +93,116 @@ class QuestionSet:
 
     @property
     def has_own_ids(self) -> bool:
-        """Whether question_id came with the questions; else it is made of the row's number."""
+        """Whether the source has the question ids; otherwise they are made of row numbers."""
         return self.source.get("path") is None or "question_id" in self.source.get("columns", {})
 
     def prefix(self) -> str:
-        """Return what all prompts begin with: header and shots."""
+        """Return the beginning of all prompts: the header and the shots."""
         return few_shot_prefix(self.shots, header=self.header, template=self.template)
 
     def prompts(self) -> list[str]:
         """Return the prompts, in the order of the table."""
         prefix = self.prefix()
-        return [prefix + filled_template(self.template, question) for question in self.table["question"]]
+        questions = self.table["question"]
+        return [prefix + filled_template(self.template, question) for question in questions]
 
     def chats(self) -> list[list[dict[str, str]]]:
-        """Return the prompts as conversations, in the order of the table: the shots as earlier turns."""
-        settings = {"header": self.header, "template": self.template}
-        return [chat_messages(question, self.shots, **settings) for question in self.table["question"]]
+        """Return the prompts as conversations with the shots as earlier turns."""
+        return [
+            chat_messages(question, self.shots, header=self.header, template=self.template)
+            for question in self.table["question"]
+        ]
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
-        """Return what of the prompt decides the answers of a run, as JSON can hold it; `chat` only where it is true."""
+        """Return the settings of the prompt that affect the answers of a run, as JSON values.
+
+        Args:
+            chat: whether the prompts are conversations, or options of the chat template. The
+                parameter is returned only if it is true.
+        """
         shots = [list(shot) for shot in self.shots]
-        return {"header": self.header, "template": self.template, "shots": shots} | ({"chat": chat} if chat else {})
+        parameters: dict[str, Any] = {
+            "header": self.header,
+            "template": self.template,
+            "shots": shots,
+        }
+        if chat:
+            parameters["chat"] = chat
+        return parameters
 
     def changes(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
-        """Return what is not by default in how the questions are asked; it goes into the name of a run folder."""
-        default = {"n_shots": self.source.get("usual_shots", len(self.shots)), "header": "", "template": TEMPLATE}
-        settings = {"n_shots": len(self.shots), "header": self.header, "template": self.template, "chat": chat}
-        return {name: value for name, value in settings.items() if value != default.get(name, False)}
+        """Return the settings of the prompt that differ from their defaults.
+
+        They become a part of the name of a run folder.
+        """
+        defaults = {
+            "n_shots": self.source.get("usual_shots", len(self.shots)),
+            "header": "",
+            "template": TEMPLATE,
+            "chat": False,
+        }
+        settings = {
+            "n_shots": len(self.shots),
+            "header": self.header,
+            "template": self.template,
+            "chat": chat,
+        }
+        return {name: value for name, value in settings.items() if value != defaults[name]}
 
     def with_questions(self, questions: Any) -> "QuestionSet":
-        """Return another question, a text, or several texts, asked in the same way; they have no references."""
-        several = isinstance(questions, Iterable) and not isinstance(questions, str)
-        given = list(questions) if several else [questions]
-        for n, text in enumerate(given, start=1):
+        """Return a set with the same prompts for other questions, which have no references.
+
+        Args:
+            questions: a text, or several texts.
+
+        Raises:
+            RunError: a text is empty.
+        """
+        if not isinstance(questions, Iterable) or isinstance(questions, str):
+            texts = [questions]
+            places = ["question"]
+        else:
+            texts = list(questions)
+            places = [f"question {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
+        for text, place in zip(texts, places, strict=True):
             if not isinstance(text, str) or not text.strip():
-                raise RunError(f"question {n} of {len(given)} is empty" if several else "question is empty")
-        rows = {"question_id": [f"asked-{n}" for n in range(len(given))], "question": map(str.strip, given)}
-        return replace(self, table=pd.DataFrame({**rows, "references": None, "split": None}))
+                raise RunError(f"{place} is empty")
+        columns = {
+            "question_id": [f"asked-{n}" for n in range(len(texts))],
+            "question": [text.strip() for text in texts],
+            "references": None,
+            "split": None,
+        }
+        return replace(self, table=pd.DataFrame(columns))
 
 
 def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
-    """Return a question set as it is; one of texts, or of rows as `load_questions` takes them, asked without shots."""
+    """Return questions as a question set.
+
+    Args:
+        questions: a question set, which is returned as it is; a text or several; or rows as for
+            `load_questions`. Texts and rows become a set without shots.
+    """
     if isinstance(questions, QuestionSet):
         return questions
-    rows = isinstance(questions, Sequence) and any(isinstance(row, Mapping) for row in questions)
-    if rows or isinstance(questions, pd.DataFrame):
+    has_rows = isinstance(questions, Sequence) and any(
+        isinstance(row, Mapping) for row in questions
+    )
+    if has_rows or isinstance(questions, pd.DataFrame):
         return load_questions("asked", path=questions, split=None, n_shots=0)
     return QuestionSet("asked", pd.DataFrame()).with_questions(questions)
 
 
 def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
-    """Return a set without questions of its own, which asks as a run with these parameters did."""
+    """Return a set without questions that has the prompts of a run with these parameters."""
     shots = tuple((question, answer) for question, answer in parameters["shots"])
     return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
 
+# --- Load a question set ---
+
+
+# The many parameters are part of the public interface; most of the lines are their description.
 def load_questions(
     name: str | None = None,
     *,
@@ -137,176 +217,226 @@ def load_questions(
     template: str = TEMPLATE,
     strict: bool = False,
 ) -> QuestionSet:
-    """Load a bundled question set, one from the Hugging Face hub, or questions from files.
+    r"""Load a bundled question set, one from the Hugging Face hub, or questions from files.
 
     Args:
         name: a name in `NAMES`; with `path`, a name for the set (the file's stem if None).
-        path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or a text separated
-            by `;`), and optionally question_id, split and others. Or such rows in memory, a list of dicts or a
-            DataFrame. Or, with the name of a hub set, a folder that `save_to_disk` has made.
-        columns: what the columns of a file are called, as `{"question": "query", "references": ["answer", "aliases"]}`.
+        path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or
+            texts separated by `;`), and optionally question_id, split and others. It may also be
+            such rows in memory, a list of dicts or a DataFrame. With the name of a hub set, it may
+            be a folder that `save_to_disk` has made.
+        columns: the names of the file's columns, for example
+            `{"question": "query", "references": ["answer", "aliases"]}`.
         split: a split or several, None for all; a file without a split column is one `test` split.
-        limit: at most this many questions of each split, drawn with `seed` and kept in order.
-        seed: of that draw; the shots do not depend on it.
-        n_shots: number of shots out of `train_shots`; None for 10. A file without that split has so many questions,
-            always the same ones, set apart and never asked; with None, of a small file a quarter at most.
-        n_validation: of files without a validation split, this many of the questions become one, always the same ones,
-            at most half; None takes the splits as they are. Questions with the same text stay in one split and count
-            as one.
-        header: text before the shots.
-        template: how a question is put; `{question}` stands for it.
-        strict: whether a row of a file that cannot be used is an error. By default such rows, without a question or
-            without an answer, are left out, and a warning counts them.
+        limit: the largest number of questions of each split, drawn with `seed` and kept in order.
+        seed: the seed of that draw; the shots do not depend on it.
+        n_shots: the number of shots from `train_shots`; None for 10. If a file does not have that
+            split, this many questions are set apart, always the same ones, and are never asked.
+            None then sets apart a quarter of a small file at most.
+        n_validation: the number of questions that become the validation split of a file without
+            one, always the same ones, and at most half. None does not change the splits. Questions
+            with the same text stay in one split and count as one.
+        header: the text before the shots.
+        template: the form of a question in the prompt; `{question}` stands for the question.
+        strict: whether a row of a file that cannot be used is an error. By default rows without a
+            question or without an answer are left out, and a warning counts them.
 
-    Raises `ValueError`, which names file and row, or the parameter, for what is unknown, malformed or out of its range,
-    and where a set cannot be fetched.
+    Returns:
+        The questions of the splits, with the shots of their prompts.
+
+    Raises:
+        ValueError: a parameter is unknown, malformed or out of its range, a file cannot be read, or
+            a set cannot be fetched; names the parameter, or file and row.
+
+    Example:
+        >>> rows = [{"question": "What is the capital of France?", "references": "Paris"}]
+        >>> questions = load_questions("capitals", path=rows, n_shots=0)
+        >>> questions.prompts()
+        ['Question: What is the capital of France?\nAnswer:']
     """
-    numbers = {"limit": (limit, 1), "n_shots": (n_shots, 0), "n_validation": (n_validation, 0), "seed": (seed, 0)}
-    for number, (value, least) in numbers.items():
-        if value is not None and (type(value) is not int or value < least):
-            raise RunError(f"{number}={value!r} must be a whole number, at least {least}")
+    _check_whole_number("limit", limit, 1)
+    _check_whole_number("n_shots", n_shots, 0)
+    _check_whole_number("n_validation", n_validation, 0)
+    _check_whole_number("seed", seed, 0)
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
-    not_empty(name, "name")
-    read = _read(name, path, columns or {}, strict=strict)
-    table, used = read.table, read.columns
+    rows = _all_questions(not_empty(name, "name"), path, columns or {}, strict=strict)
+    table = rows.table
     name = unzipped(source_path(path, "questions")).stem if name is None else name
-    splits = list(dict.fromkeys(table["split"] if split is None else [split] if isinstance(split, str) else split))
-    usual_shots = int(min(10, (table["split"] == "train_shots").sum() or len(table) // 4))
+    usual_shots = _usual_n_shots(table)
     n_shots = usual_shots if n_shots is None else n_shots
-    if split is None and n_shots > 0:
-        splits = [part for part in splits if part != "train_shots"]  # they are not asked
+    splits = _split_names(table, split, n_shots)
     shots = None
-    if n_shots > 0 and "train_shots" not in set(table["split"]):
-        shots = _shots(table, n_shots)
-        table = _without_texts(table, shots).reset_index(drop=True)
-    if n_validation is not None and "validation" not in set(table["split"]):
-        # A split that is not asked for is lent whole or not at all.
-        lends = "validation" in splits or _n_texts(table, "test") // 2 >= n_validation
-        table = lend_validation(table, n_validation, lender=f"dataset {name!r}") if lends else table
-    missing = [part for part in splits if part not in set(table["split"])]
-    if missing or not splits:
-        has = ", ".join(sorted(set(table["split"]))) or f"nothing left beside {n_shots} shots"
-        raise RunError(f"split={(missing or [split])[0]!r} is not in dataset {name!r}; it has {has}")
-    drawn: list[int] = []
-    for rows in (np.flatnonzero(table["split"] == part) for part in splits):
-        size = min(limit or len(rows), len(rows))
-        drawn.extend(np.sort(np.random.default_rng(seed).choice(rows, size=size, replace=False)))
-    chosen = table.iloc[drawn].reset_index(drop=True)
-    warn_of_repeats(chosen, f"dataset {name!r}")
+    if n_shots > 0 and not _has_split(table, "train_shots"):
+        shots = _drawn_shots(table, n_shots)
+        table = without_texts(table, shots).reset_index(drop=True)
+    if n_validation is not None and _lends_validation(table, n_validation, splits):
+        table = lend_validation(table, n_validation, lender=f"dataset {name!r}")
+    _check_splits(table, splits, split, name, n_shots)
+    selected = _drawn_questions(table, splits, limit, seed)
+    warn_of_repeats(selected, f"dataset {name!r}")
     if shots is None:
-        pool = _without_texts(table[table["split"] == "train_shots"], chosen)
-        if n_shots > len(pool):
-            raise RunError(f"n_shots={n_shots}: dataset {name!r} has {len(pool)} questions for shots")
-        shots = _shots(pool, n_shots)
-    file = str(path) if isinstance(path, Path) else None
-    source: dict[str, Any] = {"dataset": name, "path": file, "columns": used, "split": splits, "limit": limit}
-    source |= {"n_validation": n_validation, "seed": seed, "n_shots": len(shots), "usual_shots": usual_shots}
+        shots = _shots_of_split(table, selected, n_shots, name)
+    source = {
+        "dataset": name,
+        "path": str(path) if isinstance(path, Path) else None,
+        "columns": rows.columns,
+        "split": splits,
+        "limit": limit,
+        "n_validation": n_validation,
+        "seed": seed,
+        "n_shots": len(shots),
+        "usual_shots": usual_shots,
+    }
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, chosen, pairs, header, template, source, read.left_out)
+    return QuestionSet(name, selected, pairs, header, template, source, rows.left_out)
 
 
-def lend_validation(table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1) -> pd.DataFrame:
-    """Return the table with `pool` times `n` of its test questions, drawn with `seed`, as a validation split.
-
-    At most half of them are taken, with a warning that names the `lender` where that is less than `n`; half if `n` is
-    None; none of a single question. Texts are drawn, so that questions with the same text stay in one split.
-    """
-    test = np.flatnonzero(table["split"] == "test")
-    texts = question_groups(table.iloc[test])
-    n_texts = len(np.unique(texts))
-    half = n_texts // 2
-    size = half if n is None else min(half, pool * n)
-    if n is not None and 0 < size < n:
-        message = f"{lender} has no validation split: {size} of its {n_texts} questions are taken for one, not {n}"
-        warnings.warn(message, UserWarning, stacklevel=3)
-    drawn = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
-    validation = test[np.isin(texts, drawn)]
-    return table.assign(split=np.where(np.isin(np.arange(len(table)), validation), "validation", table["split"]))
+def _check_whole_number(name: str, value: Any, least: int) -> None:
+    """Raise `RunError` unless a parameter is None or a whole number of at least `least`."""
+    if value is None:
+        return
+    if type(value) is not int or value < least:
+        raise RunError(f"{name}={value!r} must be a whole number, at least {least}")
 
 
-def _read(name: str | None, path: Source | None, columns: Mapping, *, strict: bool) -> QuestionRows:
-    """Return all questions of all splits, and which columns of a file of the user's they were read from."""
+def _all_questions(
+    name: str | None, path: Source | None, columns: Mapping, *, strict: bool
+) -> QuestionRows:
+    """Return the questions of all splits, and the columns of a user's file that were read."""
     folder = path if isinstance(path, Path) and (path / "dataset_dict.json").is_file() else None
     if path is not None and folder is None:
         return read_question_rows(path, columns, strict=strict)
     if name in HUB:
-        return QuestionRows(_from_hub(name, folder), {}, {})
+        return QuestionRows(questions_from_hub(name, folder), {}, {})
     if folder:
-        raise RunError(f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}")
+        hub_names = ", ".join(HUB)
+        raise RunError(
+            f"folder {folder} is a saved dataset; say which with name=, one of {hub_names}"
+        )
     if name not in BUNDLED:
-        raise RunError(f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file")
-    ours = {"question_id": "fact_id", "question": BUNDLED[name], "references": ["answer", "aliases"]}
-    table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", ours)
+        words = f"is unknown; choose {', '.join(NAMES)}, or give path= to a file"
+        raise RunError(f"dataset {name!r} {words}")
+    fact_columns = {
+        "question_id": "fact_id",
+        "question": BUNDLED[name],
+        "references": ["answer", "aliases"],
+    }
+    table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", fact_columns)
     return QuestionRows(table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}, {})
 
 
-def _from_hub(name: str, folder: Path | None) -> pd.DataFrame:
-    """Return every question with an answer of a set of the hub, or of a folder that `save_to_disk` has made of it.
+# --- Splits ---
 
-    Where the hub's test split is missing or has no answers, `test` is its validation split, and `validation` is part
-    of its train split. The rest of that is `train_shots`, without the questions of the other two.
+
+def _has_split(table: pd.DataFrame, split: str) -> bool:
+    return bool((table["split"] == split).any())
+
+
+def _split_names(table: pd.DataFrame, split: str | Sequence[str] | None, n_shots: int) -> list[str]:
+    """Return the names of the splits to ask; None means all, without the split for shots."""
+    if isinstance(split, str):
+        return [split]
+    if split is not None:
+        return list(dict.fromkeys(split))
+    names = list(dict.fromkeys(table["split"]))
+    return [name for name in names if name != "train_shots" or n_shots == 0]
+
+
+def _check_splits(
+    table: pd.DataFrame,
+    splits: Sequence[str],
+    split: str | Sequence[str] | None,
+    dataset: str,
+    n_shots: int,
+) -> None:
+    """Raise `RunError` if a split is not in the table, or if there is no split to ask."""
+    names = set(table["split"])
+    missing = [name for name in splits if name not in names]
+    if splits and not missing:
+        return
+    existing = ", ".join(sorted(names)) or f"nothing left beside {n_shots} shots"
+    first_missing = missing[0] if missing else split
+    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; it has {existing}")
+
+
+def _lends_validation(table: pd.DataFrame, n_validation: int, splits: Sequence[str]) -> bool:
+    """Return whether questions of the test split become a validation split.
+
+    A validation split that is not asked for must have all `n_validation` questions.
     """
-    table = _downloaded(name, folder)
-    if "test" not in set(table["split"]):
-        table["split"] = table["split"].replace("validation", "test")
-    if not {"test", "train"} <= set(table["split"]):
-        raise RunError(f"dataset {name!r} has no split with answers to ask, or none to take shots from")
-    others, train = table[table["split"] != "train"], table[table["split"] == "train"].drop_duplicates("question")
-    train = train[~train["question_id"].isin(others["question_id"]) & ~train["question"].isin(others["question"])]
-    # Always the same draw, so that validation questions, and shots, are the same whatever else is asked for.
-    n = 0 if "validation" in set(others["split"]) else min(1000, len(train) // 2)  # enough to choose α on
-    drawn = np.isin(np.arange(len(train)), np.random.default_rng(0).permutation(len(train))[:n])
-    validation = _without_texts(train[drawn], others)
-    ours = [others, validation.assign(split="validation"), train[~drawn].assign(split="train_shots")]
-    table = pd.concat(ours, ignore_index=True)
-    return read_questions(table.set_axis([f"dataset {name!r}, question {n + 1}" for n in table.index]), {})[0]
+    if _has_split(table, "validation"):
+        return False
+    return "validation" in splits or _n_texts(table, "test") // 2 >= n_validation
 
 
-def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
-    """Return the questions of a set with their ids, references and splits, without repeated ids and unanswered."""
-    with extra("notebooks", f"dataset {name!r} of the hub"):
-        import datasets  # it takes a second, and only sets from the hub need it
+def lend_validation(
+    table: pd.DataFrame, n: int | None, seed: int = 0, *, lender: str, pool: int = 1
+) -> pd.DataFrame:
+    """Return the table with some of its test questions as a validation split.
 
-    repository, configuration, answer = HUB[name]
-    hub = f"the Hugging Face hub ({repository}); without a network, path= takes a folder that save_to_disk() made"
-    parts = []
-    with refusing(RunError, f"dataset {name!r} cannot be loaded from {folder or hub}"):
-        for path in folder.rglob("*") if folder else ():
-            if not path.is_dir():
-                regular(path)
-            if path.suffix == ".arrow":
-                _check_arrow(path)
-        loaded = datasets.load_from_disk(folder) if folder else datasets.load_dataset(repository, configuration)
-        for split in [split for split in loaded if split in ("test", "validation", "train")]:
-            rows, ids = loaded[split], [f"{name}-{split}-{n}" for n in range(len(loaded[split]))]
-            ids = rows["question_id"][:] if "question_id" in rows.column_names else ids
-            # TriviaQA writes `<unk>` where it keeps the answer to itself.
-            texts = [texts_in(value) for value in rows[answer][:]]
-            references = [[text for text in some if text and text.strip() not in ("", "<unk>")] for some in texts]
-            part = {"question_id": ids, "question": rows["question"][:], "references": references, "split": split}
-            parts.append(pd.DataFrame(part)[list(map(bool, references))].drop_duplicates("question_id"))
-        return pd.concat(parts)
+    Texts are drawn, so that questions with the same text stay in one split. At most half of the
+    texts are drawn, with a warning if that is less than `n`.
 
-
-def _check_arrow(path: Path) -> None:
-    """Raise `RunError` for a damaged Arrow file; its offsets are followed unchecked later and may end the process."""
-    with reading(path, hint="save the dataset again"), pa.OSFile(str(path)) as file:
-        for batch in pa.ipc.open_stream(file):
-            batch.validate(full=True)
+    Args:
+        table: one row per question, with the column split.
+        n: the number of texts that are needed; None for half of the texts.
+        seed: the seed of the draw.
+        lender: the name of the source in the warning.
+        pool: the number of texts to draw, as a multiple of `n`.
+    """
+    test_rows = np.flatnonzero(table["split"] == "test")
+    groups = question_groups(table.iloc[test_rows])
+    n_texts = len(np.unique(groups))
+    half = n_texts // 2
+    size = half if n is None else min(half, pool * n)
+    if n is not None and 0 < size < n:
+        words = f"{size} of its {n_texts} questions are taken for one, not {n}"
+        message = f"{lender} has no validation split: {words}"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
+    validation_rows = test_rows[np.isin(groups, drawn_groups)]
+    is_validation = np.isin(np.arange(len(table)), validation_rows)
+    return table.assign(split=np.where(is_validation, "validation", table["split"]))
 
 
 def _n_texts(table: pd.DataFrame, split: str) -> int:
-    """Count the different texts of a split."""
+    """Return the number of different texts of a split."""
     return len(np.unique(question_groups(table[table["split"] == split])))
 
 
-def _without_texts(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions whose text is not the text of one of the others."""
-    both = pd.concat([table["question"], others["question"]])
-    groups = text_groups(both)
-    return table[~np.isin(groups[: len(table)], groups[len(table) :])]
+def _drawn_questions(
+    table: pd.DataFrame, splits: Sequence[str], limit: int | None, seed: int
+) -> pd.DataFrame:
+    """Return at most `limit` questions of each split, in the order of the table."""
+    rows: list[int] = []
+    for split in splits:
+        split_rows = np.flatnonzero(table["split"] == split)
+        size = len(split_rows) if limit is None else min(limit, len(split_rows))
+        drawn_rows = np.random.default_rng(seed).choice(split_rows, size=size, replace=False)
+        rows.extend(np.sort(drawn_rows))
+    return table.iloc[rows].reset_index(drop=True)
 
 
-def _shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
-    """Return always the same draw, whatever else is asked, so that runs of a set have one prompt and go together."""
+# --- Shots ---
+
+
+def _usual_n_shots(table: pd.DataFrame) -> int:
+    """Return the usual number of shots: 10, but no more than there are, or a quarter of a file."""
+    n_available = (table["split"] == "train_shots").sum() or len(table) // 4
+    return int(min(_N_SHOTS, n_available))
+
+
+def _shots_of_split(
+    table: pd.DataFrame, selected: pd.DataFrame, n_shots: int, name: str
+) -> pd.DataFrame:
+    """Return shots from `train_shots` whose texts are not among the questions to ask."""
+    candidates = without_texts(table[table["split"] == "train_shots"], selected)
+    if n_shots > len(candidates):
+        words = f"dataset {name!r} has {len(candidates)} questions for shots"
+        raise RunError(f"n_shots={n_shots}: {words}")
+    return _drawn_shots(candidates, n_shots)
+
+
+def _drawn_shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
+    """Return the shots, always the same draw, so that all runs of a set have the same prompt."""
     return table.iloc[np.random.default_rng(0).permutation(len(table))[:n_shots]]

@@ -1,7 +1,7 @@
-"""Questions with the same text: which they are, how many splits share them, and one question of each text.
+"""Find questions with the same text, count them, and draw one question of each text.
 
-Case, spaces and the question mark or full stop at the end do not matter. Other signs do: "What is -5?" is not "What is
-5?". A question without a text is like no other question.
+Case, spaces and the question mark or full stop at the end do not matter. Other signs matter: "What
+is -5?" is not "What is 5?". A question without a text is different from all others.
 """
 
 import unicodedata
@@ -15,7 +15,12 @@ SHOTS = "train_shots"
 
 
 def normalized_question(text: str) -> str:
-    """Return a question in lower case, with single spaces and without a question mark or full stop at its end."""
+    """Return a question in lower case, with single spaces and without its final `?` or `.`.
+
+    Example:
+        >>> normalized_question("Who  wrote Emma?")
+        'who wrote emma'
+    """
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.rstrip("?.\u3002 ") or folded
 
@@ -24,7 +29,7 @@ def text_groups(texts: ArrayLike | pd.Series) -> NDArray[np.intp]:
     """Number the different texts from 0, in the order of their first occurrence.
 
     Args:
-        texts: the text of each question, (n,), or a number that stands for it; None or NaN if it is not known.
+        texts: the text of each question, (n,), or a number for the text; None or NaN if unknown.
 
     Returns:
         The number of each question's text, (n,).
@@ -43,26 +48,29 @@ def text_groups(texts: ArrayLike | pd.Series) -> NDArray[np.intp]:
 
 
 def question_groups(questions: pd.DataFrame) -> NDArray[np.intp]:
-    """Number the texts of a table of questions as `text_groups`; without a column of texts none is repeated."""
+    """Number the texts of a table of questions as `text_groups` does.
+
+    Without a column of texts, all questions are different.
+    """
     if "question" not in questions:
         return np.arange(len(questions))
     return text_groups(questions["question"])
 
 
 def one_per_text(texts: ArrayLike | pd.Series, *, seed: int = 0) -> NDArray[np.intp]:
-    """Draw one question of each text, without looking at anything else.
+    """Draw one question of each text at random.
 
     Args:
         texts: the text of each question, (n,).
-        seed: seed of the draw.
+        seed: the seed of the draw.
 
     Returns:
-        The rows drawn, in ascending order; all rows if no text is repeated.
+        The drawn rows, in ascending order; all rows if no text is repeated.
     """
     groups = text_groups(texts)
     order = np.random.default_rng(seed).permutation(len(groups))
-    _, first = np.unique(groups[order], return_index=True)
-    return np.sort(order[first])
+    _, first_places = np.unique(groups[order], return_index=True)
+    return np.sort(order[first_places])
 
 
 def count_repeats(questions: pd.DataFrame) -> int:
@@ -72,12 +80,19 @@ def count_repeats(questions: pd.DataFrame) -> int:
 
 
 def count_shared_texts(questions: pd.DataFrame) -> int:
-    """Count the texts that occur in more than one split; examples of the prompt (`train_shots`) are left out."""
-    asked = questions[questions["split"].notna() & (questions["split"] != SHOTS)]
-    if asked["split"].nunique() < 2:
+    """Count the texts that are in more than one split; the split `train_shots` does not count."""
+    has_split = questions["split"].notna() & (questions["split"] != SHOTS)
+    prompted = questions[has_split]
+    if prompted["split"].nunique() < 2:
         return 0
-    n_splits = asked.groupby(question_groups(asked))["split"].nunique()
+    n_splits = prompted.groupby(question_groups(prompted))["split"].nunique()
     return int((n_splits > 1).sum())
+
+
+def without_texts(questions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the questions whose text is not the text of one of the others."""
+    groups = text_groups(pd.concat([questions["question"], others["question"]]))
+    return questions[~np.isin(groups[: len(questions)], groups[len(questions) :])]
 
 
 def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
@@ -85,14 +100,19 @@ def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
 
     Args:
         questions: columns question and split.
-        source: what the warning calls the questions, such as "dataset 'mine'".
+        source: the name of the questions in the warning, such as "dataset 'mine'".
     """
     n_repeats = count_repeats(questions)
     if n_repeats == 0:
         return
-    message = f"{source}: {n_repeats} of its {len(questions)} questions repeat the text of an earlier question"
+    counts = f"{n_repeats} of its {len(questions)} questions repeat the text of an earlier question"
     n_shared = count_shared_texts(questions)
     if n_shared:
-        message += f", and {n_shared} texts are in more than one split, so validation and test are not independent"
-    message += "; intervals treat equal texts as one cluster, and guarantees use one question of each text"
-    warnings.warn(message, UserWarning, stacklevel=3)
+        counts += (
+            f", and {n_shared} texts are in more than one split, "
+            "so validation and test are not independent"
+        )
+    meaning = (
+        "intervals treat equal texts as one cluster, and guarantees use one question of each text"
+    )
+    warnings.warn(f"{source}: {counts}; {meaning}", UserWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Text files of real tools: their encodings, and the rows of CSV files in any of the usual dialects.
+"""Rows of CSV files in any of the usual dialects and encodings, as real tools write them.
 
 Each reader adds a note about every guess, such as "read as Windows-1252", to a list.
 """
@@ -74,10 +74,12 @@ class Dialect:
         )
 
     def note(self, usual_delimiter: str) -> str:
-        """Return what differs from the file's usual dialect, as words; an empty text if nothing does."""
+        """Return the differences from the usual dialect of the file, as words."""
         words = []
         if self.delimiter != usual_delimiter:
-            words.append(f"fields separated by {_SEPARATOR_NAMES.get(self.delimiter, repr(self.delimiter))}")
+            words.append(
+                f"fields separated by {_SEPARATOR_NAMES.get(self.delimiter, repr(self.delimiter))}"
+            )
         if not self.has_quotes:
             words.append("quotation marks taken as text")
         if self.has_escapes:
@@ -109,7 +111,11 @@ def utf8_bytes(data: bytes, path: str | Path, notes: list[str]) -> bytes:
     """
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
-            return data[len(mark) :] if encoding == "utf-8" else _transcoded(data[len(mark) :], encoding, path)
+            return (
+                data[len(mark) :]
+                if encoding == "utf-8"
+                else _transcoded(data[len(mark) :], encoding, path)
+            )
     wide = _wide_encoding(data)
     if wide is not None:
         return _transcoded(data, wide, path)
@@ -176,7 +182,8 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[st
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        raise RunError(f"{path}, line {line} cannot be read: its encoding is not UTF-8, nor another for sure; {remedy}")
+        words = "its encoding is not UTF-8, nor another for sure"
+        raise RunError(f"{path}, line {line} cannot be read: {words}; {remedy}")
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)
     sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
@@ -206,7 +213,12 @@ def _is_western_text(data: bytes) -> bool:
     if 3 * sum(character in letters for character in text.lower()) > sum(map(str.isalpha, text)):
         return False
     words = {frozenset(word.lower()) & letters for word in re.findall(r"[^\W\d_]+", text)}
-    return all(any(word <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values()) for word in words)
+    return all(map(_is_in_one_alphabet, words))
+
+
+def _is_in_one_alphabet(letters: frozenset[str]) -> bool:
+    """Return whether the letters beyond ASCII of a word are all in the alphabet of one language."""
+    return any(letters <= set(alphabet) for alphabet in _WESTERN_ALPHABETS.values())
 
 
 # --- CSV ---
@@ -218,8 +230,9 @@ def csv_rows(
     delimiter: str,
     notes: list[str],
 ) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
-    """Return the rows of a CSV file with their places, and the delimiter; the header names the fields.
+    """Return the rows of a CSV file with their places, and the delimiter.
 
+    The names of the fields are those in the header.
     Rows without any text are ignored. A row with another number of fields than the header, or
     with bytes that are not UTF-8, is a `BadRow`.
 
@@ -271,7 +284,9 @@ def _numbered_rows(
             return
         except csv.Error as error:
             line = reader.line_num + first_line - 1  # type: ignore[attr-defined]
-            raise RunError(f"{path}, line {line} cannot be read: {error}; check its quotation marks") from error
+            raise RunError(
+                f"{path}, line {line} cannot be read: {error}; check its quotation marks"
+            ) from error
         if fields:
             yield reader.line_num + first_line - 1, fields  # type: ignore[attr-defined]
 
@@ -280,7 +295,7 @@ def _named_columns(
     header: Sequence[str],
     rows: Sequence[tuple[int, Sequence[str]]],
 ) -> tuple[list[str], list[int]]:
-    """Return the names of the columns and their places, without nameless columns that are empty or numbered.
+    """Return the names and places of the columns that have a name or a content.
 
     Spreadsheets leave empty columns at the end, and pandas writes its row numbers into a column
     without a name, which it reads as `Unnamed: 0`.
@@ -320,7 +335,10 @@ def detect_dialect(text: str, usual_delimiter: str) -> Dialect:
     The usual dialect of the file's name wins if it fits. If none fits every row, it is the one
     whose header has several fields and that fits the most rows.
     """
-    delimiters = [usual_delimiter, *(other for other in (",", ";", "\t", "|") if other != usual_delimiter)]
+    delimiters = [
+        usual_delimiter,
+        *(other for other in (",", ";", "\t", "|") if other != usual_delimiter),
+    ]
     candidates = []
     for delimiter in delimiters:
         plain = Dialect(delimiter, skips_spaces=_has_spaces_after(text, delimiter))
@@ -348,7 +366,7 @@ class _Fit:
 
 
 def _without_quotes(text: str, fit: _Fit) -> Dialect:
-    """Return the dialect, with quotation marks as text if a mark would join rows of tab-separated fields."""
+    """Return the dialect, with quotation marks as text if they would join tab-separated rows."""
     plain = _fit(text, replace(fit.dialect, has_quotes=False, has_escapes=False))
     is_joined = fit.dialect.delimiter == "\t" and plain.share == 1 and plain.n_rows > fit.n_rows
     return plain.dialect if is_joined else fit.dialect
@@ -377,7 +395,7 @@ def _fit(text: str, dialect: Dialect) -> _Fit:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Let fields be of any length while a file is read; the standard library allows 131,072 characters."""
+    """Allow fields of any length while a file is read; the default is 131,072 characters."""
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield

@@ -15,7 +15,9 @@ class Certificate:
 
     status: str
     why: str
-    search_alpha: float  # α; with `top_n` the probability of the N-th answer, or how far down the search got
+    search_alpha: (
+        float  # α; with `top_n` the probability of the N-th answer, or how far down the search got
+    )
     epsilon: float  # by how many nats a log-probability may be off, the most of any depth; so close to α is undecided
     found_mass: float  # complete, at least α
     small_endings_mass: float  # complete, below α
@@ -33,4 +35,6 @@ class Certificate:
     tree_log_probs: tuple[float, ...]  # log p(v)
     tree_entropies: tuple[float, ...]  # H(next | v), in nats
     tree_greedy: tuple[bool, ...]  # whether on the greedy path
-    prompt_tokens: int = 0  # of the prompt behind what it shares with the others; known to whoever asked
+    prompt_tokens: int = (
+        0  # of the prompt behind what it shares with the others; known to whoever asked
+    )

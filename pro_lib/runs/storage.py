@@ -36,13 +36,22 @@ _REMEDY = "restore it from a copy, or move it away and run the generation again"
 # A record of a journal begins with the length and the SHA-256 of what follows, and a checksum of these two.
 _RECORD_HEAD = struct.Struct("<Q32sI")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-_ANSWERS, _OWN = "_answers", "_own"  # a question's own columns, of whatever names and kinds, are JSON in one
+# A question's own columns, of whatever names and kinds, are JSON in one
+_ANSWERS, _OWN = (
+    "_answers",
+    "_own",
+)
 QUESTION_COLUMNS = ("question_id", "question", "references", "split")
 _PROMPTED = ["question_id", "question"]  # what a stored answer is found by
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW |= {tuple[float, ...]: pa.list_(pa.float64()), tuple[bool, ...]: pa.list_(pa.bool_())}
 _ARROW |= {tuple[int, ...]: pa.list_(pa.int32())}
-_ANSWER_COLUMNS = {"text": str, "token_ids": tuple[int, ...], "token_log_probs": tuple[float, ...], "log_prob": float}
+_ANSWER_COLUMNS = {
+    "text": str,
+    "token_ids": tuple[int, ...],
+    "token_log_probs": tuple[float, ...],
+    "log_prob": float,
+}
 _ANSWER_COLUMNS |= {"end_log_prob": float, "finished": bool, "path_entropy": float}
 _ANSWER = pa.struct({name: _ARROW[kind] for name, kind in _ANSWER_COLUMNS.items()})
 _CERTIFICATE = pa.schema({name: _ARROW[hint] for name, hint in get_type_hints(Certificate).items()})
@@ -62,8 +71,13 @@ class Cost:
     halved_packs: int = 0  # batches; run folders store the name
 
     def __add__(self, other: "Cost") -> "Cost":
-        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)}
-        return Cost(**sums | {"peak_memory_bytes": max(self.peak_memory_bytes, other.peak_memory_bytes)})
+        sums = {
+            column.name: getattr(self, column.name) + getattr(other, column.name)
+            for column in fields(self)
+        }
+        return Cost(
+            **sums | {"peak_memory_bytes": max(self.peak_memory_bytes, other.peak_memory_bytes)}
+        )
 
 
 @dataclass(frozen=True)
@@ -92,15 +106,21 @@ def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike
 
 
 def part_table(
-    questions: pd.DataFrame, answers: Sequence[Sequence[Mapping]], certificates: Sequence[Certificate | None]
+    questions: pd.DataFrame,
+    answers: Sequence[Sequence[Mapping]],
+    certificates: Sequence[Certificate | None],
 ) -> pa.Table:
     """Return a part's table, a row per question with its answers by rank (`_ANSWER_COLUMNS`) and any certificate."""
     table = pa.Table.from_pandas(questions.filter(QUESTION_COLUMNS), preserve_index=False)
     own = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore").to_dict("records")
-    table = table.append_column(_OWN, pa.array([json.dumps(row, default=plain) for row in own], pa.string()))
+    table = table.append_column(
+        _OWN, pa.array([json.dumps(row, default=plain) for row in own], pa.string())
+    )
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
-        rows = pa.Table.from_pylist([vars(certificate) for certificate in certificates], _CERTIFICATE)
+        rows = pa.Table.from_pylist(
+            [vars(certificate) for certificate in certificates], _CERTIFICATE
+        )
         for column in _CERTIFICATE:
             table = table.append_column(column, rows[column.name])
     return table
@@ -112,11 +132,17 @@ def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFr
     nested = whole[_ANSWERS].combine_chunks()
     row = pc.list_parent_indices(nested)
     rank = np.arange(len(row)) - np.searchsorted(row, row)
-    columns = [whole["question_id"].take(row), pa.array(rank, pa.int32()), *pc.list_flatten(nested).flatten()]
+    columns = [
+        whole["question_id"].take(row),
+        pa.array(rank, pa.int32()),
+        *pc.list_flatten(nested).flatten(),
+    ]
     answers = pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS]).to_pandas()
     questions = whole.drop_columns([_ANSWERS]).to_pandas()
     if "references" in questions:
-        questions["references"] = [None if names is None else list(names) for names in questions["references"]]
+        questions["references"] = [
+            None if names is None else list(names) for names in questions["references"]
+        ]
     place, own = questions.columns.get_loc(_OWN), pd.DataFrame(map(json.loads, questions.pop(_OWN)))
     return answers, pd.concat([questions.iloc[:, :place], own, questions.iloc[:, place:]], axis=1)
 
@@ -124,7 +150,9 @@ def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFr
 def plain(value: object) -> object:
     """Return what JSON can hold of a value: None of a missing one, of an array its list, of others their text."""
     value = value.tolist() if hasattr(value, "tolist") else value
-    is_json = isinstance(value, (str, int, list)) or (isinstance(value, float) and np.isfinite(value))
+    is_json = isinstance(value, (str, int, list)) or (
+        isinstance(value, float) and np.isfinite(value)
+    )
     return value if is_json else None if pd.isna(value) is True else str(value)
 
 
@@ -136,7 +164,8 @@ class RunFolder(AbstractContextManager):
 
     def __init__(self, path: str | Path, info: RunInfo):
         self.path, self.info = Path(path), info
-        self._lock = FileLock(self.path / ".lock", thread_local=False)  # let go when the process ends, however it does
+        # Let go when the process ends, however it does
+        self._lock = FileLock(self.path / ".lock", thread_local=False)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -155,7 +184,9 @@ class RunFolder(AbstractContextManager):
                 self._lock.acquire(timeout=_PATIENCE)
             except Timeout:
                 other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
-                raise RunError(f"run folder {self.path} is being written by another process; {other}") from None
+                raise RunError(
+                    f"run folder {self.path} is being written by another process; {other}"
+                ) from None
             for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
                 file.unlink(missing_ok=True)
         # Another process may have written meanwhile.
@@ -167,7 +198,10 @@ class RunFolder(AbstractContextManager):
         # Of two answers to an edited question, `read_folder` takes the one in the later part.
         is_edited = bool(unanswered["question_id"].isin(stored_ids).any())
         names = _free_part_names(self.path, len(starts), behind=is_edited)
-        return {name: unanswered.iloc[start : start + per_part] for name, start in zip(names, starts, strict=True)}
+        return {
+            name: unanswered.iloc[start : start + per_part]
+            for name, start in zip(names, starts, strict=True)
+        }
 
     def finish(self, provenance: Mapping[str, Any]) -> None:
         """Sum up the cost of all parts, and note where the run was made."""
@@ -186,15 +220,21 @@ class RunFolder(AbstractContextManager):
             wanted, self.info = self.info.parameters, read_info(self.path)
             if differs := difference(self.info.parameters, wanted):
                 other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
-                raise RunError(f"run folder {self.path} was made with {differs} is asked for; {other}")
+                raise RunError(
+                    f"run folder {self.path} was made with {differs} is asked for; {other}"
+                )
         contents = _read_parts(self.path, self.info, _PROMPTED)
-        stored = pd.concat([pd.DataFrame(columns=_PROMPTED), *(table.to_pandas() for table, _ in contents)])
+        stored = pd.concat(
+            [pd.DataFrame(columns=_PROMPTED), *(table.to_pandas() for table, _ in contents)]
+        )
         _check_stored_once(stored, self.path)
         return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
 
     def _save(self, info: RunInfo) -> None:
         content = asdict(info)
-        text = json.dumps(content | {"checksum": _digest(content)}, indent=1, sort_keys=True, allow_nan=False)
+        text = json.dumps(
+            content | {"checksum": _digest(content)}, indent=1, sort_keys=True, allow_nan=False
+        )
         write_whole(f"{text}\n".encode(), self.path / "run.json")
         self.info = info
 
@@ -203,7 +243,9 @@ class UnansweredError(RunError):
     """A run folder has no answer to one of the questions."""
 
 
-def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
+def read_folder(
+    path: Path, questions: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     """Return the answers, the questions and the info of a run folder.
 
     Args:
@@ -219,7 +261,9 @@ def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.D
     info = read_info(path)
     contents = _read_parts(path, info)
     if not contents:
-        raise RunError(f"run folder {path} has no finished part yet; run the generation again to continue it")
+        raise RunError(
+            f"run folder {path} has no finished part yet; run the generation again to continue it"
+        )
     whole = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
     stored = whole.select(_PROMPTED).to_pandas()
     _check_stored_once(stored, path)
@@ -231,12 +275,17 @@ def read_folder(path: Path, questions: pd.DataFrame | None = None) -> tuple[pd.D
         rows = stored_rows(questions, stored)
         if (rows < 0).any():
             question_id, text = questions[_PROMPTED].iloc[int((rows < 0).argmax())]
-            raise UnansweredError(f"run folder {path} has no answer to question {question_id!r}, {text!r:.200}")
+            raise UnansweredError(
+                f"run folder {path} has no answer to question {question_id!r}, {text!r:.200}"
+            )
     chosen = whole if len(rows) == len(whole) and (np.diff(rows) == 1).all() else whole.take(rows)
     if questions is not None:
         place = chosen.schema.get_field_index("question_id")
-        chosen = chosen.set_column(place, "question_id", pa.array(questions["question_id"], pa.string()))
-    cost = sum((cost for _, cost in contents), Cost())  # a process that was killed summed up nothing
+        chosen = chosen.set_column(
+            place, "question_id", pa.array(questions["question_id"], pa.string())
+        )
+    # A process that was killed summed up nothing
+    cost = sum((cost for _, cost in contents), Cost())
     return *join_parts([chosen]), replace(info, cost=cost, n_planned=n_planned)
 
 
@@ -362,11 +411,15 @@ def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
     """Return names for `count` new parts: the lowest numbers that no part has, or those `behind` all parts."""
     numbers = {int(file.name.split("-")[1]) for file in parts(path)}
     first = max(numbers, default=-1) + 1 if behind else 0
-    free = [number for number in range(first, first + len(numbers) + count) if number not in numbers]
+    free = [
+        number for number in range(first, first + len(numbers) + count) if number not in numbers
+    ]
     return [f"part-{number:05}" for number in free[:count]]
 
 
-def _read_parts(path: Path, info: RunInfo, columns: Sequence[str] | None = None) -> list[tuple[pa.Table, Cost]]:
+def _read_parts(
+    path: Path, info: RunInfo, columns: Sequence[str] | None = None
+) -> list[tuple[pa.Table, Cost]]:
     """Return the table, or some of its columns, and the cost of every part and journal of a run folder."""
     # Journals first: one that is folded meanwhile is then found as a part.
     open_parts = {file.stem: list(_read_journal(file, info, columns)) for file in journals(path)}
@@ -389,7 +442,9 @@ def _check_no_copies(files: Sequence[Path]) -> None:
             raise RunError(f"{file} is a copy of {first.name}; move one of them away")
 
 
-def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> tuple[pa.Table, Cost]:
+def _read_part(
+    file: Path, info: RunInfo, columns: Sequence[str] | None = None
+) -> tuple[pa.Table, Cost]:
     """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         data = regular(file).read_bytes()
@@ -398,7 +453,9 @@ def _read_part(file: Path, info: RunInfo, columns: Sequence[str] | None = None) 
         return _parse_part(data, file, info, columns)
 
 
-def _read_journal(file: Path, info: RunInfo, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.Table, Cost]]:
+def _read_journal(
+    file: Path, info: RunInfo, columns: Sequence[str] | None = None
+) -> Iterator[tuple[pa.Table, Cost]]:
     """Yield the table, or some of its columns, and the cost of every complete record of a journal.
 
     A last record that is incomplete was being written when its process died: its questions are asked again.
@@ -422,14 +479,18 @@ def _read_journal(file: Path, info: RunInfo, columns: Sequence[str] | None = Non
             start += length
 
 
-def _parse_part(data: bytes, file: Path, info: RunInfo, columns: Sequence[str] | None) -> tuple[pa.Table, Cost]:
+def _parse_part(
+    data: bytes, file: Path, info: RunInfo, columns: Sequence[str] | None
+) -> tuple[pa.Table, Cost]:
     """Return the table, or some of its columns, and the cost in the bytes of a part of this run."""
     with pq.ParquetFile(pa.BufferReader(data)) as part:
         footer = part.metadata.metadata or {}
         if footer.get(b"identity") != _digest(info.parameters).encode():
             raise RunError(f"{file} is a part of another run, with other parameters; move it away")
         if _OWN not in part.schema_arrow.names:
-            raise RunError(f"{file} was written by an earlier version, which kept other columns; {_REMEDY}")
+            raise RunError(
+                f"{file} was written by an earlier version, which kept other columns; {_REMEDY}"
+            )
         cost = TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
         return part.read(columns), cost
 

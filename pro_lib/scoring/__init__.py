@@ -19,8 +19,23 @@ from pro_lib.scoring.likelihood import (
     row_sums,
     tree_bound,
 )
-from pro_lib.scoring.semantic import clusters, degree, matches, meaning_log_probs, semantic_density, semantic_entropy
-from pro_lib.scoring.similarity import LABELS, Alias, Nli, first_occurrences, lexical, padded_texts, pairwise_similarity
+from pro_lib.scoring.semantic import (
+    clusters,
+    degree,
+    matches,
+    meaning_log_probs,
+    semantic_density,
+    semantic_entropy,
+)
+from pro_lib.scoring.similarity import (
+    LABELS,
+    Alias,
+    Nli,
+    first_occurrences,
+    lexical,
+    padded_texts,
+    pairwise_similarity,
+)
 
 __all__ = [
     "LABELS",

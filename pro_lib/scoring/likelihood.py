@@ -1,11 +1,14 @@
-"""PRO and the likelihood baselines as pure functions of arrays; knows no model, text or correctness.
+"""PRO and the likelihood baselines as functions of log-probabilities.
 
-Every score takes natural-log probabilities of shape `(n, N)`: `n` questions, up to `N` answers each, in any order, NaN
-where a question has fewer answers. It returns `(n,)` float64 in nats, **higher = more uncertain**, and NaN for a
-question without any answer. A log-probability must be finite and at most 0 (1e-6 above is rounding): `ValueError`.
+Every score takes natural-log probabilities of shape `(n, N)`: `n` questions with up to `N` answers
+each, in any order, NaN where a question has fewer answers. It returns a float64 array `(n,)` in
+nats, **higher = more uncertain**, with NaN for a question without answers. A log-probability must
+be finite and at most 0 (values up to 1e-6 above it are rounding errors); otherwise `ValueError` is
+raised.
 
-`alpha` is one number in [0, 1], or `(A,)` of them for a result of shape `(n, A)`. `search_alpha` says that the answers
-are those of an exact search (`Run.search_alpha`), all with p ≥ search_alpha; what would need others is a `ValueError`.
+`alpha` is a number in [0, 1], or an array `(A,)` of them for a result of shape `(n, A)`.
+`search_alpha` says that the answers are those of an exact search (`Run.search_alpha`), which finds
+all answers with p ≥ search_alpha. A score that needs other answers raises `ValueError`.
 
 PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, arXiv 2511.07694).
 """
@@ -20,66 +23,189 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib.metrics.auroc import FloatArray
 
 IntArray = NDArray[np.int64]
-_ROUNDING = 1e-6  # how far a log-probability may lie above 0, or a question's mass above 1
+# How far a log-probability may be above 0, or the mass of a question above 1.
+_ROUNDING = 1e-6
 
 
 class PremiseWarning(UserWarning):
-    """PRO need not be a lower bound of the entropy: a premise of the paper's Proposition 1 does not hold."""
+    """A premise of Proposition 1 fails, so PRO may not be a lower bound of the entropy."""
+
+
+# --- Masses ---
 
 
 def mass(log_probs: ArrayLike) -> FloatArray:
-    """Return the sum of each question's probabilities (n,), 0 without answers; Proposition 1 asks for at most 1."""
+    """Return the sum of each question's probabilities.
+
+    Proposition 1 requires a sum of at most 1.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        The masses (n,); 0 for a question without answers.
+
+    Example:
+        >>> mass(np.log([[0.5, 0.25]])).tolist()
+        [0.75]
+    """
     return row_sums(np.exp(as_log_probs(log_probs)))
 
 
 def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
-    """Return of which questions (n,) the answers cannot all be distinct outcomes: their mass is above 1 + 1e-6."""
+    """Return whether the answers of a question cannot all be different outcomes.
+
+    This is so if their mass is above 1 + 1e-6.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        Truth values (n,).
+    """
     return mass(log_probs) > 1 + _ROUNDING
 
 
-def pro(log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None) -> FloatArray:
-    """Return PRO with adaptive K: of the answers with `p >= alpha`, or the most probable one if none has.
+def mass_not_found(
+    log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None
+) -> FloatArray:
+    """Return one minus the probabilities of the answers with `p >= alpha`.
 
-    A `PremiseWarning` counts the questions whose answers (all given, not only those kept) have a mass above 1. On the
-    answers of a *certified* search (all with p ≥ search_alpha, none open) every premise of Proposition 1 holds, and
-    PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). Where none reaches alpha it is the NLL of one answer, without a bound.
+    It makes no claim about the entropy.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+        alpha: the threshold, or several (A,).
+        search_alpha: the threshold of an exact search, if the answers are its result.
+
+    Returns:
+        Values in [0, 1], of shape (n,) or (n, A).
     """
-    return _pro(log_probs, adaptive_k(log_probs, alpha, search_alpha=search_alpha))
+    checked = as_log_probs(log_probs)
+
+    def missing_mass(selected: FloatArray, log_alpha: float) -> FloatArray:
+        return np.maximum(1 - mass(selected), 0.0)
+
+    return _by_alpha(missing_mass, checked, alpha, search_alpha)
 
 
-def pro_at_k(log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None) -> FloatArray:
-    """Return PRO of the `k` most probable answers; a question with fewer than `k` uses all it has.
+# --- PRO ---
 
-    `k` is one integer of at least 1, or `(A,)` of them for a result of shape `(n, A)`. Warns as `pro` does. A `k` that
-    a search with a `search_alpha` did not reach on every question is a `ValueError`. PRO_1 is exactly NLL.
+
+def pro(
+    log_probs: ArrayLike, *, alpha: ArrayLike = 0.4, search_alpha: float | None = None
+) -> FloatArray:
+    """Return PRO with adaptive K.
+
+    PRO uses the answers with `p >= alpha`, or the most probable one if no answer has. A
+    `PremiseWarning` counts the questions whose answers (all that are given) have a mass above 1.
+
+    On the answers of a *certified* search (all with p ≥ search_alpha, none open), all premises of
+    Proposition 1 hold, and PRO ≤ `alpha_floor` ≤ `tree_bound` ≤ H(Y). If no answer reaches alpha,
+    PRO is the NLL of one answer and not a bound.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+        alpha: the threshold, or several (A,).
+        search_alpha: the threshold of an exact search, if the answers are its result.
+
+    Returns:
+        The scores in nats, of shape (n,) or (n, A); higher = more uncertain.
+
+    Raises:
+        ValueError: a log-probability or alpha is out of its range, or alpha is below search_alpha.
+
+    Example:
+        >>> pro(np.log([[0.5, 0.1]]), alpha=0.4).round(4).tolist()
+        [0.6931]
+    """
+    k = adaptive_k(log_probs, alpha, search_alpha=search_alpha)
+    return _pro(log_probs, k)
+
+
+def pro_at_k(
+    log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None
+) -> FloatArray:
+    """Return PRO of the `k` most probable answers; a question with fewer answers uses all of them.
+
+    PRO_1 is exactly NLL. The function warns as `pro` does.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+        k: an integer of at least 1, or several (A,).
+        search_alpha: the threshold of an exact search, if the answers are its result.
+
+    Returns:
+        The scores in nats, of shape (n,) or (n, A); higher = more uncertain.
+
+    Raises:
+        ValueError: k is not such an integer, or the search did not find k answers of every
+            question.
     """
     requested = np.asarray(k)
-    if requested.dtype.kind not in "iu" or requested.ndim > 1 or not (requested.size and (requested >= 1).all()):
+    is_integer = requested.dtype.kind in "iu" and requested.ndim <= 1 and requested.size > 0
+    if not is_integer or (requested < 1).any():
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
-    n_answers, largest = (~np.isnan(as_log_probs(log_probs))).sum(axis=1), int(requested.max())
-    if search_alpha is not None and largest > 1 and (n_answers < largest).any():
-        fewer = f"row {(n_answers < largest).argmax()} has fewer answers with p >= {search_alpha:g}"
-        raise ValueError(f"k={largest}: {fewer}; search with top_n={largest}")
+    n_answers = (~np.isnan(as_log_probs(log_probs))).sum(axis=1)
+    largest = int(requested.max())
+    has_fewer = n_answers < largest
+    if search_alpha is not None and largest > 1 and has_fewer.any():
+        words = f"row {has_fewer.argmax()} has fewer answers with p >= {search_alpha:g}"
+        raise ValueError(f"k={largest}: {words}; search with top_n={largest}")
     return _pro(log_probs, np.minimum.outer(n_answers, requested))
 
 
 def pro_all_k(log_probs: ArrayLike) -> FloatArray:
-    """Return PRO for every K at once, shape `(n, N)`: column `K - 1` holds PRO_K, NaN where K answers are not there.
+    """Return PRO for every K at once.
 
-    PRO_K = -log p_K - sum_{i<=K} p_i log(p_i / p_K), with p sorted downwards. Warns as `pro` does.
+    PRO_K = -log p_K - sum_{i<=K} p_i log(p_i / p_K), with p in descending order. The function warns
+    as `pro` does.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        The scores in nats (n, N): column `K - 1` is PRO_K, NaN if a question has fewer than K
+        answers.
+
+    Example:
+        >>> pro_all_k(np.log([[0.5, 0.25]])).round(4).tolist()
+        [[0.6931, 1.0397]]
     """
     return _pro(log_probs)
 
 
-def adaptive_k(log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None) -> IntArray:
-    """Return adaptive K: how many answers have `p >= alpha`, at least 1; 0 where a question has no answer.
+def adaptive_k(
+    log_probs: ArrayLike, alpha: ArrayLike, *, search_alpha: float | None = None
+) -> IntArray:
+    """Return adaptive K: the number of answers with `p >= alpha`, but at least 1.
 
-    The comparison is `log_probs >= np.log(alpha)`: an answer given as `np.log(0.1)` is kept at `alpha=0.1`, which
-    comparing `exp` does not guarantee. `alpha=0` keeps all.
+    The comparison is `log_probs >= np.log(alpha)`. An answer given as `np.log(0.1)` is therefore
+    kept at `alpha=0.1`, which a comparison of `exp` does not guarantee. `alpha=0` keeps all
+    answers.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+        alpha: the threshold, or several (A,).
+        search_alpha: the threshold of an exact search, if the answers are its result.
+
+    Returns:
+        The numbers, of shape (n,) or (n, A); 0 for a question without answers.
+
+    Example:
+        >>> adaptive_k(np.log([[0.5, 0.4, 0.1]]), 0.4).tolist()
+        [2]
     """
     checked = as_log_probs(log_probs)
-    found = (~np.isnan(checked)).any(axis=1)
-    return _by_alpha(lambda above, _: np.maximum((~np.isnan(above)).sum(axis=1), found), checked, alpha, search_alpha)
+    has_answers = (~np.isnan(checked)).any(axis=1)
+
+    def number(selected: FloatArray, log_alpha: float) -> IntArray:
+        return np.maximum((~np.isnan(selected)).sum(axis=1), has_answers)
+
+    return _by_alpha(number, checked, alpha, search_alpha)
+
+
+# --- Bounds ---
 
 
 def alpha_floor(
@@ -89,11 +215,25 @@ def alpha_floor(
     open_log_probs: ArrayLike | None = None,
     search_alpha: float | None = None,
 ) -> FloatArray:
-    """Return the α-floor: `-Σ p log p - (1 - Σ p) log α`, over the answers with `p >= alpha`; `alpha` is above 0.
+    """Return the α-floor: `-Σ p log p - (1 - Σ p) log α` over the answers with `p >= alpha`.
 
-    A lower bound of H(Y) **when** `log_probs` holds every answer with p ≥ alpha and `open_log_probs` (n, M) every
-    prefix with p ≥ alpha that was left open, at the length cut or by a budget. All else is outcomes below alpha, each
-    of which adds more than -p log α. It is at least PRO at the same alpha, and -log α where nothing reaches it.
+    It is a lower bound of H(Y) **if** `log_probs` contains every answer with p ≥ alpha, and
+    `open_log_probs` contains every open prefix with p ≥ alpha. A prefix is open if the search
+    stopped at it, because of the length limit or a budget. All other outcomes have p < alpha, and
+    each adds more than -p log α. The α-floor is at least PRO at the same alpha, and -log α if no
+    answer reaches alpha.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+        alpha: the threshold, above 0, or several (A,).
+        open_log_probs: natural-log probabilities of the open prefixes (n, M), padded by NaN.
+        search_alpha: the threshold of an exact search, if the answers are its result.
+
+    Returns:
+        The bounds in nats, of shape (n,) or (n, A).
+
+    Raises:
+        ValueError: alpha is 0 or below search_alpha, or a log-probability is out of its range.
     """
     checked = as_log_probs(log_probs)
     if open_log_probs is not None:
@@ -101,76 +241,177 @@ def alpha_floor(
     if np.any(np.asarray(alpha) == 0):
         raise ValueError(f"alpha must be above 0 for alpha_floor, not {np.asarray(alpha)}")
 
-    def floor(above: FloatArray, log_alpha: float) -> FloatArray:
-        return row_sums(-np.exp(above) * above) - (1 - mass(above)) * log_alpha
+    def floor(selected: FloatArray, log_alpha: float) -> FloatArray:
+        entropy_part = row_sums(-np.exp(selected) * selected)
+        return entropy_part - (1 - mass(selected)) * log_alpha
 
     return _by_alpha(floor, checked, alpha, search_alpha)
 
 
-def mass_not_found(log_probs: ArrayLike, *, alpha: ArrayLike, search_alpha: float | None = None) -> FloatArray:
-    """Return one minus the probabilities of the answers with `p >= alpha`, in [0, 1]; no claim about the entropy."""
-    return _by_alpha(lambda above, _: np.maximum(1 - mass(above), 0.0), as_log_probs(log_probs), alpha, search_alpha)
-
-
-def tree_bound(prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0) -> FloatArray:
+def tree_bound(
+    prefix_log_probs: ArrayLike, next_entropies: ArrayLike, *, alpha: ArrayLike = 0.0
+) -> FloatArray:
     """Return the tree bound: `Σ_v p(v) H(next | v)` over expanded prefixes v with `p(v) >= alpha`.
 
-    By the chain rule, a lower bound of H(Y) for any distinct prefixes; H(next | v) counts the ending as one event. It
-    is at least the α-floor at the same alpha if every prefix with p ≥ alpha that could be expanded was.
-    `prefix_log_probs` and `next_entropies` are (n, M), NaN where a question has fewer prefixes (`Run.tree`).
+    By the chain rule, it is a lower bound of H(Y) for any different prefixes. H(next | v) counts
+    the ending as one event. The tree bound is at least the α-floor at the same alpha if every
+    prefix with p ≥ alpha was expanded, except those that could not be.
+
+    Args:
+        prefix_log_probs: natural-log probabilities of the prefixes (n, M), padded by NaN
+            (`Run.tree`).
+        next_entropies: the entropy of the next token after each prefix (n, M), in nats.
+        alpha: the threshold, or several (A,).
+
+    Returns:
+        The bounds in nats, of shape (n,) or (n, A); NaN for a question without prefixes.
     """
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
     entropies = np.asarray(next_entropies, dtype=np.float64)
-    nothing = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
-    return _by_alpha(lambda above, _: np.nansum(np.exp(above) * entropies, axis=1) + nothing, checked, alpha)
+    nan_without_prefixes = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
+
+    def bound(selected: FloatArray, log_alpha: float) -> FloatArray:
+        return np.nansum(np.exp(selected) * entropies, axis=1) + nan_without_prefixes
+
+    return _by_alpha(bound, checked, alpha)
+
+
+# --- Baselines ---
 
 
 def nll(log_probs: ArrayLike) -> FloatArray:
-    """Return NLL: `-log p` of the most probable answer."""
+    """Return NLL: `-log p` of the most probable answer.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        The scores in nats (n,); higher = more uncertain.
+
+    Example:
+        >>> nll([[-0.5, -2.0]]).tolist()
+        [0.5]
+    """
     # fmax ignores NaN. Adding 0 turns -0.0, the score of a certain answer, into 0.0.
     return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> FloatArray:
-    """Return ALL: minus the token-averaged log-probability, `-(1/T) log p`, of the most probable answer.
+    """Return ALL: minus the token-averaged log-probability of the most probable answer.
 
-    `log_probs` (n, N) says which answer is most probable; of answers that tie, the one with the highest mean counts.
-    NaN where the mean of that answer is not known.
+    This is `-(1/T) log p` for an answer of T tokens. If several answers are the most probable, the
+    one with the highest mean counts.
+
+    Args:
+        mean_log_probs: token-averaged log-probabilities (n, N), in nats.
+        log_probs: natural-log probabilities (n, N), which decide the most probable answer.
+
+    Returns:
+        The scores in nats (n,); higher = more uncertain; NaN if the mean of the answer is unknown.
+
+    Example:
+        >>> average_log_likelihood([[-0.25, -1.0]], [[-0.5, -2.0]]).tolist()
+        [0.25]
     """
     totals = as_log_probs(log_probs)
     means = as_log_probs(mean_log_probs, "mean_log_probs", totals.shape)
-    return nll(np.where(totals == -nll(totals)[:, None], means, np.nan))
+    is_most_probable = totals == -nll(totals)[:, None]
+    return nll(np.where(is_most_probable, means, np.nan))
 
 
 def predictive_entropy(log_probs: ArrayLike) -> FloatArray:
-    """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the answers given."""
+    """Return PE as in the paper's Eq. 2: `-sum_i p_i log p_i` over the given answers.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        The scores in nats (n,); higher = more uncertain.
+
+    Example:
+        >>> predictive_entropy(np.log([[0.5, 0.25]])).round(4).tolist()
+        [0.6931]
+    """
     checked = as_log_probs(log_probs)
-    return np.where(np.isnan(checked).all(axis=1), np.nan, -row_sums(np.exp(checked) * checked) + 0.0)
+    entropy = -row_sums(np.exp(checked) * checked) + 0.0
+    return np.where(np.isnan(checked).all(axis=1), np.nan, entropy)
 
 
 def predictive_entropy_mc(log_probs: ArrayLike) -> FloatArray:
-    """Return PE, Monte-Carlo form: `-mean_i log p_i`, an estimate of the entropy if the answers are samples."""
+    """Return PE in its Monte Carlo form: `-mean_i log p_i`.
+
+    It estimates the entropy if the answers are samples.
+
+    Args:
+        log_probs: natural-log probabilities (n, N), NaN where a question has fewer answers.
+
+    Returns:
+        The scores in nats (n,); higher = more uncertain.
+
+    Example:
+        >>> predictive_entropy_mc([[-0.5, -1.5]]).tolist()
+        [1.0]
+    """
     checked = as_log_probs(log_probs)
     n_answers = (~np.isnan(checked)).sum(axis=1)
-    return np.where(n_answers > 0, -row_sums(checked) / np.maximum(n_answers, 1) + 0.0, np.nan)
+    means = -row_sums(checked) / np.maximum(n_answers, 1) + 0.0
+    return np.where(n_answers > 0, means, np.nan)
 
 
 def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
-    """Return NE: the Monte-Carlo form on length-normalised (token-averaged) log-probabilities (n, N)."""
+    """Return NE: the Monte Carlo form of PE on token-averaged log-probabilities.
+
+    Args:
+        mean_log_probs: token-averaged log-probabilities (n, N), in nats, padded by NaN.
+
+    Returns:
+        The scores in nats (n,); higher = more uncertain.
+    """
     return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
 
-def as_log_probs(log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None) -> FloatArray:
-    """Return log-probabilities (n, N) as an array; `ValueError` with the place of what is none, or for a shape."""
+# --- Arrays ---
+
+
+def as_log_probs(
+    log_probs: ArrayLike, name: str = "log_probs", shape: tuple[int, int] | None = None
+) -> FloatArray:
+    """Return log-probabilities as a float64 array (n, N).
+
+    Args:
+        log_probs: natural-log probabilities, NaN where there is no answer.
+        name: the name of the argument, for errors.
+        shape: the shape that they must have, if it is known.
+
+    Raises:
+        ValueError: a value is not a log-probability (names its place), or the shape is another.
+    """
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
         raise ValueError(f"{name} must have the shape {shape or '(n, N)'}, not {array.shape}")
-    bad = np.isinf(array) | (array > _ROUNDING)
-    if bad.any():
-        row, answer = np.argwhere(bad)[0]
+    is_bad = np.isinf(array) | (array > _ROUNDING)
+    if is_bad.any():
+        row, answer = np.argwhere(is_bad)[0]
         value = f"{name} row {row}, answer {answer} is {array[row, answer]}"
-        raise ValueError(f"{value}: a log-probability is finite and at most 0, NaN where there is no answer")
+        rule = "a log-probability is finite and at most 0, NaN where there is no answer"
+        raise ValueError(f"{value}: {rule}")
     return array
+
+
+def row_sums(values: FloatArray) -> FloatArray:
+    """Return the sum of each row without its NaN, correctly rounded.
+
+    Because of the rounding, the order of the answers and the padding cannot break a tie.
+
+    Args:
+        values: numbers (n, ...).
+
+    Returns:
+        The sums (n,).
+    """
+    n_columns = math.prod(values.shape[1:])
+    rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), n_columns)
+    return np.array([math.fsum(row) for row in rows.tolist()])
 
 
 def _by_alpha(
@@ -179,37 +420,61 @@ def _by_alpha(
     alpha: ArrayLike,
     search_alpha: float | None = None,
 ) -> NDArray:
-    """Return `score(above, log α)` by α, (n,) or (n, A); `above` are the log-probabilities with p ≥ α, else NaN."""
+    """Return a score of the answers with p ≥ α for each α.
+
+    Args:
+        score: a function of the selected log-probabilities (n, N), NaN for other answers, and log
+            α.
+        log_probs: natural-log probabilities (n, N).
+        alpha: the threshold, or several (A,).
+        search_alpha: the threshold of an exact search, which alpha must not be below.
+
+    Returns:
+        The scores, of shape (n,) or (n, A).
+    """
     alphas = np.asarray(alpha, dtype=np.float64)
-    if alphas.ndim > 1 or not (alphas.size and ((alphas >= 0) & (alphas <= 1)).all()):
+    is_vector = alphas.ndim <= 1 and alphas.size > 0
+    if not is_vector or not ((alphas >= 0) & (alphas <= 1)).all():
         raise ValueError(f"alpha must lie in [0, 1], not {alphas}")
     if search_alpha is not None and alphas.min() < search_alpha:
         message = f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}"
         raise ValueError(f"{message}: the search did not look for answers in between")
-    with np.errstate(divide="ignore"):  # log(0) = -inf keeps everything, as it should
+    with np.errstate(divide="ignore"):  # log(0) is -inf, so that α = 0 keeps all answers
         log_alphas = np.log(np.atleast_1d(alphas))
-    columns = [score(np.where(log_probs >= value, log_probs, np.nan), value) for value in log_alphas]
+    columns = []
+    for log_alpha in log_alphas:
+        selected = np.where(log_probs >= log_alpha, log_probs, np.nan)
+        columns.append(score(selected, log_alpha))
     return np.column_stack(columns).reshape(len(log_probs), *alphas.shape)
 
 
 def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
-    """Return PRO at the `k` of each question, (n,) or (n, A), NaN for 0, or at every K, (n, N); warn two callers up."""
-    ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # downwards, NaN last
+    """Return PRO at some K of each question, or at every K.
+
+    A warning is attributed to the caller of the calling function.
+
+    Args:
+        log_probs: natural-log probabilities (n, N).
+        k: the K of each question, (n,) or (n, A), 0 for no answer; None for every K.
+
+    Returns:
+        The scores, of the shape of `k`, NaN where it is 0; of shape (n, N) for every K.
+    """
+    ordered = -np.sort(-as_log_probs(log_probs), axis=1)  # descending, NaN last
     probs = np.exp(ordered)
-    if (above := above_one(ordered)).any():
-        message = f"{above.sum()} of {len(above)} questions have answers whose probabilities sum to more than 1 "
-        message += f"(first in row {above.argmax()}), so PRO may exceed their entropy (Proposition 1)."
-        warnings.warn(message, PremiseWarning, stacklevel=3)
-    # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1: PRO_1 is NLL.
+    is_above_one = above_one(ordered)
+    if is_above_one.any():
+        counts = f"{is_above_one.sum()} of {len(is_above_one)} questions"
+        words = "have answers whose probabilities sum to more than 1"
+        place = f"(first in row {is_above_one.argmax()})"
+        meaning = "so PRO may exceed their entropy (Proposition 1)."
+        warnings.warn(f"{counts} {words} {place}, {meaning}", PremiseWarning, stacklevel=3)
+    # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1, so
+    # that PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
     by_k = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
     if k is None:
         return by_k
     from_zero = np.column_stack([np.full(len(by_k), np.nan), by_k])
-    return np.take_along_axis(from_zero, k[:, None] if k.ndim == 1 else k, axis=1).reshape(k.shape)
-
-
-def row_sums(values: FloatArray) -> FloatArray:
-    """Return sums (n,) of what is there, correctly rounded: no order of answers, and no padding, puts a tie apart."""
-    rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), math.prod(values.shape[1:]))
-    return np.array([math.fsum(row) for row in rows.tolist()])
+    columns = k[:, None] if k.ndim == 1 else k
+    return np.take_along_axis(from_zero, columns, axis=1).reshape(k.shape)

@@ -64,16 +64,26 @@ def record(number, split):
     for rank, text in enumerate(texts):
         log_prob = -0.9 - 0.01 * number - 0.7 * max(rank - 1, 0)
         # The ending costs more where the answer is more probable, so that the two conventions differ.
-        answers.append({"text": text, "token_log_probs": [log_prob], "end_log_prob": -0.1 / (1 + number % 4)})
+        answers.append(
+            {"text": text, "token_log_probs": [log_prob], "end_log_prob": -0.1 / (1 + number % 4)}
+        )
     # Every third answer is wrong, and every third right by ROUGE-L but no exact match.
     reference = ["Lima Sucre", "Quito city", "Quito"][number % 3]
-    row = {"question_id": f"q{number}", "question": f"{number}?", "references": [reference], "answers": answers}
+    row = {
+        "question_id": f"q{number}",
+        "question": f"{number}?",
+        "references": [reference],
+        "answers": answers,
+    }
     return row if split is None else row | {"split": split}
 
 
 def write_records(path, n_questions=40, splits=("validation", "test")):
     """Write records that are in turn of these splits; without any where `splits` is empty."""
-    rows = [record(number, splits[number % len(splits)] if splits else None) for number in range(n_questions)]
+    rows = [
+        record(number, splits[number % len(splits)] if splits else None)
+        for number in range(n_questions)
+    ]
     return write_lines(path, rows)
 
 
@@ -82,7 +92,9 @@ def write_questions(path, n_questions=40):
     rows = []
     for number in range(n_questions):
         reference = "Quito" if number % 5 == 0 else "Sucre"
-        rows.append({"question_id": f"q{number}", "question": f"{number}?", "references": [reference]})
+        rows.append(
+            {"question_id": f"q{number}", "question": f"{number}?", "references": [reference]}
+        )
     return write_lines(path, rows)
 
 

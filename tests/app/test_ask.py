@@ -45,12 +45,23 @@ def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
     loads = []
     monkeypatch.setattr(models, "_LAST", {})
     monkeypatch.setattr(
-        models, "load_model", lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m
+        models,
+        "load_model",
+        lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m,
     )
     for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
         answer = ask(name, ASKED, strategy="greedy")
-        assert (answer.status, answer.entropy_bounds, answer.probability_right) == (None, None, None)
-    assert loads == [("facts-2m", 0), ("facts-1m", 0), ("facts-2m", 0)]  # the one before is let go first
+        assert (answer.status, answer.entropy_bounds, answer.probability_right) == (
+            None,
+            None,
+            None,
+        )
+    # The one before is let go first
+    assert loads == [
+        ("facts-2m", 0),
+        ("facts-1m", 0),
+        ("facts-2m", 0),
+    ]
     assert models.cached_model(facts_2m) is facts_2m
     for content in ("{}", "{}", '{"a": 1}'):  # anew where its files have changed
         (tmp_path / "config.json").write_text(content)
@@ -77,13 +88,19 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
     assert about == "calibrated on 6 questions of records, error 0.750 on 2 others"
     # Without a validation split a half is drawn.
     run = records(np.random.default_rng(0).uniform(0.1, 0.9, 40), np.arange(40) % 2, ["test"] * 40)
-    assert guarantees.right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
+    assert guarantees.right_probability(run)[1].startswith(
+        "calibrated on 20 questions of records, error"
+    )
 
 
 def test_without_right_answers_or_with_one_class_nothing_is_fitted():
     with pytest.raises(metrics.OneClassError):
-        guarantees.right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
-    bare = importing.from_records([{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)])
+        guarantees.right_probability(
+            records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2)
+        )
+    bare = importing.from_records(
+        [{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)]
+    )
     with pytest.raises(RunError, match="no answer can be judged"):
         guarantees.right_probability(bare)
 
@@ -92,9 +109,13 @@ def test_without_right_answers_or_with_one_class_nothing_is_fitted():
 def run(facts_2m):
     """A run of 150 validation and 60 test questions."""
     both = question_sets.load_questions("world-facts", split=["validation", "test"], limit=150)
-    table = pd.concat([both.table.query("split == 'validation'"), both.table.query("split == 'test'").head(60)])
+    table = pd.concat(
+        [both.table.query("split == 'validation'"), both.table.query("split == 'test'").head(60)]
+    )
     asked = replace(both, table=table.reset_index(drop=True))
-    return generation.generate(facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False)
+    return generation.generate(
+        facts_2m, asked, strategy="threshold", search_alpha=0.05, progress=False
+    )
 
 
 def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, run):
@@ -112,7 +133,10 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
     expected = metrics.calibration(*ends, pros[1], judged[1].correct)
     assert answer.probability_right == expected.fit([answer.uncertainty])[0]
-    assert answer.calibrated == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
+    assert (
+        answer.calibrated
+        == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
+    )
     words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."
     assert answer.sentence().endswith(words)
     # How far down a search looked may differ.
@@ -125,16 +149,30 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
         *((empty, {}, "empty") for empty in ("", "  \n")),
         *((other, {}, "is no text; generate.generate takes several") for other in (None, ["Who?"])),
         (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
-        (ASKED, {"calibration": "run", "strategy": "greedy"}, "strategy='threshold', now strategy='greedy'"),
-        (ASKED, {"calibration": "run", "max_new_tokens": 20}, "max_new_tokens=32, now max_new_tokens=20"),
-        (ASKED, {"calibration": "run", "questions": question_sets.as_set("Who?")}, "facts-2m/threshold .*shots="),
+        (
+            ASKED,
+            {"calibration": "run", "strategy": "greedy"},
+            "strategy='threshold', now strategy='greedy'",
+        ),
+        (
+            ASKED,
+            {"calibration": "run", "max_new_tokens": 20},
+            "max_new_tokens=32, now max_new_tokens=20",
+        ),
+        (
+            ASKED,
+            {"calibration": "run", "questions": question_sets.as_set("Who?")},
+            "facts-2m/threshold .*shots=",
+        ),
         (ASKED, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
         (ASKED, {"alpha": 1.5}, "must lie in"),
         (ASKED, {"alpha": 0.01}, "is below search_alpha"),
         (ASKED, {"alpha": [0.1, 0.2]}, "more than one number"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(facts_2m, run, question, options, named, monkeypatch):
+def test_what_cannot_be_asked_is_refused_in_a_sentence(
+    facts_2m, run, question, options, named, monkeypatch
+):
     options = {name: run if name == "calibration" else value for name, value in options.items()}
     if "alpha" in options:
         monkeypatch.setattr(asking, "answer_question", None)  # the model is not asked to find out
@@ -159,14 +197,19 @@ def answers(facts_2m, run):
     return answerer(facts_2m, calibration=run, target=0.7)
 
 
-def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_it(answers, facts_2m, run):
+def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_it(
+    answers, facts_2m, run
+):
     known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
-    shown = guarantees.guarantee(known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4))
+    shown = guarantees.guarantee(
+        known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4)
+    )
     assert answers.guarantee == shown
     assert shown.threshold is not None
     replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
     np.testing.assert_allclose([reply.uncertainty for reply in replies], others.pro(0.4), atol=1e-4)
-    clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4  # the threshold is one of the scores, asked here alone
+    # The threshold is one of the scores, asked here alone
+    clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4
     answered = np.array([reply.answered for reply in replies])
     assert (answered == shown.answers(others.pro(0.4)))[clear].all()
     assert {*answered} == {True, False}
@@ -196,11 +239,15 @@ def test_every_setting_of_a_calibration_is_compared(name):
 
 def test_settings_of_a_calibration_that_do_not_matter_may_differ():
     before = {"model": "a", "search_alpha": 0.02, "seed": 0}
-    asking.check_calibration(calibration_with(**before), {"model": "b", "search_alpha": 0.3, "seed": 1})
+    asking.check_calibration(
+        calibration_with(**before), {"model": "b", "search_alpha": 0.3, "seed": 1}
+    )
 
 
 def test_a_setting_that_only_the_calibration_has_is_an_error(facts_2m, run):
-    budget = replace(run, info=replace(run.info, parameters={**run.info.parameters, "budget": 1000}))
+    budget = replace(
+        run, info=replace(run.info, parameters={**run.info.parameters, "budget": 1000})
+    )
     with pytest.raises(RunError, match="was made with budget=1000, now budget=None"):
         ask(facts_2m, ASKED, calibration=budget)
 
@@ -210,12 +257,16 @@ def test_where_nothing_is_guaranteed_or_no_answer_ends_nothing_is_answered(answe
     assert (reply.answer, reply.answered) == (None, False)
     assert reply.guarantee.startswith("Nothing can be guaranteed")
     short = replace(answers, ask=partial(answers.ask, max_new_tokens=1))
-    assert short("Who wrote War and Peace?") == asking.Reply(None, None, False, answers.guarantee.sentence(), "cut")
+    assert short("Who wrote War and Peace?") == asking.Reply(
+        None, None, False, answers.guarantee.sentence(), "cut"
+    )
 
 
 def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_difference(facts_2m, run):
     quantised = replace(run.info, parameters={**run.info.parameters, "quantization": "8bit"})
-    records = importing.from_records([{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}])
+    records = importing.from_records(
+        [{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}]
+    )
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),
         (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),
@@ -225,14 +276,26 @@ def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_differenc
             answerer(model, calibration=calibration)
 
 
-def test_the_server_that_the_docs_write_gives_the_same_replies_and_a_sentence_for_bad_requests(tmp_path, monkeypatch):
+def test_the_server_that_the_docs_write_gives_the_same_replies_and_a_sentence_for_bad_requests(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    [*_, block] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "doors.md").read_text(), re.DOTALL)
+    [*_, block] = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "doors.md").read_text(), re.DOTALL
+    )
     names: dict = {}
     exec(block, names)
     with TestClient(names["app"]) as client:
         reply = client.post("/", json={"question": ASKED})
         assert (reply.status_code, asking.Reply(**reply.json())) == (200, names["answers"](ASKED))
-        for content in (b"", b"{", b"[1]", b'{"question": 3}', b'{"question": " "}', b'{"other": "x"}', b"\xff\xfe"):
+        for content in (
+            b"",
+            b"{",
+            b"[1]",
+            b'{"question": 3}',
+            b'{"question": " "}',
+            b'{"other": "x"}',
+            b"\xff\xfe",
+        ):
             reply = client.post("/", content=content)
             assert (reply.status_code, list(reply.json())) == (422, ["error"])

@@ -24,14 +24,24 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
 from pro_lib import importing, metrics
 from pro_lib.app import explorer
+from pro_lib.app.cli import _declared_parameters
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the Python package playwright is not installed"
+)
 
 NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
 TOKEN = "only-for-this-test"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 # The network is closed, and a browser that looks for it makes the console noisy.
-FLAGS = ["--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update"]
+FLAGS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 FLAGS += ["--no-first-run", "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
 # Milliseconds; two cores may be busy with something else.
 PATIENCE = 120_000
@@ -43,7 +53,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 def notebook_with(folder, base, **parameters):
     """A copy of the notebook in `folder` with parameters injected; it writes below `base`."""
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
-    papermill.execute_notebook(NOTEBOOK, folder / NOTEBOOK.name, parameters, prepare_only=True, progress_bar=False)
+    values = _declared_parameters(NOTEBOOK, parameters)
+    copy = folder / NOTEBOOK.name
+    papermill.execute_notebook(NOTEBOOK, copy, values, prepare_only=True, progress_bar=False)
 
 
 @contextmanager
@@ -52,10 +64,16 @@ def jupyter(folder, theme="JupyterLab Light"):
     config, work = folder / ".jupyter", folder / "work"
     files = {
         # Else an output exists only while it is in view.
-        "lab/user-settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
-        "lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {"theme": theme},
+        "lab/user-settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {
+            "windowingMode": "none"
+        },
+        "lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {
+            "theme": theme
+        },
         # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
-        "labconfig/page_config.json": {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}},
+        "labconfig/page_config.json": {
+            "disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}
+        },
     }
     work.mkdir()
     for name, content in files.items():
@@ -64,10 +82,24 @@ def jupyter(folder, theme="JupyterLab Light"):
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
-    command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={work}", "--ServerApp.port_retries=0"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--allow-root",
+    ]
+    command += [
+        f"--IdentityProvider.token={TOKEN}",
+        f"--ServerApp.root_dir={work}",
+        "--ServerApp.port_retries=0",
+    ]
     with open(folder / "server.log", "w") as log:
-        server = subprocess.Popen(command, env=os.environ | {"HOME": str(folder)}, stdout=log, stderr=log, cwd=work)
+        server = subprocess.Popen(
+            command, env=os.environ | {"HOME": str(folder)}, stdout=log, stderr=log, cwd=work
+        )
         try:
             end = time.monotonic() + PATIENCE / 1000
             while " is running at:" not in (said := (folder / "server.log").read_text()):
@@ -90,7 +122,9 @@ def browser_page(address, *, width=1200, height=1000):
             page = browser.new_page(viewport={"width": width, "height": height})
             page.set_default_timeout(PATIENCE)
             errors = []
-            page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+            page.on(
+                "console", lambda line: errors.append(line.text) if line.type == "error" else None
+            )
             page.on("pageerror", lambda error: errors.append(f"{error.name}: {error.message}"))
             page.goto(address)
             yield page, errors
@@ -143,9 +177,15 @@ def test_the_explorer_in_jupyterlab(tmp_path):
             # A question of one's own, then one that is none: no old answer stays.
             ask(page, CAPITAL)
             expect(explorer).to_contain_text("The prefixes searched")
-            expect(explorer).to_contain_text("none reaches α = 0.02 of the search, so the greedy answer stands alone")
-            expect(explorer.locator(".pro-asked .pro-keys").last).to_contain_text("→ an answer that ended")
-            expect(explorer.locator(".pro-asked .pro-facts")).to_contain_text("It was taught 36 relations")
+            expect(explorer).to_contain_text(
+                "none reaches α = 0.02 of the search, so the greedy answer stands alone"
+            )
+            expect(explorer.locator(".pro-asked .pro-keys").last).to_contain_text(
+                "→ an answer that ended"
+            )
+            expect(explorer.locator(".pro-asked .pro-facts")).to_contain_text(
+                "It was taught 36 relations"
+            )
             ask(page, " ")
             expect(explorer.get_by_role("alert")).to_have_text("question is empty")
             expect(explorer).not_to_contain_text("The prefixes searched")
@@ -184,12 +224,19 @@ def test_the_explorer_in_jupyterlab(tmp_path):
 def test_one_file_says_what_pro_lib_finds(tmp_path):
     run = many(n=400)
     run = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
-    right = np.array([question["correct"] for question in explorer.run_data(run)["questions"]][1:], dtype=bool)
-    pro, methods = run.scores(alpha=0.4)["pro"].to_numpy()[1:], explorer.comparison_data(run)["scores"]
+    right = np.array(
+        [question["correct"] for question in explorer.run_data(run)["questions"]][1:], dtype=bool
+    )
+    pro, methods = (
+        run.scores(alpha=0.4)["pro"].to_numpy()[1:],
+        explorer.comparison_data(run)["scores"],
+    )
 
     def auroc(uncertainty):
         """AUROC and its interval, as they are written."""
-        value, low, high = (column[0] for column in metrics.auroc_intervals(np.transpose([uncertainty]), right))
+        value, low, high = (
+            column[0] for column in metrics.auroc_intervals(np.transpose([uncertainty]), right)
+        )
         return f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
 
     with browser_page(explorer.to_html(run, tmp_path / "run.html").as_uri()) as (page, errors):
@@ -197,7 +244,10 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         expect(app.locator(".pro-summary")).to_contain_text(f"AUROC {auroc(pro)} · mean K ")
         expect(app).to_contain_text("n = 400, 33 % right of the 399 that can be judged")
         # A click on a point leads to its question.
-        before, chart = head.inner_text(), app.locator(".pro-charts").last.locator("figure svg").first
+        before, chart = (
+            head.inner_text(),
+            app.locator(".pro-charts").last.locator("figure svg").first,
+        )
         box = chart.bounding_box()
         chart.click(position={"x": box["width"] - 12, "y": box["height"] - 60})
         expect(head).not_to_have_text(before)
@@ -207,7 +257,9 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         curve = app.get_by_role("img", name=re.compile("mean K against α")).bounding_box()
         assert curve["y"] + curve["height"] <= 700
         app.get_by_role("slider", name="α").press("End")
-        expect(app.locator(".pro-facts")).to_contain_text("none reaches α = 1, so the likeliest stands alone")
+        expect(app.locator(".pro-facts")).to_contain_text(
+            "none reaches α = 1, so the likeliest stands alone"
+        )
         app.get_by_label("Split").select_option("validation")
         expect(app.locator(".pro-summary")).to_contain_text("n = 100")
         app.get_by_label("Split").select_option("all")
@@ -215,7 +267,9 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         page.get_by_role("tab", name="Ask").click()
         expect(app).to_contain_text("Asking needs a model and a running kernel")
         page.get_by_role("tab", name="Compare").click()
-        expect(app).to_contain_text(f"SE, lexical {auroc(methods['SE, lexical'])}. 399 of the 400 questions shown")
+        expect(app).to_contain_text(
+            f"SE, lexical {auroc(methods['SE, lexical'])}. 399 of the 400 questions shown"
+        )
         app.get_by_label("count repeated answers").check()
         expect(app).to_contain_text("Comparing this needs a running kernel")
         assert errors == []
@@ -237,7 +291,9 @@ FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"],
 @pytest.mark.parametrize("width", [1370, 400])
 def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
     for name, sentence in SENTENCES.items():
-        path = explorer.to_html((ODD | {"nasty": nasty(), "forty answers": FORTY})[name], tmp_path / f"{name}.html")
+        path = explorer.to_html(
+            (ODD | {"nasty": nasty(), "forty answers": FORTY})[name], tmp_path / f"{name}.html"
+        )
         with browser_page(path.as_uri(), width=width) as (page, errors):
             page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
             app = page.locator(".pro-app")
@@ -255,7 +311,9 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
 def take_picture(folder, path, theme):
     """The explorer as the docs show it, in a light or dark theme."""
     with jupyter(folder, theme) as address:
-        notebook_with(folder / "work", folder, limit=500, alpha=0.05, strategy="threshold", search_alpha=0.01)
+        notebook_with(
+            folder / "work", folder, limit=500, alpha=0.05, strategy="threshold", search_alpha=0.01
+        )
         with browser_page(address, width=1370, height=1300) as (page, _):
             run_all(page)
             explorer = page.locator(".pro-app")

@@ -15,7 +15,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import runs
+from pro_lib import metrics, runs, scoring
 from pro_lib.app import cli
 from pro_lib.app.ask import Answer
 from pro_lib.common import catalog
@@ -41,7 +41,9 @@ def refused(*words):
 def python(*words, cwd=ROOT, **environment):
     """What Python does with these words in a folder."""
     line, environment = [sys.executable, *map(str, words)], os.environ | environment
-    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False)
+    return subprocess.run(
+        line, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
 
 
 @pytest.fixture
@@ -49,8 +51,18 @@ def records(write):
     """Three questions of two answers with p = 0.5, 0.125 and 0.25, and half of that; references beside them."""
     rows = []
     for n, (text, p) in enumerate({"Paris": 0.5, "Rome": 0.125, "Oslo": 0.25}.items()):
-        answers = [{"text": text, "log_prob": np.log(p)}, {"text": "Lima", "log_prob": np.log(p / 2)}]
-        rows.append({"question_id": f"q{n}", "question": f"{n}?", "references": ["Paris", "Oslo"], "answers": answers})
+        answers = [
+            {"text": text, "log_prob": np.log(p)},
+            {"text": "Lima", "log_prob": np.log(p / 2)},
+        ]
+        rows.append(
+            {
+                "question_id": f"q{n}",
+                "question": f"{n}?",
+                "references": ["Paris", "Oslo"],
+                "answers": answers,
+            }
+        )
     return write(*rows, name="records.jsonl")
 
 
@@ -85,10 +97,13 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_
     Path("empty.jsonl").touch()
     Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
     if "--model" in words:
-        monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)  # no model is loaded to find out
+        # No model is loaded to find out
+        monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)
     Path("link.jsonl").symlink_to(records)
     Path("labels.csv").write_text("question_id,text,correct\nz,Paris,1\n")
-    Path("questions.jsonl").write_text('{"question_id": "q0", "question": "0?", "references": ["Paris"]}\n')
+    Path("questions.jsonl").write_text(
+        '{"question_id": "q0", "question": "0?", "references": ["Paris"]}\n'
+    )
     before = records.read_bytes()
     assert named in refused(*words)
     assert records.read_bytes() == before
@@ -111,7 +126,9 @@ def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
 
 def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
     rows = (catalog.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
-    assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in catalog.scope("facts-2m")
+    assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in catalog.scope(
+        "facts-2m"
+    )
     assert catalog.scope("Gemma-2B") == catalog.scope("/home/me/facts-2m") == ""
 
 
@@ -121,7 +138,9 @@ def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
 
 def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "HOME", tmp_path)
-    out, _ = typed("generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2)
+    out, _ = typed(
+        "generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2
+    )
     assert out.count("\n") == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
@@ -133,20 +152,42 @@ def test_score_prints_a_table_and_the_auroc_below_it(records):
     header, first, second, third, *quality = out.splitlines()
     assert header.split() == ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"]
     # PRO_2 of 1/2 and 1/4: 1.5 log 2; PRO_1 is the NLL.
-    assert first.split() == ["q0", "0?", "Paris", f"{1.5 * np.log(2):.4f}", f"{np.log(2):.4f}", "2", "0.7500"]
-    assert second.split() == ["q1", "1?", "Rome", f"{np.log(8):.4f}", f"{np.log(8):.4f}", "1", "0.1875"]
+    assert first.split() == [
+        "q0",
+        "0?",
+        "Paris",
+        f"{1.5 * np.log(2):.4f}",
+        f"{np.log(2):.4f}",
+        "2",
+        "0.7500",
+    ]
+    assert second.split() == [
+        "q1",
+        "1?",
+        "Rome",
+        f"{np.log(8):.4f}",
+        f"{np.log(8):.4f}",
+        "1",
+        "0.1875",
+    ]
     assert third.split()[2:6] == ["Oslo", f"{np.log(4):.4f}", f"{np.log(4):.4f}", "1"]
     between = "(0.148 to 1.000)"  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
     auroc = f"AUROC PRO 1.000 {between}, NLL 1.000 {between} on 3 questions, 66.7% right."
     auroc += " Only 1 wrong: too few to say much."
-    assert quality == ["All 3 questions are used.", auroc]
+    difference = "PRO minus NLL 0.000, without an interval: fewer than 5 right answers."
+    assert quality == [
+        "All 3 questions are used.",
+        auroc,
+        f"Paired difference (95 % interval): {difference}",
+    ]
 
 
 @pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
 def test_score_prints_no_negative_zero(log_prob, write):
     answers = [{"text": "x", "log_prob": log_prob}]
     rows = [
-        {"question_id": n, "question": f"{n}?", "references": [["x", "y"][n]], "answers": answers} for n in range(2)
+        {"question_id": n, "question": f"{n}?", "references": [["x", "y"][n]], "answers": answers}
+        for n in range(2)
     ]
     out, _ = typed("score", write(*rows))
     assert "0.0000" in out
@@ -156,8 +197,13 @@ def test_score_prints_no_negative_zero(log_prob, write):
 def test_score_says_worse_than_chance(write):
     # The less probable half is right and the other half wrong: AUROC 0, and its interval ends below a half.
     answers = [{"text": "x", "log_prob": -0.1 - n / 100} for n in range(40)]
-    rows = [{"question_id": n, "references": ["x" if n >= 20 else "y"], "answers": [answers[n]]} for n in range(40)]
-    assert re.search(r"AUROC PRO 0\.000 \(0\.000 to 0\.\d+, worse than chance\)", typed("score", write(*rows))[0])
+    rows = [
+        {"question_id": n, "references": ["x" if n >= 20 else "y"], "answers": [answers[n]]}
+        for n in range(40)
+    ]
+    assert re.search(
+        r"AUROC PRO 0\.000 \(0\.000 to 0\.\d+, worse than chance\)", typed("score", write(*rows))[0]
+    )
 
 
 def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
@@ -169,13 +215,22 @@ def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
             answer["token_log_probs"] = [answer.pop("log_prob")]
         if n_log_probs is not None and n >= n_log_probs:
             del answer["log_prob"]
-        rows.append({"question_id": f"q{n:02}", "references": [answer["text"] if n % 3 else "z"], "answers": [answer]})
+        rows.append(
+            {
+                "question_id": f"q{n:02}",
+                "references": [answer["text"] if n % 3 else "z"],
+                "answers": [answer],
+            }
+        )
     return rows
 
 
 def test_score_keeps_the_questions_that_a_rare_method_does_not_have(write):
-    *_, used, result = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
-    assert used == "All 50 questions are used. Left out of the comparison: ALL (2 of 50 questions have it)."
+    *_, used, result, _ = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
+    assert (
+        used
+        == "All 50 questions are used. Left out of the comparison: ALL (2 of 50 questions have it)."
+    )
     assert " on 50 questions, 66.0% right." in result
 
 
@@ -185,7 +240,7 @@ def test_score_reads_texts_beside_log_probabilities_and_scores_both(n_log_probs,
     with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
         out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
     assert f"{n_texts} of 50 questions have texts alone: PRO and NLL need log-probabilities." in out
-    *_, used, of_log_probs, _, of_texts = out.splitlines()
+    *_, used, of_log_probs, _, _, of_texts, _ = out.splitlines()
     assert used.endswith(f": {n_texts} have no log-probabilities.")
     assert re.search(rf"PRO .* NLL .* on {n_log_probs} questions", of_log_probs)
     assert re.search(r"SC, lexical .* on 50 questions", of_texts)
@@ -218,32 +273,114 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
 
 
 def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
-    *_, more, is_nll, _, result = typed("score", "--example")[0].splitlines()
+    *_, more, is_nll, _, result, difference = typed("score", "--example")[0].splitlines()
     assert more == "… and 40 more; --output scores.csv writes all"
     assert result.endswith("Only 10 right: too few to say much.")
+    assert (
+        difference
+        == "Paired difference (95 % interval): PRO minus NLL 0.000, identical on every question."
+    )
     assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
     assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
     table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
-    assert typed("score", table)[0].endswith("Only 1 wrong: too few to say much.\n")
-    assert typed("score", table, "--correctness", "exact_match")[0].endswith("all 2 judged answers are wrong.\n")
+    assert "Only 1 wrong: too few to say much.\n" in typed("score", table)[0]
+    assert typed("score", table, "--correctness", "exact_match")[0].endswith(
+        "all 2 judged answers are wrong.\n"
+    )
     for words in ([], [table, "--example"]):
         assert "--example" in typed("score", *words, code=2)[1]
 
 
 def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
-    result = "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
-    for first, last in ((0, result), (1, "all 3 judged answers are right.")):
+    result = (
+        "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
+    )
+    for first, words in ((0, result), (1, "all 3 judged answers are right.")):
         labels.write_text(f"question_id,text,correct\nq0,Paris,{first}\nq1,Rome,1\nq2,Oslo,1")
-        assert typed("score", records, "--labels", labels)[0].endswith(f"{last}\n")
+        assert f"{words}\n" in typed("score", records, "--labels", labels)[0]
     out, _ = typed("score", records, "--labels", labels, "--output", tmp_path / "scores.csv")
     assert out.startswith(f"{tmp_path}/scores.csv: 3 questions\n")
-    np.testing.assert_allclose(pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12)
+    np.testing.assert_allclose(
+        pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12
+    )
     rows = pd.read_json(records, lines=True)
     rows.drop(columns="answers").to_json(questions, orient="records", lines=True)
     rows.assign(references=None).to_json(records, orient="records", lines=True, double_precision=15)
     assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
-    assert typed("score", records, "--questions", questions)[0].endswith("Only 1 wrong: too few to say much.\n")
+    assert (
+        "Only 1 wrong: too few to say much.\n"
+        in typed("score", records, "--questions", questions)[0]
+    )
+
+
+def records_of_two_answers(n_questions):
+    """Records whose PRO at α = 0.2 differs from NLL in every other question; every third answer is wrong."""
+    rows = []
+    for n in range(n_questions):
+        right = {"text": "x" if n % 3 else "y", "log_prob": np.log(0.74 - 0.02 * n)}
+        other = {"text": "z", "log_prob": np.log(0.25 if n % 2 else 0.1)}
+        row = {
+            "question_id": f"q{n}",
+            "question": f"{n}?",
+            "references": ["x"],
+            "answers": [right, other],
+        }
+        rows.append(row)
+    return rows
+
+
+def difference_line(*words):
+    """Return what `pro score` says of the difference between PRO and NLL."""
+    *_, line = typed("score", *words)[0].splitlines()
+    return line.removeprefix("Paired difference (95 % interval): ")
+
+
+def expected_difference(rows, clusters=None):
+    probabilities = np.exp([[answer["log_prob"] for answer in row["answers"]] for row in rows])
+    nll = -np.log(probabilities[:, 0])
+    pro = scoring.pro(np.log(probabilities), alpha=0.2)
+    correct = [row["answers"][0]["text"] == "x" for row in rows]
+    tests = metrics.delong(np.column_stack([pro, nll]), correct, reference=1, clusters=clusters)
+    (low, _), (high, _) = tests.interval()
+    size, low, high = (
+        f"{value:+.3f}".replace("-", "−") for value in (tests.difference[0], low, high)
+    )
+    return f"PRO minus NLL {size} [{low}, {high}]."
+
+
+def test_score_prints_the_paired_difference_with_its_interval(write):
+    rows = records_of_two_answers(24)
+    assert difference_line(write(*rows), "--alpha", 0.2) == expected_difference(rows)
+
+
+def test_score_prints_the_paired_difference_by_cluster(write):
+    rows = records_of_two_answers(24)
+    clusters = [f"r{n % 8}" for n in range(24)]
+    names = ("question_id", "question", "references")
+    related = [
+        {**{name: row[name] for name in names}, "relation": cluster}
+        for row, cluster in zip(rows, clusters, strict=True)
+    ]
+    questions = write(*related, name="questions.jsonl")
+    line = difference_line(write(*rows), "--questions", questions, "--alpha", 0.2)
+    assert line == expected_difference(rows, clusters)
+    assert line != expected_difference(rows)
+
+
+def test_score_prints_the_paired_differences_of_texts(write):
+    rows = [
+        {
+            "question_id": n,
+            "question": f"{n}?",
+            "references": ["x" if n % 3 else "w"],
+            "answers": [{"text": text} for text in ["x", "x", "y", "z"][n % 2 :]],
+        }
+        for n in range(30)
+    ]
+    *_, line = typed("score", write(*rows))[0].splitlines()
+    methods = re.findall(r"([A-Za-z]+, lexical) minus ([A-Za-z]+, lexical)", line)
+    assert methods == [("Deg, lexical", "SE, lexical"), ("SC, lexical", "SE, lexical")]
 
 
 def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, tmp_path):
@@ -256,7 +393,9 @@ def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, 
 
 def notebook(path, *cells, **declared):
     """A notebook with parameters and these cells."""
-    first = nbformat.v4.new_code_cell("\n".join(f"{name}: object = {value!r}" for name, value in declared.items()))
+    first = nbformat.v4.new_code_cell(
+        "\n".join(f"{name}: object = {value!r}" for name, value in declared.items())
+    )
     first.metadata["tags"] = ["parameters"]
     kernel = {"name": "python3", "language": "python", "display_name": "python3"}
     cells = [first, *map(nbformat.v4.new_code_cell, cells)]
@@ -264,20 +403,42 @@ def notebook(path, *cells, **declared):
     return path
 
 
-def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_its_figure_and_its_copy(tmp_path):
+def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_its_figure_and_its_copy(
+    tmp_path,
+):
     draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\nopen('here/mine.png', 'w').close()"
     end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
     path = notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
-    words = ["-p", "a", "1e-3", "-p", "b", "None", "-p", "c", "[1, 'x']", "-p", "d", "two x", "--executed", "here"]
+    words = [
+        "-p",
+        "a",
+        "1e-3",
+        "-p",
+        "b",
+        "None",
+        "-p",
+        "c",
+        "[1, 'x']",
+        "-p",
+        "d",
+        "two x",
+        "--executed",
+        "here",
+    ]
     done = python("-m", "pro_lib", "run", path, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["PRO is higher. Much.", "figure: here/mine.png; notebook: here/mine.ipynb"]
+    assert done.stdout.splitlines() == [
+        "PRO is higher. Much.",
+        "figure: here/mine.png; notebook: here/mine.ipynb",
+    ]
     cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-2]
     assert cell.outputs[0].text.startswith("[0.001, None, [1, 'x'], 'two x']\n")
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
 
 
-def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(tmp_path, monkeypatch):
+def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(
+    tmp_path, monkeypatch
+):
     path, execute, problems = notebook(tmp_path / "mine.ipynb", x=1), papermill.execute_notebook, []
 
     def once(*words, **options):
@@ -298,7 +459,10 @@ def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
     path = notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
     done = python("-m", "pro_lib", "run", path, "--executed", "here", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "Error: ZeroDivisionError: division by zero (here/mine.ipynb)"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "Error: ZeroDivisionError: division by zero (here/mine.ipynb)"
+    )
     assert re.search("so far.*Traceback", (tmp_path / "here" / "mine.ipynb").read_text(), re.DOTALL)
 
 
@@ -318,17 +482,25 @@ del os.fork, signal.SIGHUP
 
 def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
-    cell = "import os\nfrom pro_lib import Experiment, plots\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    cell = (
+        "import os\nfrom pro_lib import Experiment, plots\nsmall = {'limit': 2, 'n_answers': 2}\n"
+    )
     cell += "run = Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
-    lines = [["score", "--example"], ["ask", FRANCE], ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))]]
+    lines = [
+        ["score", "--example"],
+        ["ask", FRANCE],
+        ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))],
+    ]
     code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
     done = python("-c", code, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
-def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tmp_path, monkeypatch):
+def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
+    records, write, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     opened = []
     monkeypatch.setattr(cli.webbrowser, "open", opened.append)
@@ -349,24 +521,38 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(records, write, tm
     monkeypatch.setattr(catalog, "CHECKOUT", None)
     typed("explore")
     name = "00_explore_examples.ipynb"
-    assert called == [["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)]
+    assert called == [
+        ["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)
+    ]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
 
 
 def test_score_reads_the_columns_that_are_named(records, write):
-    questions = write("Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv")
-    named = ["--columns", "question_id=Id", "--columns", "question=Frage", "--columns", "references=Antwort"]
+    questions = write(
+        "Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv"
+    )
+    named = [
+        "--columns",
+        "question_id=Id",
+        "--columns",
+        "question=Frage",
+        "--columns",
+        "references=Antwort",
+    ]
     with pytest.warns(UserWarning, match="fields separated by ';'"):
         out, _ = typed("score", records, "--questions", questions, *named)
     assert "on 3 questions, 33.3% right" in out
     with pytest.warns(UserWarning, match="fields separated by ';'"):
-        out, _ = typed("score", records, "--questions", questions, *named, "--columns", "references=Alias")
+        out, _ = typed(
+            "score", records, "--questions", questions, *named, "--columns", "references=Alias"
+        )
     assert "on 3 questions, 66.7% right" in out
 
 
 def test_strict_refuses_a_question_file_with_a_row_that_cannot_be_used(records, write):
     rows = [
-        {"question_id": f"q{n}", "question": f"{n}?", "answer": answer} for n, answer in enumerate(["Paris", "a", ""])
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": answer}
+        for n, answer in enumerate(["Paris", "a", ""])
     ]
     questions = write(*rows, name="set.jsonl")
     with warnings.catch_warnings(record=True) as caught:
@@ -379,19 +565,30 @@ def test_strict_refuses_a_question_file_with_a_row_that_cannot_be_used(records, 
 
 
 WRONG_COLUMNS = [
-    (["score", "--questions", "--columns", "Frage"], "--columns 'Frage' must be NAME=COLUMN, where NAME is one of"),
+    (
+        ["score", "--questions", "--columns", "Frage"],
+        "--columns 'Frage' must be NAME=COLUMN, where NAME is one of",
+    ),
     (["score", "--questions", "--columns", "answer=Antwort"], "must be NAME=COLUMN"),
     (["score", "--questions", "--columns", "question="], "must be NAME=COLUMN"),
     (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
-    (["score", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
-    (["explore", "--columns", "question=Frage"], "--columns needs a question file, which --questions gives"),
+    (
+        ["score", "--columns", "question=Frage"],
+        "--columns needs a question file, which --questions gives",
+    ),
+    (
+        ["explore", "--columns", "question=Frage"],
+        "--columns needs a question file, which --questions gives",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "sentence"), WRONG_COLUMNS)
 def test_columns_that_name_nothing_are_refused(records, write, words, sentence):
     questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
-    line = [part for word in words for part in ([word, questions] if word == "--questions" else [word])]
+    line = [
+        part for word in words for part in ([word, questions] if word == "--questions" else [word])
+    ]
     line.insert(1, records)
     done = CliRunner().invoke(cli.pro, list(map(str, line)))
     assert done.exit_code != 0

@@ -40,7 +40,9 @@ PAIR = ("facts-1m", "world-facts")
 
 def judged(n, *, right=lambda n: n % 3 > 0):
     """Records of n questions whose answers are right or wrong as said."""
-    answers = ([{"log_prob": -1.0 - k / 100, "text": f"{k}", "correct": right(k)}] for k in range(n))
+    answers = (
+        [{"log_prob": -1.0 - k / 100, "text": f"{k}", "correct": right(k)}] for k in range(n)
+    )
     return [{"question_id": k, "answers": one} for k, one in enumerate(answers)]
 
 
@@ -65,16 +67,26 @@ def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
     assert_frame_equal(experiment.both_splits(*PAIR).answers, whole.answers)
     assert set(experiment.run(*PAIR).questions["split"]) == {"test"}
     for more in ({"limit": 5}, {"dtype": "bfloat16"}):
-        with pytest.raises(TypeError, match="'NoneType' object is not callable"):  # the model is asked
+        with pytest.raises(
+            TypeError, match="'NoneType' object is not callable"
+        ):  # the model is asked
             replace(experiment, **more).run(*PAIR)
 
 
-APART = [("multinomial", "temperature", 0.7), ("greedy", "n_shots", 1), ("threshold", "search_alpha", 0.1)]
+APART = [
+    ("multinomial", "temperature", 0.7),
+    ("greedy", "n_shots", 1),
+    ("threshold", "search_alpha", 0.1),
+]
 
 
 @pytest.mark.parametrize(("strategy", "name", "value"), APART)
-def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name, value, tmp_path, monkeypatch):
-    usual = Experiment(model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu")
+def test_what_decides_the_answers_has_a_folder_where_it_is_found(
+    strategy, name, value, tmp_path, monkeypatch
+):
+    usual = Experiment(
+        model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu"
+    )
     other = replace(usual, **{name: value})
     runs = [experiment.run(*PAIR) for experiment in (usual, other)]
     folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
@@ -85,8 +97,12 @@ def test_what_decides_the_answers_has_a_folder_where_it_is_found(strategy, name,
 
 
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])
-def test_records_without_splits_are_split_once_for_each_protocol(n_validation, pool, chosen, tmp_path):
-    experiment = Experiment(records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation)
+def test_records_without_splits_are_split_once_for_each_protocol(
+    n_validation, pool, chosen, tmp_path
+):
+    experiment = Experiment(
+        records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation
+    )
     splits = experiment.splits()
     assert [one.reported.protocol.split(", ")[0] for one in splits] == ["paper", "workbench"]
     for one in splits:
@@ -99,21 +115,30 @@ def test_splits_of_all_methods_read_beams_samples_and_greedy_answers(tmp_path):
     own, every = experiment.splits(), experiment.splits(methods="all")
     assert "SE, lexical" not in own[0].reported.baselines
     assert {"NLL", "PE", "NE", "SE, lexical", "Deg, lexical"} <= {*every[0].reported.baselines}
-    assert {path.name.split(",")[0] for path in tmp_path.glob("*/*/*")} == {"diverse_beam", "multinomial", "greedy"}
+    assert {path.name.split(",")[0] for path in tmp_path.glob("*/*/*")} == {
+        "diverse_beam",
+        "multinomial",
+        "greedy",
+    }
 
 
 def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
     rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["yes"]} for n in range(4)]
     content = {"content": [{"token": "yes", "logprob": -0.5}]}
-    response = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": content}]}
+    response = {
+        "choices": [{"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": content}]
+    }
     records = write_lines(
-        tmp_path / "responses.jsonl", [{"question_id": f"q{n}", "response": response} for n in range(4)]
+        tmp_path / "responses.jsonl",
+        [{"question_id": f"q{n}", "response": response} for n in range(4)],
     )
     bare = Experiment(records=records)
     assert bare.run(*bare.pairs()[0], "all").questions["references"].isna().all()
     beside = Experiment(records=records, dataset=write_lines(tmp_path / "mine.jsonl", rows))
     assert list(beside.run(*beside.pairs()[0], "all").questions["references"]) == [["yes"]] * 4
-    assert Experiment(similarity="alias", records=records).similarities(*bare.pairs()[0]) == {"alias": None}
+    assert Experiment(similarity="alias", records=records).similarities(*bare.pairs()[0]) == {
+        "alias": None
+    }
 
 
 def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
@@ -126,7 +151,9 @@ def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
 
 def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
     (tmp_path / "my-nli").mkdir()
-    experiment = Experiment(similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path)
+    experiment = Experiment(
+        similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path
+    )
     similarities = experiment.similarities("Gemma-2B", "world-facts")
     assert list(similarities) == ["lexical", "alias", "my-nli"]
     assert set(similarities["alias"].table["split"]) == {"train_shots", "validation", "test"}
@@ -134,14 +161,16 @@ def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
 
 
 def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
-    table = pd.DataFrame({"protocol": ["paper", "workbench, ROUGE-L"], "alpha": [0.4, 1 / 3]})
+    table = pd.DataFrame(
+        {"protocol": ["paper", "workbench, ROUGE-L"], "split": "test", "alpha": [0.4, 1 / 3]}
+    )
     protocols = ("paper", "workbench", ["paper", "workbench"])
-    assert [len(Experiment(protocol=names).drawn(table)) for names in protocols] == [1, 1, 2]
+    assert [len(Experiment(protocol=names).shown(table)) for names in protocols] == [1, 1, 2]
     experiment = Experiment(figures_dir=tmp_path / "mine")
-    assert experiment.store(table, "both") is table
-    assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[2] == '"workbench, ROUGE-L",0.333333'
-    assert "nothing to show" in experiment.store(table.head(0), "none")
-    assert not (tmp_path / "mine" / "none.csv").exists()
+    assert experiment.save("both", table=table) is table
+    assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[
+        2
+    ] == '"workbench, ROUGE-L",test,0.333333'
 
 
 @pytest.fixture
@@ -171,7 +200,12 @@ def base(kind, files, folder):
     given = {"n_validation": 10, "seed": 2, "figures_dir": folder / "figures"}
     if kind == "records":
         return given | {"records": str(files / "split.jsonl"), "limit": 15}
-    return given | {"strategy": kind, "model": "facts-1m", "limit": 30, "generations_dir": folder / "runs"}
+    return given | {
+        "strategy": kind,
+        "model": "facts-1m",
+        "limit": 30,
+        "generations_dir": folder / "runs",
+    }
 
 
 def observed(experiment, work, *, methods):
@@ -182,15 +216,20 @@ def observed(experiment, work, *, methods):
     both = experiment.both_splits(*pair)
     evaluations = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
-    judged = [(one.protocol, list(one.correct), total(one.log_probs), [*one.baselines]) for one in evaluations]
-    table = pd.DataFrame({"protocol": [one.protocol for one in evaluations]})
+    judged = [
+        (one.protocol, list(one.correct), total(one.log_probs), [*one.baselines])
+        for one in evaluations
+    ]
+    table = pd.DataFrame(
+        {"protocol": [one.protocol for one in evaluations], "split": experiment.split}
+    )
     return {
         "run": (run.name, run.info.parameters, run.info.cost.model_calls, run.answers.to_json()),
         "questions": both.questions[["question_id", "split"]].to_json(),
         "references": both.questions["references"].to_json(),
         "work": repr(work),
         "judged": judged,
-        "drawn": list(experiment.drawn(table)["protocol"]),
+        "drawn": list(experiment.shown(table)["protocol"]),
         "validation": [(list(one.validation.answers["question_id"]), one.alphas) for one in splits],
         "pool": [list(one.pool.correct) for one in splits],
     }
@@ -198,7 +237,10 @@ def observed(experiment, work, *, methods):
 
 # The others take minutes; what they refuse is tried below for each of them.
 QUICK = ("diverse_beam", "records")
-KINDS = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in (*STRATEGIES, "records")]
+KINDS = [
+    kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in (*STRATEGIES, "records")
+]
 
 
 @pytest.fixture(scope="session")
@@ -218,7 +260,9 @@ def outcome(given, work, *, methods):
 @pytest.mark.filterwarnings("ignore:run .* has no validation split:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SEEN_PARAMETERS)
-def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(name, kind, files, work, usual, tmp_path):
+def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
+    name, kind, files, work, usual, tmp_path
+):
     if (name, kind) == ("strict", "records"):
         return  # about bad lines, which these records do not have; tested below
     methods = "all" if name == "similarity" else "own"
@@ -230,7 +274,7 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(name, kind, file
     if isinstance(changed, str):
         assert name in changed
     elif name == "figures_dir":
-        Experiment(**given).store(pd.DataFrame({"x": [1]}), "table")
+        Experiment(**given).save("table", table=pd.DataFrame({"x": [1]}))
         assert (tmp_path / "other" / "table.csv").is_file()
     elif name == "generations_dir":
         assert list((tmp_path / "other").glob("*/facts-1m/*/run.json"))
@@ -273,7 +317,9 @@ def test_limit_draws_records_of_each_split_with_the_seed(files):
 def test_n_answers_keeps_the_first_answers_of_records(files):
     experiment = Experiment(records=str(files / "split.jsonl"))
     pair = experiment.pairs()[0]
-    kept = replace(experiment, n_answers=3).run(*pair).answers.groupby("question_id")["text"].agg(list)
+    kept = (
+        replace(experiment, n_answers=3).run(*pair).answers.groupby("question_id")["text"].agg(list)
+    )
     assert list(kept) == [["Quito", "Quito", "Lima"]] * 20
     assert len(experiment.run(*pair).answers) == 80
     assert len(replace(experiment, n_answers=10).run(*pair).answers) == 80
@@ -287,14 +333,18 @@ def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path)
             read(*experiment.pairs()[0])
     tests = Experiment(records=write_records(tmp_path / "tests.jsonl", splits=("test",)))
     assert len(tests.both_splits(*tests.pairs()[0]).questions) == 40
-    with pytest.raises(RunError, match=r"^split='validation' is not in run tests/records/records; it has test$"):
+    with pytest.raises(
+        RunError, match=r"^split='validation' is not in run tests/records/records; it has test$"
+    ):
         replace(tests, split="validation").run(*tests.pairs()[0])
 
 
 def test_records_without_splits_are_drawn_and_all_is_every_question(files):
     experiment = Experiment(records=str(files / "unsplit.jsonl"), n_validation=2)
     pair = experiment.pairs()[0]
-    validation, test = (replace(experiment, split=name).run(*pair) for name in ("validation", "test"))
+    validation, test = (
+        replace(experiment, split=name).run(*pair) for name in ("validation", "test")
+    )
     assert (len(ids(validation)), len(ids(test))) == (10, 30)
     assert not {*ids(validation)} & {*ids(test)}
     assert {*ids(experiment.both_splits(*pair))} == {*ids(validation), *ids(test)}
@@ -304,14 +354,21 @@ def test_records_without_splits_are_drawn_and_all_is_every_question(files):
 
 def test_an_option_that_transformers_refuses_is_one_sentence():
     experiment = Experiment(loading={"colour": 1}, device="cpu")
-    with pytest.raises(SentenceError, match=r"^loading=\{'colour': 1\} has an option that transformers does not take"):
+    with pytest.raises(
+        SentenceError,
+        match=r"^loading=\{'colour': 1\} has an option that transformers does not take",
+    ):
         experiment.loaded("facts-1m")
 
 
 def test_a_notebook_of_one_pair_refuses_several(files):
-    for name, value in {"model": ["facts-2m", "facts-1m"], "dataset": ["world-facts", "nq"]}.items():
+    for name, value in {
+        "model": ["facts-2m", "facts-1m"],
+        "dataset": ["world-facts", "nq"],
+    }.items():
         with pytest.raises(
-            SentenceError, match=rf"^{name}=\[.*\]: this notebook is of one {name} at a time; give one$"
+            SentenceError,
+            match=rf"^{name}=\[.*\]: this notebook is of one {name} at a time; give one$",
         ):
             Experiment(**{name: value}).pair()
     assert Experiment(model="facts-1m").pair() == PAIR
@@ -320,24 +377,38 @@ def test_a_notebook_of_one_pair_refuses_several(files):
 
 
 def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
-    given = SMALL | {"limit": 30, "n_answers": None, "generations_dir": tmp_path, "strategy": "threshold"}
+    given = SMALL | {
+        "limit": 30,
+        "n_answers": None,
+        "generations_dir": tmp_path,
+        "strategy": "threshold",
+    }
     experiment = Experiment(**given)
-    assert experiment.evaluations(*PAIR, "test", methods="all")[0].search_alpha == experiment.search_alpha
+    assert (
+        experiment.evaluations(*PAIR, "test", methods="all")[0].search_alpha
+        == experiment.search_alpha
+    )
 
 
 def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch):
     made = []
-    monkeypatch.setattr(Experiment, "run", lambda experiment, *pair, strategy: made.append(strategy))
+    monkeypatch.setattr(
+        Experiment, "run", lambda experiment, *pair, strategy: made.append(strategy)
+    )
     monkeypatch.setattr(Experiment, "both_splits", lambda experiment, *pair: made.append(pair[2]))
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
     refused = CliRunner().invoke(pro, words)
     assert refused.exit_code == 1
-    assert refused.output.startswith("Error: search_alpha=0.1 has no effect: strategy greedy does not use it")
+    assert refused.output.startswith(
+        "Error: search_alpha=0.1 has no effect: strategy greedy does not use it"
+    )
     assert made == []
     assert CliRunner().invoke(pro, [*words, "threshold", "--limit", "3"]).exit_code == 0
     assert made == ["greedy", "threshold"]
 
 
 def test_score_reads_records_of_every_split(files):
-    result = CliRunner().invoke(pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")])
+    result = CliRunner().invoke(
+        pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")]
+    )
     assert result.output.startswith(f"{files / 'scores.csv'}: 40 questions\n")

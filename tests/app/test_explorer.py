@@ -28,14 +28,28 @@ CAPITAL = "What is the capital of France?"
 
 def many(*, n=40, seed=0):
     """A run of `n` questions with three answers each, every third one answered right, with exposure."""
-    ids, p = [f"q{i:02}" for i in range(n)], np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3]
+    ids, p = (
+        [f"q{i:02}" for i in range(n)],
+        np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3],
+    )
     log_probs = np.log(np.sort(p, axis=1)[:, ::-1]).ravel()
-    texts = [["alpha", "beta", "gamma"] if i % 3 == 0 else ["beta", "alpha", "gamma"] for i in range(n)]
-    answers = pd.DataFrame({"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n, "text": np.concatenate(texts)})
-    answers = answers.assign(token_ids=[[t] for _ in ids for t in range(3)], token_log_probs=[[x] for x in log_probs])
+    texts = [
+        ["alpha", "beta", "gamma"] if i % 3 == 0 else ["beta", "alpha", "gamma"] for i in range(n)
+    ]
+    answers = pd.DataFrame(
+        {"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n, "text": np.concatenate(texts)}
+    )
+    answers = answers.assign(
+        token_ids=[[t] for _ in ids for t in range(3)], token_log_probs=[[x] for x in log_probs]
+    )
     answers = answers.assign(log_prob=log_probs, end_log_prob=0.0, finished=True)
-    rows = [(f"Letter number {i}?", ["alpha"], i % 2 * 8, "test" if i % 4 else "validation") for i in range(n)]
-    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"]).assign(question_id=ids)
+    rows = [
+        (f"Letter number {i}?", ["alpha"], i % 2 * 8, "test" if i % 4 else "validation")
+        for i in range(n)
+    ]
+    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"]).assign(
+        question_id=ids
+    )
     return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
 
 
@@ -65,8 +79,12 @@ def test_a_run_is_data_with_the_alphas_of_its_slider():
 def repeated():
     """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
-    answers = [{"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given]
-    return importing.from_records([{"question_id": "a", "references": ["Paris"], "answers": answers}])
+    answers = [
+        {"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given
+    ]
+    return importing.from_records(
+        [{"question_id": "a", "references": ["Paris"], "answers": answers}]
+    )
 
 
 def test_repeats_have_one_number_and_what_was_cut_comes_last():
@@ -81,13 +99,17 @@ def test_repeats_have_one_number_and_what_was_cut_comes_last():
 def in_javascript(folder, code, value):
     """What `code` makes of a value with the functions of explorer.js, by node."""
     if (node := shutil.which("node")) is None:
-        driver = pytest.importorskip("playwright._impl._driver", reason="neither node nor playwright is installed")
+        driver = pytest.importorskip(
+            "playwright._impl._driver", reason="neither node nor playwright is installed"
+        )
         node = driver.compute_driver_executable()[0]
     (folder / "explorer.mjs").write_text(explorer.JAVASCRIPT.read_text())
     program = "import { readFileSync } from 'node:fs';\nimport * as page from './explorer.mjs';\n"
     program += f"console.log(JSON.stringify(({code})(JSON.parse(readFileSync(0)))));"
     (folder / "run.mjs").write_text(program)
-    process = subprocess.run([node, "run.mjs"], cwd=folder, input=json.dumps(value), capture_output=True, text=True)
+    process = subprocess.run(
+        [node, "run.mjs"], cwd=folder, input=json.dumps(value), capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -98,7 +120,11 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
     lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
     lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
-    lists = [*(np.sort(np.log(values))[::-1] for values in lists), np.array([-800.0, -900.0, -1e4])]  # of e^-800: 0
+    # Of e^-800: 0
+    lists = [
+        *(np.sort(np.log(values))[::-1] for values in lists),
+        np.array([-800.0, -900.0, -1e4]),
+    ]
     alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
     logs = [None, *np.log(alphas[1:])]
     code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proAllK(list), ...logs.map((log) => {
@@ -109,19 +135,31 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     for values, (by_k, *at) in zip(lists, results, strict=True):
         assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
         assert [k for k, _ in at] == scoring.adaptive_k([values], alphas)[0].tolist()
-        assert [pro for _, pro in at] == pytest.approx(scoring.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9)
+        assert [pro for _, pro in at] == pytest.approx(
+            scoring.pro([values], alpha=alphas)[0], rel=1e-9, abs=1e-9
+        )
 
 
 def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
     rng = np.random.default_rng(1)
     uncertainty = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
     correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
-    uncertainty += [uncertainty[0], [0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0], [1.0] * 4, [0.0, 1.0]]
+    uncertainty += [
+        uncertainty[0],
+        [0.0, 1.0, 2.0, 3.0],
+        [3.0, 2.0, 1.0, 0.0],
+        [1.0] * 4,
+        [0.0, 1.0],
+    ]
     correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    code = "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
+    code = (
+        "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
+    )
     results = in_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
     for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
-        assert auroc == pytest.approx(np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9)
+        assert auroc == pytest.approx(
+            np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9
+        )
         assert ranks == pytest.approx(100 * rankdata(values) / len(values))
     one_class = "() => [page.aurocWithin([1, 2], [true, true]), page.aurocWithin([], [])]"
     assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
@@ -142,25 +180,33 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)))
     kept = scoring.adaptive_k(log_probs, alphas)
     means = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
-    assert np.array(sweep) == pytest.approx(np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9)
+    assert np.array(sweep) == pytest.approx(
+        np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9
+    )
 
 
 def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
     questions = question_sets.load_questions("world-facts", split="test", limit=12)
-    run = generation.generate(facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False)
+    run = generation.generate(
+        facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False
+    )
     for question_id in run.questions["question_id"]:
         one = run.select(question_ids=[question_id])
         data, ledger = explorer.run_data(one), one.questions.iloc[0]
         assert min(data["alphas"]) == 0.05  # nothing is shown below that of the search
         certificate = data["questions"][0]["certificate"]
         assert all(certificate[name] == ledger[name] for name in ("status", "tree_bound"))
-        assert sum(mass for name, mass in certificate.items() if name.endswith("_mass")) == pytest.approx(1, abs=1e-5)
+        assert sum(
+            mass for name, mass in certificate.items() if name.endswith("_mass")
+        ) == pytest.approx(1, abs=1e-5)
         for n_nodes in (1, 3, 1000):
             table = explorer.prefix_tree(one, facts_2m.decode, n_nodes=n_nodes)
             leaves = table[table["kind"] != "prefix"]
             assert leaves["probability"].sum() == pytest.approx(1, abs=1e-5)
             assert set(table["parent"]) <= {-1, *table["node"]}
-            assert (table["probability"] <= table["parent"].map(table["probability"]).fillna(1) + 1e-6).all()
+            assert (
+                table["probability"] <= table["parent"].map(table["probability"]).fillna(1) + 1e-6
+            ).all()
         likely = leaves[(leaves["kind"] == "answer") & (leaves["probability"] >= 0.05 - 1e-9)]
         assert likely["probability"].sum() == pytest.approx(ledger["found_mass"], abs=1e-6)
         assert set(likely["text"]) <= {answer[0] for answer in data["answers"][0]}
@@ -199,7 +245,9 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(tmp_path):
+def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(
+    tmp_path,
+):
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
@@ -235,11 +283,20 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
-    wrong = {"no such run": {"name": "no such run"}, "facts-9m": {"name": "world-facts/facts-9m/greedy"}}
-    for name, message in (wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}).items():
+    wrong = {
+        "no such run": {"name": "no such run"},
+        "facts-9m": {"name": "world-facts/facts-9m/greedy"},
+    }
+    for name, message in (
+        wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}
+    ).items():
         kind = "run" if "name" in message else "ask"
         answer = reply(app, kind=kind, **message)
-        assert (answer["kind"], answer["of"], app.data["name"]) == ("error", kind, "letters/toy/diverse_beam")
+        assert (answer["kind"], answer["of"], app.data["name"]) == (
+            "error",
+            kind,
+            "letters/toy/diverse_beam",
+        )
         assert name in answer["status"]
 
 
@@ -249,15 +306,21 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
     assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
     monkeypatch.setattr("pro_lib.runs.read_run", lambda folder: samples)  # in the folder of samples
-    answer = reply(Explorer(RUN, Experiment(generations_dir=tmp_path)), kind="compare", distinct=True)
+    answer = reply(
+        Explorer(RUN, Experiment(generations_dir=tmp_path)), kind="compare", distinct=True
+    )
     assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
-    assert {name: answer[name] for name in beside} == beside | {"ids": [f"q{i:02}" for i in range(40)]}
+    assert {name: answer[name] for name in beside} == beside | {
+        "ids": [f"q{i:02}" for i in range(40)]
+    }
     assert answer["correct"] == corrects(RUN)
 
 
 def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
     questions = question_sets.load_questions("world-facts", split="test", limit=2)
-    run = generation.generate(facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False)
+    run = generation.generate(
+        facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False
+    )
     app = Explorer(run, Experiment(generations_dir=tmp_path, device="cpu"))
     answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)
     assert (answer["kind"], answer["status"]) == ("answer", "")
@@ -274,7 +337,9 @@ ODD = {
     "no question": RUN.select(question_ids=[]),
     "no references": replace(RUN, questions=RUN.questions.assign(references=None)),
     "no answer": replace(RUN, answers=RUN.answers.assign(finished=False)),
-    "no text": replace(RUN, answers=RUN.answers.assign(text=None), questions=RUN.questions.assign(question=None)),
+    "no text": replace(
+        RUN, answers=RUN.answers.assign(text=None), questions=RUN.questions.assign(question=None)
+    ),
 }
 
 
@@ -285,7 +350,10 @@ def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)
     assert app.data["has_texts"] == (name not in ("no text", "no question"))
     if name == "no text":
-        assert (app.data["questions"][0]["question"], app.data["answers"][0][0][0]) == ("question q00", "answer 1")
+        assert (app.data["questions"][0]["question"], app.data["answers"][0][0][0]) == (
+            "question q00",
+            "answer 1",
+        )
     answer = reply(app, kind="compare", distinct=True)
     assert answer["kind"] == "comparison" or "no answer can be judged" in answer["status"]
     (_, comparison) = page_data(explorer.to_html(run, tmp_path / "run.html"))

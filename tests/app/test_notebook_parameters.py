@@ -92,7 +92,10 @@ def test_options_without_a_notebook_are_parameters():
 
 
 def test_a_notebook_that_the_package_does_not_have():
-    with pytest.raises(SentenceError, match=r"^notebook='mine' is not a notebook of the package; leave notebook out"):
+    with pytest.raises(
+        SentenceError,
+        match=r"^notebook='mine' is not a notebook of the package; leave notebook out",
+    ):
         Experiment(notebook="mine")
 
 
@@ -112,7 +115,9 @@ def test_an_injected_parameter_that_is_passed_on_is_accepted(inject):
 
 def test_an_injected_parameter_that_is_not_declared_is_an_error(inject):
     inject("# Parameters\nn_shots = 3\n")
-    with pytest.raises(SentenceError, match=r"^n_shots is not declared in the parameters cell; pass it in options"):
+    with pytest.raises(
+        SentenceError, match=r"^n_shots is not declared in the parameters cell; pass it in options"
+    ):
         made()
     inject("# Parameters\nalhpa = 0.3\n")
     with pytest.raises(SentenceError, match=r"^alhpa is not a parameter; the nearest is alpha$"):
@@ -144,7 +149,9 @@ def test_pro_run_passes_undeclared_parameters_through_options():
 
 def test_pro_run_passes_all_parameters_to_a_notebook_without_options(tmp_path):
     notebook = tmp_path / "mine.ipynb"
-    notebook.write_text('{"cells": [{"metadata": {"tags": ["parameters"]}, "source": ["x: int = 1"]}]}')
+    notebook.write_text(
+        '{"cells": [{"metadata": {"tags": ["parameters"]}, "source": ["x: int = 1"]}]}'
+    )
     assert _declared_parameters(notebook, {"x": 2, "y": 3}) == {"x": 2, "y": 3}
     notebook.write_text("[]")
     assert _declared_parameters(notebook, {"x": 2}) == {"x": 2}

@@ -13,7 +13,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from pro_lib import app, generation, importing, runs
+from pro_lib import app, generation, importing, plots, runs
 from pro_lib.app import cli, explorer
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
@@ -78,9 +78,26 @@ def place(tmp_path, monkeypatch, stored_run):
 
 # ---- Inputs as outputs ----------------------------------------------------------------------------------------------
 
-SCORE = ["score", "records.jsonl", "--questions", "questions.csv", "--labels", "labels.csv", "--output"]
+SCORE = [
+    "score",
+    "records.jsonl",
+    "--questions",
+    "questions.csv",
+    "--labels",
+    "labels.csv",
+    "--output",
+]
 EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
-RUN = ["run", "mine.ipynb", "-p", "records", "records.jsonl", "-p", "dataset", "['x', 'questions.csv']"]
+RUN = [
+    "run",
+    "mine.ipynb",
+    "-p",
+    "records",
+    "records.jsonl",
+    "-p",
+    "dataset",
+    "['x', 'questions.csv']",
+]
 RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
 # For every option that is written to and every parameter that is read: the command up to the output, and the input.
 INPUTS = {
@@ -153,7 +170,7 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     before = file.read_bytes()
     experiment = Experiment(**inputs, figures_dir="mine")
     with pytest.raises(ValueError, match="is an input"):
-        experiment.store(table, "a", style.plt.figure() if kind == "png" else None)
+        experiment.save("a", style.plt.figure() if kind == "png" else None, table)
     assert file.read_bytes() == before
     assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
 
@@ -204,7 +221,9 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
         assert "of a RUN" in typed("explore", *words, code=2)
 
 
-@pytest.mark.parametrize("words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]])
+@pytest.mark.parametrize(
+    "words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
+)
 def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(words, place):
     Path("folder").mkdir()
     Path("folder/target").touch()
@@ -214,7 +233,11 @@ def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(
     assert Path("folder/target").stat().st_size
     assert os.listdir("folder") == ["target"]
     os.mkfifo("pipe")
-    for target, reason in {"nowhere": "does not exist", "folder": "is a folder", "pipe": "is no regular file"}.items():
+    for target, reason in {
+        "nowhere": "does not exist",
+        "folder": "is a folder",
+        "pipe": "is no regular file",
+    }.items():
         Path(f"to {target}").symlink_to(target)
         assert reason in refused(*words, f"to {target}")
         assert Path(f"to {target}").is_symlink()
@@ -237,7 +260,9 @@ def test_lack_of_memory_leaves_the_file_before_and_is_told_in_words(place, monke
     assert (set(os.listdir()), Path("output").read_bytes()) == (before, content)
 
 
-@pytest.mark.parametrize("error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")])
+@pytest.mark.parametrize(
+    "error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")]
+)
 def test_an_error_without_a_message_is_named(error, monkeypatch):
     def fail(_):
         raise error
@@ -252,7 +277,10 @@ def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypa
     monkeypatch.setattr(catalog, "subprocess", None)  # nothing is to be downloaded
     run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
-    for place, line in {run: words, tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"]}.items():
+    for place, line in {
+        run: words,
+        tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"],
+    }.items():
         place.parent.mkdir(parents=True)
         place.write_bytes(FOREIGN)
         assert str(place) in typed(*line, code=1).splitlines()[-1]
@@ -288,7 +316,9 @@ def test_pages_of_different_runs_have_different_names(place, stored_run, monkeyp
     shutil.copy("records.jsonl", "records.json")
     given = [*folders, "records.jsonl", "other/records.jsonl", "records.json"]
     pages = [typed("explore", path).strip().rpartition("page: ")[2] for path in given]
-    assert pages[:2] == [f"world-facts_facts-1m_multinomial,top_p={p}.html" for p in ("0.9", "0.95")]
+    assert pages[:2] == [
+        f"world-facts_facts-1m_multinomial,top_p={p}.html" for p in ("0.9", "0.95")
+    ]
     assert re.fullmatch(r"world-facts_facts-1m_multinomial,top_p=0\.9-[0-9a-f]{8}\.html", pages[2])
     assert (pages[3], pages[5]) == ("records.jsonl.html", "records.json.html")
     assert len(set(pages)) == len(given) == len(list(place.glob("*.html")))
@@ -321,7 +351,9 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
 
 def test_an_alpha_that_is_no_probability_is_an_error(place, stored_run):
     for alpha in ("2", "-0.1", "nan"):
-        assert "alpha must lie in [0, 1]" in refused("explore", "records.jsonl", "--html", "page", "--alpha", alpha)
+        assert "alpha must lie in [0, 1]" in refused(
+            "explore", "records.jsonl", "--html", "page", "--alpha", alpha
+        )
     assert not Path("page").exists()
 
 
@@ -338,7 +370,9 @@ TEXTS = [
 
 @pytest.mark.parametrize("value", ["", "  "])
 @pytest.mark.parametrize(("name", "parameter"), TEXTS)
-def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one(name, parameter, value, place):
+def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one(
+    name, parameter, value, place
+):
     arguments = [other for other in pro.commands[name].params if isinstance(other, click.Argument)]
     words = [value if other is parameter else "records.jsonl" for other in arguments]
     said = parameter.human_readable_name
@@ -379,8 +413,14 @@ CALLS = {
     "ask calibration": ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
     "answerer": ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
     "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
-    "figures.save": ("figures_dir", lambda value: style.save(None, pd.DataFrame(), "a", figures_dir=value)),
-    "figures.save name": ("name", lambda value: style.save(None, pd.DataFrame(), value, figures_dir=".")),
+    "plots.save_figure": (
+        "figures_dir",
+        lambda value: plots.save_figure(None, pd.DataFrame(), "a", figures_dir=value),
+    ),
+    "plots.save_figure name": (
+        "name",
+        lambda value: plots.save_figure(None, pd.DataFrame(), value, figures_dir="."),
+    ),
     "Nli model": ("model", lambda value: Nli(model=value)),
     "Nli cache": ("cache", lambda value: Nli(cache=value)),
 }
@@ -388,7 +428,9 @@ CALLS = {
 
 @pytest.mark.parametrize("value", ["", " "])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(call, value, tmp_path, monkeypatch):
+def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(
+    call, value, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     name, function = CALLS[call]
     with pytest.raises(ValueError, match=rf"^{name} is empty; give a path or a name$"):
@@ -412,7 +454,7 @@ def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
     files.write_whole(b"x", tmp_path / ("a" * 255))
     assert os.listdir(tmp_path) == ["a" * 255]
     with pytest.raises(ValueError, match="ENAMETOOLONG"):
-        style.save(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
+        plots.save_figure(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
 
 
 # ---- Temporary files ------------------------------------------------------------------------------------------------
@@ -422,8 +464,18 @@ def test_temporary_files_of_processes_that_ended_are_removed_and_no_others(tmp_p
     own = files.temporary_file(tmp_path / "a").name
     prefix = own.removesuffix(f".{os.getpid()}.tmp")
     ended = 2**22 + 1  # above the highest number of a process
-    kept = [f"{prefix}.{os.getppid()}.tmp", f".a.elsewhere-1.{ended}.tmp", ".a", f"{prefix}.x.tmp", "a.tmp"]
-    left = [f"{prefix}.{ended}.tmp", f"{prefix}.{ended}.tmp.ipynb", f".b{prefix.removeprefix('.a')}.{ended}.tmp"]
+    kept = [
+        f"{prefix}.{os.getppid()}.tmp",
+        f".a.elsewhere-1.{ended}.tmp",
+        ".a",
+        f"{prefix}.x.tmp",
+        "a.tmp",
+    ]
+    left = [
+        f"{prefix}.{ended}.tmp",
+        f"{prefix}.{ended}.tmp.ipynb",
+        f".b{prefix.removeprefix('.a')}.{ended}.tmp",
+    ]
     for name in (*kept, *left):
         (tmp_path / name).touch()
     files.write_whole(b"x", tmp_path / "c")

@@ -41,7 +41,11 @@ def printed(*words, code=0):
 
 def assert_plain(text):
     """Every character but a line end can be printed."""
-    odd = {char for char in text if char != "\n" and not char.isprintable() and unicodedata.category(char) != "Zs"}
+    odd = {
+        char
+        for char in text
+        if char != "\n" and not char.isprintable() and unicodedata.category(char) != "Zs"
+    }
     assert odd == set()
 
 
@@ -50,8 +54,18 @@ def nasty(tmp_path, monkeypatch):
     """A working folder with records whose every text is nasty, in a file of such a name."""
     monkeypatch.chdir(tmp_path)
     answers = [{"text": f"{NASTY}{n}", "log_prob": -0.5 - n} for n in range(2)]
-    row = {"question_id": NASTY, "question": f"{NASTY}?", "references": [f"{NASTY}0"], "answers": answers}
-    other = {"question_id": "1", "question": "1?", "references": ["a"], "answers": [{"text": "b", "log_prob": -1}]}
+    row = {
+        "question_id": NASTY,
+        "question": f"{NASTY}?",
+        "references": [f"{NASTY}0"],
+        "answers": answers,
+    }
+    other = {
+        "question_id": "1",
+        "question": "1?",
+        "references": ["a"],
+        "answers": [{"text": "b", "log_prob": -1}],
+    }
     file = tmp_path / f"{NAME}.jsonl"
     file.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n")
     return file
@@ -69,13 +83,19 @@ def test_score_prints_escapes_instead_of_control_characters_in_every_column(nast
 
 def test_score_prints_escapes_of_texts_alone(nasty):
     texts = [{"text": f"{NASTY}{n}"} for n in (1, 1, 2)]
-    nasty.write_text(json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts}))
+    nasty.write_text(
+        json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts})
+    )
     assert printed("score", nasty).splitlines()[1].count(r"\x1b[31mred") == 3
 
 
 def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
     assert r"nasty\x1b[31m" in printed("score", nasty, "--labels", f"{NAME}.csv", code=1)
-    for words in (["score", f"{NAME}.none"], ["explore", f"{NAME}.none"], ["score", "--questions", f"{NAME}.none"]):
+    for words in (
+        ["score", f"{NAME}.none"],
+        ["explore", f"{NAME}.none"],
+        ["score", "--questions", f"{NAME}.none"],
+    ):
         assert r"\x1b[31m" in printed(*words, code=2)
     assert r"\x1b" in printed("score", nasty, f"--x{NASTY}", code=2)
     assert r"\x1b" in printed(NASTY, code=2)
@@ -88,7 +108,9 @@ def test_explore_prints_escapes(nasty, monkeypatch):
 
 
 def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
-    answer = Answer(NASTY, NASTY, 0.5, ((NASTY, 0.5), ("\U000e0001 \ud800", 0.25)), 2, calibrated=NASTY)
+    answer = Answer(
+        NASTY, NASTY, 0.5, ((NASTY, 0.5), ("\U000e0001 \ud800", 0.25)), 2, calibrated=NASTY
+    )
     monkeypatch.setattr(asking, "ask", lambda *_, **__: answer)
     loaded = models.load_model("facts-1m")
     monkeypatch.setattr(models, "cached_model", lambda *_, **__: loaded)
@@ -136,11 +158,16 @@ def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
 
 def test_columns_are_aligned_whatever_the_width_of_letters(tmp_path):
     texts = ["Paris", "東京都", "\x1b[1mbold", "한국", "ﾄｳｷｮｳ", "naïve"]
-    rows = [{"question_id": str(n), "answers": [{"text": text, "log_prob": -1.0}]} for n, text in enumerate(texts)]
+    rows = [
+        {"question_id": str(n), "answers": [{"text": text, "log_prob": -1.0}]}
+        for n, text in enumerate(texts)
+    ]
     file = tmp_path / "records.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     lines = printed("score", file).splitlines()[: 1 + len(texts)]
-    widths = [sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in line) for line in lines]
+    widths = [
+        sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in line) for line in lines
+    ]
     assert len(set(widths)) == 1, lines
 
 
@@ -197,12 +224,18 @@ def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_marked_and_a_number_ne
 
 def test_labels_made_from_that_table_match_the_answers(tmp_path):
     texts = [*FORMULAS, "Paris", "a\rb"]
-    file, output, labels = write_answers(tmp_path, texts), tmp_path / "scores.csv", tmp_path / "labels.csv"
+    file, output, labels = (
+        write_answers(tmp_path, texts),
+        tmp_path / "scores.csv",
+        tmp_path / "labels.csv",
+    )
     printed("score", file, "--output", output)
     with open(labels, "w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
         writer.writerow(["question_id", "text", "correct"])
-        writer.writerows([row["question_id"], row["text"], n % 2] for n, row in enumerate(cells(output)))
+        writer.writerows(
+            [row["question_id"], row["text"], n % 2] for n, row in enumerate(cells(output))
+        )
     assert list(read_labels(labels)["text"]) == texts
     assert f"on {len(texts)} questions, 50.0% right" in printed("score", file, "--labels", labels)
 
@@ -220,7 +253,9 @@ def test_a_mark_is_removed_again(text):
 def write_notebook(path, source, kernel="python3"):
     """A notebook of one cell for a kernel."""
     spec = {"name": kernel, "language": "python", "display_name": kernel}
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)], metadata={"kernelspec": spec})
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source)], metadata={"kernelspec": spec}
+    )
     nbformat.write(book, path)
 
 

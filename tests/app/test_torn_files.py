@@ -85,8 +85,12 @@ def write_inputs(folder):
 
     rows = []
     for n in range(2):
-        answers = [{"text": f"{text}{n}", "log_prob": -p} for text, p in {"a": 0.9, "b": 1.4}.items()]
-        rows.append({"question_id": str(n), "question": f"{n}?", "references": ["a0"], "answers": answers})
+        answers = [
+            {"text": f"{text}{n}", "log_prob": -p} for text, p in {"a": 0.9, "b": 1.4}.items()
+        ]
+        rows.append(
+            {"question_id": str(n), "question": f"{n}?", "references": ["a0"], "answers": answers}
+        )
     (folder / "records.jsonl").write_text("\n".join(map(json.dumps, rows)))
     first = nbformat.v4.new_code_cell("x: float = 1")
     first.metadata["tags"] = ["parameters"]
@@ -127,7 +131,7 @@ def draw(_, out, x):
     table = pd.DataFrame({"x": [x, 1.0], "y": [1.0, x]})
     with plots.panels(table) as (figure, [(ax, _, rows)]):
         ax.plot(rows["x"], rows["y"])
-    plots.save(figure, table, "figure", figures_dir=out)
+    plots.save_figure(figure, table, "figure", figures_dir=out)
 
 
 def big(_, out, x):
@@ -140,7 +144,10 @@ def big(_, out, x):
 def same_notebook(one, other):
     """Whether two executed notebooks are whole and were given the same parameter; their times differ."""
     books = [json.loads(data) for data in (one, other)]
-    return books[0]["metadata"]["papermill"]["parameters"] == books[1]["metadata"]["papermill"]["parameters"]
+    return (
+        books[0]["metadata"]["papermill"]["parameters"]
+        == books[1]["metadata"]["papermill"]["parameters"]
+    )
 
 
 # What writes: how many writes a kill is drawn from (None: a random time), how often of 100 tries, and what is the same.
@@ -192,7 +199,9 @@ def try_job(job, place, n_tries, rng):
         n_killed += kill_one(job, inputs, out, x, rng, n_writes=n_writes, seconds=seconds)
         found = contents(out)
         for name in whole[x]:
-            assert any(is_same(found[name], whole[other][name]) for other in VALUES), f"{name} is torn"
+            assert any(is_same(found[name], whole[other][name]) for other in VALUES), (
+                f"{name} is torn"
+            )
         assert not ended(forked(partial(job, inputs, out, x)))
         found = contents(out)
         assert set(found) == set(whole[x]), f"{sorted(set(found) - set(whole[x]))} are left"
@@ -223,8 +232,10 @@ def main(n_tries):
 
 
 def test_commands_killed_while_they_write_leave_no_torn_file(size):
-    n_tries = {"quick": "8", "all": "30", "trials": "100"}[size]
-    done = subprocess.run([sys.executable, __file__, n_tries], capture_output=True, text=True, check=False)
+    n_tries = {"quick": "8", "all": "16", "trials": "100"}[size]
+    done = subprocess.run(
+        [sys.executable, __file__, n_tries], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -20,7 +20,9 @@ def test_the_intervals_of_many_samples_are_those_of_the_package():
             values = np.concatenate([wrong[number], right[number]], axis=1).T
             correct = np.arange(40) >= wrong.shape[2]
             expected = metrics.delong(values, correct).interval()
-            np.testing.assert_allclose([low[number], high[number]], [ends[1] for ends in expected], rtol=1e-9)
+            np.testing.assert_allclose(
+                [low[number], high[number]], [ends[1] for ends in expected], rtol=1e-9
+            )
 
 
 @pytest.mark.parametrize(("kind", "second"), [("binormal", 0.8), ("wide wrong class", 0.8)])
@@ -37,9 +39,19 @@ def test_exchanged_scores_have_equal_aurocs():
 
 def test_a_second_call_skips_the_cells_that_are_done(tmp_path, monkeypatch, capsys):
     output = tmp_path / "table.csv"
-    words = ["--workers", "1", "--repetitions", "20", "--only", "n_questions=30; share_right=0.5", "--output"]
+    words = [
+        "--workers",
+        "1",
+        "--repetitions",
+        "20",
+        "--only",
+        "n_questions=30; share_right=0.5",
+        "--output",
+    ]
     for part in ("1/40", "1/40", "2/40"):
-        monkeypatch.setattr("sys.argv", ["difference_intervals.py", *words, str(output), "--part", part])
+        monkeypatch.setattr(
+            "sys.argv", ["difference_intervals.py", *words, str(output), "--part", part]
+        )
         simulation.main()
     table = pd.read_csv(output)
     assert table["cell"].is_unique

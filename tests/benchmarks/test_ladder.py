@@ -16,15 +16,31 @@ pytestmark = pytest.mark.trial  # minutes of timing
 SMALL = ("D", "E", "F 0.05", "G", "H", "I", "J")
 
 
-def test_a_small_run_times_every_arm_and_our_greedy_answers_as_the_library_does_with_fewer_tokens(tmp_path):
+def test_a_small_run_times_every_arm_and_our_greedy_answers_as_the_library_does_with_fewer_tokens(
+    tmp_path,
+):
     """Eight questions without shots through the arms that need no second environment."""
-    options = ["--arms", *SMALL, "--shots", "0", "--questions", "8", "--batch-sizes", "1", "8", "--repeats", "1"]
+    options = [
+        "--arms",
+        *SMALL,
+        "--shots",
+        "0",
+        "--questions",
+        "8",
+        "--batch-sizes",
+        "1",
+        "8",
+        "--repeats",
+        "1",
+    ]
     options += ["--threads", "1", "--out", tmp_path / "small.csv"]
     command = [sys.executable, ROOT / "benchmarks" / "ladder.py", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     table = pd.read_csv(tmp_path / "small.csv").set_index(["arm", "batch_size"])
     assert set(table.index) == {(arm, size) for arm in SMALL for size in (1, 8)}
-    assert (table[["token_forwards", "model_calls", "attended_positions", "ms_min", "cpu_ms_min"]] > 0).all(axis=None)
+    assert (
+        table[["token_forwards", "model_calls", "attended_positions", "ms_min", "cpu_ms_min"]] > 0
+    ).all(axis=None)
     assert (table["ms_min"] <= table["ms_median"]).all()
     assert table[["machine", "commit", "ours_torch", "ours_transformers"]].notna().all(axis=None)
     assert "F 0.05 ÷ E" in done.stdout
@@ -40,10 +56,14 @@ def test_attended_positions_by_hand():
     counts, ids = ladder_release.Counts(), torch.zeros(2, 3, dtype=torch.long)
     counts.hook(None, (), {"input_ids": ids})
     assert (counts.token_forwards, counts.attended_positions) == (6, 2 * (1 + 2 + 3))
-    counts.hook(None, (), {"input_ids": ids, "past_key_values": SimpleNamespace(get_seq_length=lambda: 2)})
+    counts.hook(
+        None, (), {"input_ids": ids, "past_key_values": SimpleNamespace(get_seq_length=lambda: 2)}
+    )
     assert counts.attended_positions == 12 + 2 * (3 + 4 + 5)
     # One row padded on the left by two, the other not: 0 + 0 + 1 and 1 + 2 + 3.
-    counts.hook(None, (), {"input_ids": ids, "attention_mask": torch.tensor([[0, 0, 1], [1, 1, 1]])})
+    counts.hook(
+        None, (), {"input_ids": ids, "attention_mask": torch.tensor([[0, 0, 1], [1, 1, 1]])}
+    )
     assert counts.attended_positions == 36 + 7
     packed = torch.tensor([[[[0.0, -1e38, 0.0], [0.0, 0.0, 0.0], [-1e38, 0.0, -1e38]]]])
     counts.hook(None, (), {"input_ids": ids[:1], "attention_mask": packed})
@@ -52,9 +72,21 @@ def test_attended_positions_by_hand():
 
 
 def test_on_a_device_all_is_measured_in_one_command(tmp_path):
-    options = ["--device", "cpu", "--dtype", "float32", "--models", "facts-2m", "--questions", "2", "--minutes"]
+    options = [
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "--models",
+        "facts-2m",
+        "--questions",
+        "2",
+        "--minutes",
+    ]
     command = [sys.executable, str(on_gpu.__file__), *options]
-    done = subprocess.run([*command, "9", "--out", str(tmp_path / "all")], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "9", "--out", str(tmp_path / "all")], capture_output=True, text=True
+    )
     steps = pd.read_csv(tmp_path / "all" / "steps.csv").set_index("step")
     assert (done.returncode, set(steps["ended"])) == (0, {"done"}), done.stdout
     table = pd.read_csv(tmp_path / "all" / "agreement.csv").set_index(["dtype", "strategy"])

@@ -16,7 +16,11 @@ TEXTS = [
     ("Hm.\n</think>\n\nParis", "Paris", True),  # the prompt opened the thought
     ("<think>Hm.</think><think>Well.</think> Paris", "Paris", True),
     ("<think>\nHm", "", True),  # it was cut within the thought
-    ("<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>Paris", "Paris", True),
+    (
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>Paris",
+        "Paris",
+        True,
+    ),
     ("analysisThe user asks.assistantfinalParis", "Paris", True),
     ("Use <think> as a mark", "Use <think> as a mark", False),
 ]
@@ -28,7 +32,9 @@ def test_thoughts_are_taken_off_the_beginning_of_a_text(text, answer, has_though
 
 
 @given(st.sampled_from(list(THOUGHT_MARKS)), st.text("ab \n."), st.text("xy Z"), st.booleans())
-def test_what_stands_behind_a_thought_is_the_answer_whatever_the_thought_says(mark, thought, answer, is_opened):
+def test_what_stands_behind_a_thought_is_the_answer_whatever_the_thought_says(
+    mark, thought, answer, is_opened
+):
     text = (mark if is_opened else "") + thought + THOUGHT_MARKS[mark] + answer
     assert without_thoughts(text) == (answer.lstrip(), True)
     assert thought_mark(text) == (mark if is_opened else None)

@@ -17,12 +17,25 @@ class Options:
 
 def test_a_message_is_one_line_that_can_be_printed():
     assert one_line("  a\r\n\n  b\tc\x00d\u2028e  ") == "a b c d e"
-    assert one_line("double  spaces of a name stay, \ud800") == r"double  spaces of a name stay, \ud800"
-    line = one_line("begin " + "x" * 200_000 + " end")  # of which the beginning and the end are kept
+    assert (
+        one_line("double  spaces of a name stay, \ud800")
+        == r"double  spaces of a name stay, \ud800"
+    )
+    # Of which the beginning and the end are kept
+    line = one_line("begin " + "x" * 200_000 + " end")
     assert (len(line), line[:6], line[-4:]) == (500, "begin ", " end")
 
 
-HOSTILE = ["x" * 200_000, "one\ntwo", "\ud800", 10**50, [["x"] * 99] * 99, {"k" * 500: {"\n": 1}}, None, b"\n\xff"]
+HOSTILE = [
+    "x" * 200_000,
+    "one\ntwo",
+    "\ud800",
+    10**50,
+    [["x"] * 99] * 99,
+    {"k" * 500: {"\n": 1}},
+    None,
+    b"\n\xff",
+]
 READERS = [
     lambda value: parse(Row, {"share": value}, "file, line 1"),
     lambda value: parse(Row, value, "file, line 1"),

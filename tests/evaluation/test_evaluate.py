@@ -21,26 +21,59 @@ from pro_lib.runs.storage import RunInfo
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
     """A run from `{question: [(text, probability), ...]}`; one token each, which carries an ending without its own."""
     rows = [
-        (question, rank, text, [sum(text.encode())], [np.log(p)], np.log(p), np.log(*ending or [np.nan]), True)
+        (
+            question,
+            rank,
+            text,
+            [sum(text.encode())],
+            [np.log(p)],
+            np.log(p),
+            np.log(*ending or [np.nan]),
+            True,
+        )
         for question, found in answers.items()
         for rank, (text, p, *ending) in enumerate(found)
     ]
-    names = ["question_id", "rank", "text", "token_ids", "token_log_probs", "log_prob", "end_log_prob", "finished"]
-    questions = pd.DataFrame({"question_id": list(answers), "question": [f"{q}?" for q in answers], "split": split})
-    questions["references"] = [references[q] for q in answers] if references else [["yes"]] * len(answers)
+    names = [
+        "question_id",
+        "rank",
+        "text",
+        "token_ids",
+        "token_log_probs",
+        "log_prob",
+        "end_log_prob",
+        "finished",
+    ]
+    questions = pd.DataFrame(
+        {"question_id": list(answers), "question": [f"{q}?" for q in answers], "split": split}
+    )
+    questions["references"] = (
+        [references[q] for q in answers] if references else [["yes"]] * len(answers)
+    )
     return Run(pd.DataFrame(rows, columns=names), questions, RunInfo("toy", "none", strategy))
 
 
-BEAMS = toy_run({"a": [("yes", 0.5), ("no", 0.3)], "b": [("no", 0.4), ("yes", 0.2)], "c": [("no", 0.2)]})
-SAMPLES = toy_run({"a": [("no", 0.3)], "b": [("no", 0.4)], "c": [("yes", 0.6), ("no", 0.2)]}, strategy="multinomial")
+BEAMS = toy_run(
+    {"a": [("yes", 0.5), ("no", 0.3)], "b": [("no", 0.4), ("yes", 0.2)], "c": [("no", 0.2)]}
+)
+SAMPLES = toy_run(
+    {"a": [("no", 0.3)], "b": [("no", 0.4)], "c": [("yes", 0.6), ("no", 0.2)]},
+    strategy="multinomial",
+)
 
 
 def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_its_own():
     judged = evaluate(BEAMS, samples=SAMPLES)
     assert list(judged.answers["text"]) == ["yes", "no", "yes"]
     assert list(judged.correct) == [True, False, True]
-    better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]}, strategy="greedy")
-    assert list(evaluate(BEAMS, samples=SAMPLES, others=[better]).answers["text"]) == ["no", "no", "yes"]
+    better = toy_run(
+        {"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]}, strategy="greedy"
+    )
+    assert list(evaluate(BEAMS, samples=SAMPLES, others=[better]).answers["text"]) == [
+        "no",
+        "no",
+        "yes",
+    ]
     table = judged.with_pro({"PRO": 0.25})
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
@@ -64,8 +97,12 @@ def beams_and_samples(n_questions, n_sampled):
     return beams, replace(samples, answers=samples.answers[sampled])
 
 
-@pytest.mark.parametrize(("n_sampled", "is_compared"), [(20, True), (19, True), (18, False), (2, False)])
-def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_questions(n_sampled, is_compared):
+@pytest.mark.parametrize(
+    ("n_sampled", "is_compared"), [(20, True), (19, True), (18, False), (2, False)]
+)
+def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_questions(
+    n_sampled, is_compared
+):
     beams, samples = beams_and_samples(20, n_sampled)
     judged = evaluate(beams, samples=samples, similarities={"lexical": scoring.lexical})
     of_samples = {"PE-MC", "NE", "Deg, lexical", "SC, lexical"}
@@ -88,12 +125,21 @@ def test_an_outside_score_of_some_questions_is_left_out():
 def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
     beams, _ = beams_and_samples(40, 40)
     texts = beams.answers["text"].where(beams.answers["question_id"] != "q03", None)
-    tokens = [None if n == 5 else values for n, values in enumerate(beams.answers["token_log_probs"])]
+    tokens = [
+        None if n == 5 else values for n, values in enumerate(beams.answers["token_log_probs"])
+    ]
     correct = (np.arange(40) % 2).astype(bool)
-    beams = replace(beams, answers=beams.answers.assign(text=texts, token_log_probs=tokens, correct=correct))
+    beams = replace(
+        beams, answers=beams.answers.assign(text=texts, token_log_probs=tokens, correct=correct)
+    )
     judged = evaluate(beams, samples=beams, similarities={"lexical": scoring.lexical})
-    assert {"SE, lexical", "SD, lexical", "Deg, lexical", "SC, lexical", "NE", "ALL"} <= set(judged.baselines)
-    assert sorted({*beams.questions["question_id"]} - {*judged.answers["question_id"]}) == ["q03", "q05"]
+    assert {"SE, lexical", "SD, lexical", "Deg, lexical", "SC, lexical", "NE", "ALL"} <= set(
+        judged.baselines
+    )
+    assert sorted({*beams.questions["question_id"]} - {*judged.answers["question_id"]}) == [
+        "q03",
+        "q05",
+    ]
 
 
 def mixed_records(n_log_probs, n_questions=10):
@@ -102,8 +148,12 @@ def mixed_records(n_log_probs, n_questions=10):
     for n in range(n_questions):
         answers = [{"text": "yes"}, {"text": "no" if n % 2 else "yes"}]
         if n < n_log_probs:
-            answers = [answer | {"log_prob": -1.0 - n - place} for place, answer in enumerate(answers)]
-        rows.append({"question_id": f"q{n}", "references": ["yes" if n % 3 else "else"], "answers": answers})
+            answers = [
+                answer | {"log_prob": -1.0 - n - place} for place, answer in enumerate(answers)
+            ]
+        rows.append(
+            {"question_id": f"q{n}", "references": ["yes" if n % 3 else "else"], "answers": answers}
+        )
     with pytest.warns(UserWarning, match="answers have no log-probability"):
         return importing.from_records(rows)
 
@@ -112,7 +162,9 @@ def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
     run = mixed_records(8)
     judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
-    assert "2 of 10 questions are left out (q8, q9): 2 have no log-probabilities." in judged.sentence()
+    assert (
+        "2 of 10 questions are left out (q8, q9): 2 have no log-probabilities." in judged.sentence()
+    )
     np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
 
 
@@ -122,7 +174,9 @@ def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
     assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
     # Two different texts of a question are two meanings of 1/2 each; two equal ones are one.
     np.testing.assert_allclose(judged.baselines["SE, lexical"], [0.0, np.log(2)] * 5, atol=1e-15)
-    said = "Left out of the comparison: every score of log-probabilities (2 of 10 questions have it)."
+    said = (
+        "Left out of the comparison: every score of log-probabilities (2 of 10 questions have it)."
+    )
     assert said in judged.sentence()
     with pytest.raises(RunError, match="PRO needs log-probabilities"):
         judged.pro(0.4)
@@ -132,7 +186,9 @@ def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
     beams, samples = beams_and_samples(40, 20)
     split = pd.Series(["validation", "test"]).repeat(20).to_numpy()
     beams = replace(beams, questions=beams.questions.assign(split=split))
-    pool, reported = (evaluate(beams, samples=samples, split=name) for name in ("validation", "test"))
+    pool, reported = (
+        evaluate(beams, samples=samples, split=name) for name in ("validation", "test")
+    )
     assert ("PE-MC" in pool.baselines, "PE-MC" in reported.baselines) == (True, False)
     common = pool.with_methods_of(reported)
     assert list(common.baselines) == list(reported.baselines)
@@ -148,7 +204,10 @@ def test_an_evaluation_without_a_question_says_so():
 
 def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
     path = tmp_path / "answers.jsonl"
-    lines = [{"question_id": i, "answers": [{"log_prob": -0.1 * i - 0.1, "correct": i < 2}]} for i in range(4)]
+    lines = [
+        {"question_id": i, "answers": [{"log_prob": -0.1 * i - 0.1, "correct": i < 2}]}
+        for i in range(4)
+    ]
     path.write_text("\n".join(map(json.dumps, lines)))
     run = importing.from_records(path)
     judged = evaluate(run, samples=run)
@@ -160,8 +219,12 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
         evaluate(importing.from_records(path))
 
 
-@pytest.mark.parametrize(("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)])
-def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(n, n_validation, size):
+@pytest.mark.parametrize(
+    ("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)]
+)
+def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(
+    n, n_validation, size
+):
     run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=None)
     runs = [split_records(run, n_validation=n_validation, seed=seed) for seed in (0, 0, 1)]
     first, again, other = (list(run.questions["split"]) for run in runs)
@@ -189,51 +252,95 @@ TIED = st.lists(
 @given(TIED, st.randoms(use_true_random=False))
 def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
     shuffled = [random.sample(answers, len(answers)) for answers in pairs]
-    runs = [toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)]
+    runs = [
+        toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)
+    ]
     judged = [evaluate(run, samples=run, similarities={"lexical": scoring.lexical}) for run in runs]
-    pd.testing.assert_frame_equal(*(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True)
+    pd.testing.assert_frame_equal(
+        *(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True
+    )
     pd.testing.assert_frame_equal(*(one.answers for one in judged))
 
 
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
-    beams, samples = toy_run({"a": [("no", 0.3)]}), toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]})
+    beams, samples = (
+        toy_run({"a": [("no", 0.3)]}),
+        toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]}),
+    )
     samples.answers["finished"] = [True, True, False]
-    row = evaluate(beams, samples=samples, similarities={"lexical": scoring.lexical}).baselines.iloc[0]
+    row = evaluate(
+        beams, samples=samples, similarities={"lexical": scoring.lexical}
+    ).baselines.iloc[0]
     assert row["SC, lexical"] == pytest.approx(1 - 2 / 3)
     assert row["Deg, lexical"] == 0
 
 
 def test_methods_without_what_they_need_are_named_not_guessed():
-    labels = pd.DataFrame({"question_id": list("abc"), "text": [None] * 3, "correct": [True, False, True]})
-    without = [Run(run.answers.assign(text=None), run.questions, run.info) for run in (BEAMS, SAMPLES)]
+    labels = pd.DataFrame(
+        {"question_id": list("abc"), "text": [None] * 3, "correct": [True, False, True]}
+    )
+    without = [
+        Run(run.answers.assign(text=None), run.questions, run.info) for run in (BEAMS, SAMPLES)
+    ]
     by_meaning = {"lexical": scoring.lexical, "alias": None}
-    judged = evaluate(without[0], samples=without[1], similarities=by_meaning, choices=Choices(labels=labels))
+    judged = evaluate(
+        without[0], samples=without[1], similarities=by_meaning, choices=Choices(labels=labels)
+    )
     names = ("SE", "SD", "Deg", "S-NLL", "SC")
-    assert judged.unavailable == tuple(f"{name}, {similarity}" for similarity in by_meaning for name in names)
+    assert judged.unavailable == tuple(
+        f"{name}, {similarity}" for similarity in by_meaning for name in names
+    )
 
 
 def test_what_is_right_is_a_choice():
-    answers = {"a": [("the great Leo", 0.5)], "b": [("Rome", 0.5)], "c": [("Leon Battista Alberti", 0.5)]}
+    answers = {
+        "a": [("the great Leo", 0.5)],
+        "b": [("Rome", 0.5)],
+        "c": [("Leon Battista Alberti", 0.5)],
+    }
     run = toy_run(answers, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]})
-    right = {"rouge_l": [True, True, True], "exact_match": [False, True, False], "alias_match": [True, True, False]}
+    right = {
+        "rouge_l": [True, True, True],
+        "exact_match": [False, True, False],
+        "alias_match": [True, True, False],
+    }
     for correctness, expected in right.items():
         assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
-    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))  # as records brought it
-    assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [[0.5, False], [1.0, True], [0.8, True]]
+    # As records brought it
+    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))
+    assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [
+        [0.5, False],
+        [1.0, True],
+        [0.8, True],
+    ]
 
 
 @pytest.mark.parametrize("suffix", TABLES)
-def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_counted(tmp_path, suffix):
+def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_counted(
+    tmp_path, suffix
+):
     def written(**columns):
-        (path := tmp_path / f"labels{suffix}").write_bytes(WRITE[suffix](pd.DataFrame(columns).to_dict("records")))
+        (path := tmp_path / f"labels{suffix}").write_bytes(
+            WRITE[suffix](pd.DataFrame(columns).to_dict("records"))
+        )
         return path
 
-    path = written(question_id=["a", "b", "of another run"], text=["yes", "no", "?"], correct=[0, 1, 1])
+    path = written(
+        question_id=["a", "b", "of another run"], text=["yes", "no", "?"], correct=[0, 1, 1]
+    )
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
-    for texts in (["NA", "None", "null", "nan", "", "true"], ["007", "1.50", "1e3", "-0"], ["1990", "1991"]):
-        columns = {"question_id": [f"{n:03}" for n in range(len(texts))], "text": texts, "correct": [True] * len(texts)}
+    for texts in (
+        ["NA", "None", "null", "nan", "", "true"],
+        ["007", "1.50", "1e3", "-0"],
+        ["1990", "1991"],
+    ):
+        columns = {
+            "question_id": [f"{n:03}" for n in range(len(texts))],
+            "text": texts,
+            "correct": [True] * len(texts),
+        }
         assert importing.read_labels(written(**columns)).to_dict("list") == columns
     numbered = written(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
     assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
@@ -243,17 +350,28 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
 
 
 def test_labels_that_match_nothing_are_counted():
-    for ids, words in (("abc", "labels of 2 questions match no answer judged, first of 'a'"), ("xyz", "none of the 3")):
-        labels = pd.DataFrame({"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True})
+    for ids, words in (
+        ("abc", "labels of 2 questions match no answer judged, first of 'a'"),
+        ("xyz", "none of the 3"),
+    ):
+        labels = pd.DataFrame(
+            {"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True}
+        )
         with pytest.raises(RunError, match=words):
             evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
 
 
 def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_together():
     rng = np.random.default_rng(0)
-    answers = {f"q{i}": [("yes" if rng.random() < 0.5 else "no", rng.uniform(0.1, 0.9))] for i in range(60)}
+    answers = {
+        f"q{i}": [("yes" if rng.random() < 0.5 else "no", rng.uniform(0.1, 0.9))] for i in range(60)
+    }
     pool = evaluate(toy_run(answers))
-    pool = replace(pool, meanings={"S-PRO": 2 * pool.log_probs}, alpha_scores={"α": lambda alpha: pool.log_probs[:, 0]})
+    pool = replace(
+        pool,
+        meanings={"S-PRO": 2 * pool.log_probs},
+        alpha_scores={"α": lambda alpha: pool.log_probs[:, 0]},
+    )
     sample = pool.drawn(20, seed=3)
     rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
     assert (rows, len(rows)) == (sorted(rows), 20)
@@ -264,7 +382,9 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     with pytest.raises(TypeError, match="'k'"):  # of a score that knows α alone
         sample.pro(k=2, name="α")
     assert ["20 were drawn of them" in of.sentence() for of in (sample, pool)] == [True, False]
-    assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(sample.answers["question_id"])
+    assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(
+        sample.answers["question_id"]
+    )
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
     assert pool.rows([7, 3]).answers["question_id"].tolist() == ["q7", "q3"]

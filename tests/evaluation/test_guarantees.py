@@ -22,7 +22,9 @@ def questions(seed, n, levels, ends=0.05):
     return scores, correct
 
 
-JUDGED = st.builds(questions, st.integers(0, 9999), st.integers(1, 250), st.sampled_from([1, 3, 10, 1000]))
+JUDGED = st.builds(
+    questions, st.integers(0, 9999), st.integers(1, 250), st.sampled_from([1, 3, 10, 1000])
+)
 
 
 def steps_of(uncertainty, correct, others, *, target):
@@ -38,7 +40,10 @@ def naive(uncertainty, correct, others, *, target, delta):
     """The largest threshold rejected, each with what the ones before it hand on."""
     steps, largest = list(steps_of(uncertainty, correct, others, target=target)), None
     starts = [
-        next((place for place, (_, below, _) in enumerate(steps) if below >= c * len(others) // 100), len(steps) - 1)
+        next(
+            (place for place, (_, below, _) in enumerate(steps) if below >= c * len(others) // 100),
+            len(steps) - 1,
+        )
         for c in STARTS
     ]
     level = 0.0
@@ -57,7 +62,9 @@ def test_a_guarantee_by_hand():
     uncertainty = np.arange(1.0, 101)
     result = guarantee(uncertainty, uncertainty <= 60, target=0.5)
     assert result == Guarantee(0.5, 0.95, np.inf, 60 + 40, 60, 100)
-    assert result.sentence().startswith("Answer every question: at least 50 % right with 95 % confidence")
+    assert result.sentence().startswith(
+        "Answer every question: at least 50 % right with 95 % confidence"
+    )
     # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
     result = guarantee(uncertainty, uncertainty <= 60, target=0.6)
     assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
@@ -80,7 +87,9 @@ def test_what_no_sample_of_that_size_can_show_is_not_guaranteed():
 def test_a_guarantee_is_that_of_the_naive_procedure(given_, unlabelled, target, confidence):
     (uncertainty, correct), delta = given_, 1 - confidence
     others = unlabelled and unlabelled[0]
-    result = guarantee(uncertainty, correct, target=target, confidence=confidence, unlabelled=others)
+    result = guarantee(
+        uncertainty, correct, target=target, confidence=confidence, unlabelled=others
+    )
     others = uncertainty if others is None else others
     # At a p-value that equals its level the order of sums decides; none is that near.
     of_steps = [p for _, _, p in steps_of(uncertainty, correct, others, target=target)]
@@ -88,21 +97,30 @@ def test_a_guarantee_is_that_of_the_naive_procedure(given_, unlabelled, target, 
     assert result.threshold == naive(uncertainty, correct, others, target=target, delta=delta)
     answered = result.answers(uncertainty)
     assert (result.n_answered, result.n_right) == (answered.sum(), correct[answered].sum())
-    assert answered.tolist() == [result.threshold is not None and value < result.threshold for value in uncertainty]
+    assert answered.tolist() == [
+        result.threshold is not None and value < result.threshold for value in uncertainty
+    ]
 
 
 # Accuracies up to 0.1, 0.2, 0.4 and 1, and from where to where 0.7 of what lies below a threshold are right.
-RISES_AND_FALLS, JUST_TOO_LOW = ((0.5, 1.0, 0.75, 0.35), (0.1 / 0.6, 0.16 / 0.35)), ((0.69,) * 4, (np.inf, -np.inf))
+RISES_AND_FALLS, JUST_TOO_LOW = (
+    ((0.5, 1.0, 0.75, 0.35), (0.1 / 0.6, 0.16 / 0.35)),
+    ((0.69,) * 4, (np.inf, -np.inf)),
+)
 
 
 @pytest.mark.parametrize("unlabelled", [False, True], ids=["own percentiles", "unlabelled"])
-@pytest.mark.parametrize("world", [RISES_AND_FALLS, JUST_TOO_LOW], ids=["rises and falls", "just too low"])
+@pytest.mark.parametrize(
+    "world", [RISES_AND_FALLS, JUST_TOO_LOW], ids=["rises and falls", "just too low"]
+)
 def test_a_guarantee_is_seldom_false(world, unlabelled):
     (accuracies, (low, high)), generator = world, np.random.default_rng(1)
     given_out = []
     for _ in range(1500):
         u = generator.random(200)
-        correct = generator.random(200) < np.select([u < 0.1, u < 0.2, u < 0.4], accuracies[:3], accuracies[3])
+        correct = generator.random(200) < np.select(
+            [u < 0.1, u < 0.2, u < 0.4], accuracies[:3], accuracies[3]
+        )
         others = generator.random(300) if unlabelled else None
         t = guarantee(u, correct, target=0.7, unlabelled=others).threshold
         given_out += [] if t is None else [min(t, 1)]
@@ -132,7 +150,9 @@ def test_one_of_the_questions_misses_as_often_as_is_guaranteed_at_most(percent, 
     # Each question in turn is asked, and the others are validation: all orders of exchangeable questions, counted.
     misses = 0
     for number, question in enumerate(values):
-        tau = set_threshold(values[:number] + values[number + 1 :], delta=percent / 100, search_alpha=0.05)
+        tau = set_threshold(
+            values[:number] + values[number + 1 :], delta=percent / 100, search_alpha=0.05
+        )
         misses += tau is not None and not question >= tau
     assert Fraction(misses, len(values)) <= Fraction(percent, 100)
 
@@ -156,13 +176,27 @@ GOOD = {
 @pytest.mark.parametrize(
     ("call", "bad", "named"),
     [
-        *((guarantee, {name: s}, f"{name}={s}") for name in ("target", "confidence") for s in (0.0, 1.0, 1.5, np.nan)),
-        (guarantee, {"uncertainty": [0, np.nan, 1]}, "uncertainty is NaN in 1 of 3 rows, first in row 1"),
+        *(
+            (guarantee, {name: s}, f"{name}={s}")
+            for name in ("target", "confidence")
+            for s in (0.0, 1.0, 1.5, np.nan)
+        ),
+        (
+            guarantee,
+            {"uncertainty": [0, np.nan, 1]},
+            "uncertainty is NaN in 1 of 3 rows, first in row 1",
+        ),
         (guarantee, {"correct": [1, 0, 2]}, "correct"),
         (guarantee, {"unlabelled": [np.nan]}, "unlabelled"),
         *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
-        *((set_threshold, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
-        *((miss_rate, bad, "must be at least") for bad in ({"alpha": 0.01}, {"right": []}, {"confidence": 1.0})),
+        *(
+            (set_threshold, {"right": right}, "right")
+            for right in ([[0.5]], [-0.7], [1.1], [np.nan])
+        ),
+        *(
+            (miss_rate, bad, "must be at least")
+            for bad in ({"alpha": 0.01}, {"right": []}, {"confidence": 1.0})
+        ),
     ],
 )
 def test_what_is_refused_is_named(call, bad, named):

@@ -21,9 +21,15 @@ def drawn_run(seed, n=40, strategy="diverse_beam"):
     """A run with repeated answers, ties, and masses above 1 with repeats; and its (text, p, p of the ending)."""
     rng, found = np.random.default_rng(seed), {}
     for question in range(n):
-        probs = dict(zip(TEXTS, rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2) + 0.01, strict=False))
-        found[f"q{question}"] = [(text, probs[text], 0.9) for text in rng.choice(TEXTS, size=6).tolist()]
-    return toy_run(found, strategy=strategy, references={name: ["Rome"] for name in found}), list(found.values())
+        probs = dict(
+            zip(TEXTS, rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2) + 0.01, strict=False)
+        )
+        found[f"q{question}"] = [
+            (text, probs[text], 0.9) for text in rng.choice(TEXTS, size=6).tolist()
+        ]
+    return toy_run(found, strategy=strategy, references={name: ["Rome"] for name in found}), list(
+        found.values()
+    )
 
 
 def counted(lists, distinct):
@@ -36,7 +42,10 @@ def counted(lists, distinct):
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @given(st.integers(0, 10_000), st.sampled_from(["paper", "workbench"]))
 def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
-    (beams, lists), (samples, sample_lists) = drawn_run(seed), drawn_run(seed + 1, strategy="multinomial")
+    (beams, lists), (samples, sample_lists) = (
+        drawn_run(seed),
+        drawn_run(seed + 1, strategy="multinomial"),
+    )
     judged, ours = evaluate(beams, samples=samples, protocol=protocol), protocol == "workbench"
     found, averaged = list(counted(lists, ours)), counted(sample_lists if ours else lists, False)
     for k in (1, 2, 5, 6):
@@ -44,7 +53,8 @@ def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
         np.testing.assert_allclose(scoring.pro_at_k(judged.log_probs, k), pro, atol=1e-12)
     pe = [-sum(p * np.log(p) for p in probs) for probs in found]
     np.testing.assert_allclose(judged.baselines["PE"], pe, atol=1e-12)
-    ne = [-sum(np.log(p) / 2 for p in probs) / len(probs) for probs in averaged]  # token and ending: two
+    # Token and ending: two
+    ne = [-sum(np.log(p) / 2 for p in probs) / len(probs) for probs in averaged]
     np.testing.assert_allclose(judged.baselines["NE"], ne, atol=1e-12)
     assert judged.protocol == protocol
 
@@ -78,11 +88,21 @@ def test_each_protocol_reads_its_answers_by_hand():
     paper, ours = (of.baselines.iloc[0].filter(like="alias") for of in judged)
     # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
     # One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
-    expected = {"SE": 3 * np.log(2) - 7 / 8 * np.log(7), "SD": 0.1 / 0.8, "Deg": 0.5, "S-NLL": -np.log(0.7), "SC": 0.5}
-    assert ours.to_dict() == pytest.approx({f"{name}, alias": value for name, value in expected.items()})
+    expected = {
+        "SE": 3 * np.log(2) - 7 / 8 * np.log(7),
+        "SD": 0.1 / 0.8,
+        "Deg": 0.5,
+        "S-NLL": -np.log(0.7),
+        "SC": 0.5,
+    }
+    assert ours.to_dict() == pytest.approx(
+        {f"{name}, alias": value for name, value in expected.items()}
+    )
     assert paper.tolist() == pytest.approx([np.log(13) - 12 / 13 * np.log(12), 0.1 / 1.3, 0.5])
     assert paper.index.tolist() == ["SE, alias", "SD, alias", "Deg, alias"]
-    pro = [judged[1].with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)]
+    pro = [
+        judged[1].with_pro({"S-PRO, alias": alpha})["S-PRO, alias"].item() for alpha in (0.05, 0.4)
+    ]
     assert pro == pytest.approx([-np.log(0.1) - 0.7 * np.log(7), -np.log(0.7)])
 
 
@@ -90,7 +110,11 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
     beams, _ = drawn_run(0)
     mixed = evaluate(beams, protocol="workbench", choices=Choices(distinct=False))
     paper, ours = evaluations(beams, choices=Choices(distinct=True))
-    assert (mixed.protocol, paper.protocol, ours.protocol) == ("workbench, repeats", "paper, distinct", "workbench")
+    assert (mixed.protocol, paper.protocol, ours.protocol) == (
+        "workbench, repeats",
+        "paper, distinct",
+        "workbench",
+    )
     np.testing.assert_array_equal(mixed.log_probs, evaluate(beams, protocol="paper").log_probs)
     np.testing.assert_array_equal(paper.log_probs, ours.log_probs)
     without_ending = evaluate(beams, choices=Choices(convention="answer_tokens")).log_probs
@@ -99,7 +123,9 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
         evaluate(beams, protocol="papers")
     paper, ours = evaluations(beams)
     assert (above := int(scoring.above_one(paper.log_probs).sum())) > 0
-    assert f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
+    assert (
+        f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
+    )
     assert "sum to more" not in ours.sentence()
     sweeps.alpha_sweep(paper)  # a warning would be an error
-    sweeps.benchmark(Splits(paper, paper, None))
+    tables.benchmark([Splits(paper, paper, None)])

@@ -20,14 +20,26 @@ def records(n_texts, *, n_copies=1, relation=None):
     for copy in range(n_copies):
         for text, (p, q) in enumerate(probabilities):
             right = text % 2 == 0
-            answers = [{"text": "x" if right else "y", "log_prob": np.log(max(p, q) + 0.2 * right), "correct": right}]
+            answers = [
+                {
+                    "text": "x" if right else "y",
+                    "log_prob": np.log(max(p, q) + 0.2 * right),
+                    "correct": right,
+                }
+            ]
             answers.append({"text": "z", "log_prob": np.log(min(p, q) / 2), "correct": False})
-            row = {"question_id": f"{copy}-{text}", "question": f"Question {text}?", "answers": answers}
+            row = {
+                "question_id": f"{copy}-{text}",
+                "question": f"Question {text}?",
+                "answers": answers,
+            }
             rows.append(row)
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         run = importing.from_records(rows)
     if relation:
-        run.questions["relation"] = [relation(text) for _ in range(n_copies) for text in range(n_texts)]
+        run.questions["relation"] = [
+            relation(text) for _ in range(n_copies) for text in range(n_texts)
+        ]
     return run
 
 
@@ -51,7 +63,9 @@ def test_questions_of_one_text_are_one_cluster_and_without_repeats_there_is_none
 def test_clusters_that_are_declared_and_texts_are_joined():
     run = records(4, n_copies=2, relation=lambda text: "ab"[text // 3])
     assert evaluate(run).answers["cluster"].tolist() == ["a", "a", "a", "b"] * 2
-    run.questions.loc[4, "relation"] = "c"  # the second copy of question 0, whose first copy is in a
+    run.questions.loc[4, "relation"] = (
+        "c"  # the second copy of question 0, whose first copy is in a
+    )
     assert evaluate(run).answers["cluster"].tolist() == ["a", "a", "a", "b", "a", "a", "a", "b"]
 
 
@@ -71,15 +85,26 @@ def test_a_guarantee_counts_a_repeated_question_once():
     texts = np.tile([f"Question {n}" for n in range(100)], 3)
     many = {"target": 0.5, "unlabelled": scores, "texts": texts}
     thrice = guarantee(np.tile(scores, 3), np.tile(correct, 3), **many)
-    assert (thrice.threshold, thrice.n_right, thrice.n_validation) == (once.threshold, once.n_right, 100)
-    assert thrice.sentence() == f"{once.sentence()} 200 validation questions that repeat a text were left out."
+    assert (thrice.threshold, thrice.n_right, thrice.n_validation) == (
+        once.threshold,
+        once.n_right,
+        100,
+    )
+    assert (
+        thrice.sentence()
+        == f"{once.sentence()} 200 validation questions that repeat a text were left out."
+    )
 
 
 def test_guarantees_from_questions_that_stand_three_times_fail_as_rarely_as_promised():
     rng, n_draws, made = np.random.default_rng(4), 300, {"copies": 0, "one of each": 0}
     texts = np.tile(np.arange(60), 3)
     for _ in range(n_draws):
-        scores, correct = rng.random(60), rng.random(60) < 0.69  # of a population in which no threshold reaches 0.7
+        # Of a population in which no threshold reaches 0.7
+        scores, correct = (
+            rng.random(60),
+            rng.random(60) < 0.69,
+        )
         of = {"target": 0.7, "unlabelled": rng.random(300)}
         copies = np.tile(scores, 3), np.tile(correct, 3)
         made["copies"] += guarantee(*copies, **of).threshold is not None

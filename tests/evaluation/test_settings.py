@@ -8,7 +8,9 @@ from pro_lib.evaluation import SettingCounts, beyond_chance, count_beyond_chance
 
 def rows(*p_values, protocol="paper", differences=None):
     """A row per setting, model m on datasets d0, d1, …"""
-    table = pd.DataFrame({"dataset": [f"d{n}" for n in range(len(p_values))], "model": "m", "p_value": p_values})
+    table = pd.DataFrame(
+        {"dataset": [f"d{n}" for n in range(len(p_values))], "model": "m", "p_value": p_values}
+    )
     return table.assign(protocol=protocol, difference=differences or [0.1] * len(p_values))
 
 
@@ -26,12 +28,18 @@ def test_the_sign_of_the_difference_decides_between_higher_and_lower():
 def test_two_protocols_are_two_tests_of_one_setting():
     both = pd.concat([rows(0.001, 0.03), rows(0.002, 0.5, protocol="workbench")])
     assert count_beyond_chance(both) == SettingCounts(2, 1, 0)
-    assert count_settings(both, both["p_value"] < 0.1) == "2 of 2 settings (paper) and 1 of 2 (workbench)"
+    assert (
+        count_settings(both, both["p_value"] < 0.1)
+        == "2 of 2 settings (paper) and 1 of 2 (workbench)"
+    )
     assert count_settings(rows(0.001, 0.03), [True, False]) == "1 of 2 settings"
 
 
 def test_a_statement_about_one_method_is_corrected_for_all_that_were_tested():
-    family = pd.concat([rows(0.02, 0.6).assign(method="NLL"), rows(0.3, 0.4).assign(method="PE")], ignore_index=True)
+    family = pd.concat(
+        [rows(0.02, 0.6).assign(method="NLL"), rows(0.3, 0.4).assign(method="PE")],
+        ignore_index=True,
+    )
     nll = family[family["method"] == "NLL"]
     assert count_beyond_chance(nll) == SettingCounts(2, 1, 0)  # 0.02 · 2 = 0.04
     assert count_beyond_chance(nll, family=family) == SettingCounts(2, 0, 0)  # 0.02 · 4 = 0.08

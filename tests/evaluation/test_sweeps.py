@@ -1,20 +1,13 @@
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from notebook_cells import of_notebook
 from scipy.stats import norm
-from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
-
-# What notebooks compute in their cells.
-rouge_threshold_sweep = of_notebook("05", "rouge_threshold_sweep")
-answered = of_notebook("06", "answered")
 
 
 def some_questions(n=80, seed=0):
@@ -33,7 +26,9 @@ def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **base
     answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
     scored = pd.DataFrame(baselines, index=answers.index)
     _, exclusions = metrics.usable(scored, correct)
-    return Evaluation("m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha)
+    return Evaluation(
+        "m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha
+    )
 
 
 LOG_PROBS, CORRECT = some_questions()
@@ -49,20 +44,29 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
     # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
-    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
+    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][
+        [0.0, 0.02, 0.05]
+    ].tolist() == [0.0, 1.0, 0.0]
     finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
         assert tables.fixed_k([splits])["alpha"].iloc[-1] == alpha
-    for table in (sweeps.benchmark(finer), rouge_threshold_sweep(finer)):
-        assert (table.loc[table["method"] == "PRO", "auroc"] == 1).all()
+    for table in (tables.benchmark([finer]), tables.rouge_thresholds([finer])):
+        chosen = table["alpha_choice"] == "validation"
+        assert (table.loc[chosen & (table["method"] == "PRO"), "auroc"] == 1).all()
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
-    table, counts = sweeps.alpha_sweep(EVALUATION), scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
+    table, counts = (
+        sweeps.alpha_sweep(EVALUATION),
+        scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS),
+    )
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
-    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [metrics.auroc(scoring.nll(LOG_PROBS), CORRECT), 1]
+    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [
+        metrics.auroc(scoring.nll(LOG_PROBS), CORRECT),
+        1,
+    ]
     intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
@@ -80,17 +84,21 @@ def test_intervals_are_by_cluster_where_questions_have_one():
     expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
     np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, expected)
     assert set(table["interval"]) == {"by cluster"}
-    compared = sweeps.benchmark(splits_of(clustered, 40))
+    compared = tables.benchmark([splits_of(clustered, 40)])
     assert set(compared["interval"]) == {"by cluster"}
 
 
 def test_every_table_begins_with_the_labels_of_its_setting():
     setting = splits_of(EVALUATION, 40)
     made = [sweeps.alpha_sweep(EVALUATION)]
-    of_splits = (rouge_threshold_sweep, sweeps.benchmark, sweeps.redraw_benchmark)
-    made += [sweep(setting) for sweep in of_splits]
-    made += [sweep(setting, methods=["PRO"]) for sweep in (answered, sweeps.reliability)]
-    labels = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test", "n_questions": 80}
+    made.append(sweeps.redraw_benchmark(setting))
+    labels = {
+        "dataset": "d",
+        "model": "m",
+        "protocol": "workbench",
+        "split": "test",
+        "n_questions": 80,
+    }
     for table in made:
         assert list(table.columns[:5]) == list(labels)
         assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
@@ -107,56 +115,10 @@ def test_an_exact_search_is_swept_down_to_its_alpha():
 
 
 def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
-    evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])  # one answer each: every α ties
+    # One answer each: every α ties
+    evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])
     for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
         assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
-
-
-def test_the_benchmark_tests_every_method_and_pros_other_rows_are_no_methods():
-    pools = [some_questions(120, seed=seed) for seed in (1, 2)]
-    parts = [evaluation_of(*pool, NLL=scoring.nll(pool[0]), PE=scoring.predictive_entropy(pool[0])) for pool in pools]
-    splits, reported = Splits(*parts, None), parts[1]
-    table = sweeps.benchmark(splits).set_index("method")
-    assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "NLL", "PE"]
-    # α is chosen on validation, and the oracle's on the reported split.
-    chosen, best = map(sweeps.select_alpha, parts)
-    np.testing.assert_array_equal(table["alpha"], [chosen, 0.4, best, np.nan, np.nan])
-    swept = sweeps.alpha_sweep(reported, alphas=[chosen, 0.4, best])
-    np.testing.assert_array_equal(*(of[["auroc", "low", "high"]] for of in (table[:3], swept)))
-    np.testing.assert_array_equal(table["difference"], table["auroc"] - table.loc["PRO", "auroc"])
-    np.testing.assert_allclose(table.loc[["NLL", "PE"], "p_holm"], metrics.holm(table["p_value"][["NLL", "PE"]]))
-    assert (table["p_value"].isna().tolist(), table["p_holm"].isna().sum()) == ([True] + [False] * 4, 3)
-    assert not table["significant"][:3].any()
-    nll = [part.baselines["NLL"] for part in parts]
-    curve = metrics.accuracy_coverage(nll[1], reported.correct)["accuracy"]
-    assert table.loc["NLL", "auarc"] == pytest.approx(curve.mean())
-    fit = metrics.calibration(nll[0], parts[0].correct, nll[1], reported.correct)
-    assert table.loc["NLL", ["ece", "brier"]].tolist() == [fit.ece, fit.brier]
-    reliable = sweeps.reliability(splits, methods=["PRO", "NLL"])
-    assert (reliable.groupby("method")["n"].sum() == 120).all()
-    assert reliable.loc[reliable["method"] == "NLL", fit.table.columns].to_dict("list") == fit.table.to_dict("list")
-
-
-def test_other_scores_that_need_an_alpha_have_their_own_chosen_on_validation():
-    (log_probs, correct), (others, right) = some_questions(120, seed=1), some_questions(120, seed=2)
-
-    def part(answers, labels, meant):
-        floor = {"α-floor": partial(scoring.alpha_floor, answers, search_alpha=0.01)}
-        judged = evaluation_of(answers, labels, search_alpha=0.01, NLL=scoring.nll(answers))
-        return replace(judged, meanings={"S-PRO, alias": meant}, alpha_scores=floor)
-
-    validation, reported = part(log_probs, correct, 4 * log_probs), part(others, right, 2 * others)
-    table = sweeps.benchmark(Splits(validation, reported, 50)).set_index("method")
-    assert list(table.index) == ["PRO", "PRO, default", "PRO, oracle", "S-PRO, alias", "α-floor", "NLL"]
-    rows = validation.drawn(50).answers["question_id"].astype(int)
-    grid = sorted(sweeps.alpha_grid(0.01), key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha))
-    of_pro, of_floor = (scoring.pro, 4 * log_probs, 2 * others), (scoring.alpha_floor, log_probs, others)
-    for name, (score, chosen_on, given_) in {"S-PRO, alias": of_pro, "α-floor": of_floor}.items():
-        aurocs = [metrics.auroc(score(chosen_on[rows], alpha=alpha), correct[rows]) for alpha in grid]
-        assert table.loc[name, "alpha"] == grid[np.argmax(aurocs)]
-        expected = roc_auc_score(~right, score(given_, alpha=table.loc[name, "alpha"]))
-        assert table.loc[name, "auroc"] == pytest.approx(expected)
-        assert not np.isnan(table.loc[name, "p_holm"])
 
 
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
@@ -171,78 +133,51 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     # One right answer among 20 is in few draws of two; those without are drawn again.
     rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
     assert sweeps.redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
-    both = pd.concat([table, table.assign(model="other", auroc=0.5)])
-    spread = sweeps.spread(both, "auroc").set_index("model")
-    expected = [*table["auroc"].quantile([0, 0.25, 0.5, 0.75, 1]), table["better_than_nll"].mean()]
-    assert spread.loc["m", ["min", "25%", "50%", "75%", "max", "better_than_nll"]].tolist() == pytest.approx(expected)
-    assert (spread.loc["other", ["min", "50%", "max"]] == 0.5).all()
 
 
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):
         table = sweeps.redraw_benchmark(splits_of(EVALUATION, n))
-    assert sweeps.spread(table, "alpha").drop(columns=["dataset", "model", "protocol"]).isna().all(axis=None)
+    assert table[["alpha", "auroc", "better_than_nll"]].isna().all(axis=None)
 
 
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
     wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
-    with pytest.warns(UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"):
-        table = sweeps.benchmark(Splits(wrong, EVALUATION)).set_index("method")
-    assert (table.loc["PRO", "alpha"], table["ece"].isna().all()) == (0.4, True)
-    with pytest.warns(UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."):
+    with pytest.warns(
+        UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"
+    ):
+        table = tables.benchmark([Splits(wrong, EVALUATION)])
+    assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)
+    with pytest.warns(
+        UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
+    ):
         nothing = sweeps.redraw_benchmark(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert sweeps.reliability(Splits(wrong, EVALUATION), methods=["PRO"]).empty
+        assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = sweeps.alpha_sweep(wrong)
-    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [False]
-
-
-def test_rouge_threshold_sweep_by_hand():
-    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c alone, at 0.3 it
-    # is b and c; at 1 all are wrong.
-    rouge_l, methods = [1.0, 0.3, 0.0], {"NLL": [1.0, 2.0, 3.0], "SE": [2.0, 1.0, 1.5]}
-    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
-    splits = Splits(EVALUATION, evaluation, None)
-    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
-        table = rouge_threshold_sweep(splits, thresholds=[0.2, 1.0, 0.3])
-    assert table["threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
-    assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
-    np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
-    np.testing.assert_allclose(table["accuracy"], [2 / 3] * 3 + [0] * 3 + [1 / 3] * 3)
-    assert table[["low", "high"]].isna().all(axis=1).tolist() == [False] * 3 + [True] * 3 + [False] * 3
-    assert table[["difference_low", "difference_high"]].isna().all(axis=None)  # two of each class are needed
-
-
-def test_at_every_bar_the_difference_to_nll_has_delongs_interval():
-    methods = {name: np.random.default_rng(seed).normal(size=80) for seed, name in enumerate(("NLL", "SE"))}
-    table = rouge_threshold_sweep(splits_of(evaluation_of(LOG_PROBS, CORRECT, **methods)), thresholds=[0.5])
-    table = table.set_index("method").loc[["NLL", "SE"]]
-    ends = metrics.delong(np.column_stack([*methods.values()]), CORRECT).interval()
-    np.testing.assert_allclose(table[["difference_low", "difference_high"]].astype(float).T, ends, atol=1e-12)
-
-
-def test_the_accuracy_of_the_questions_answered_has_wilsons_interval():
-    setting = evaluation_of(some_questions(20)[0], [True, False] * 10, NLL=np.arange(20.0), SE=np.zeros(20))
-    table = answered(splits_of(setting), methods=["NLL", "absent"], n_points=20)
-    assert table["method"].unique().tolist() == ["NLL", "oracle"]
-    nll = table[table["method"] == "NLL"].set_index("n_answered")
-    assert nll.index.tolist() == list(range(1, 21))
-    np.testing.assert_array_equal(nll[["low", "high"]].T, metrics.wilson(nll["accuracy"], nll.index))
-    assert table.loc[table["method"] == "oracle", ["low", "high"]].isna().all(axis=None)
+    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [
+        False
+    ]
 
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     log_probs, correct = some_questions(120)
-    with pytest.raises(ValueError, match="d, m: rouge_l is not known"):
-        rouge_threshold_sweep(splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan)))
+    with pytest.raises(ValueError, match="d, m: ROUGE-L is not known for 120 of 120 answers"):
+        tables.rouge_thresholds([splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan))])
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
             sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
     log_probs[[4, 9]] = np.nan
     empty = evaluation_of(log_probs, correct)
-    for sweep in (sweeps.alpha_sweep, sweeps.select_alpha, lambda of: sweeps.redraw_benchmark(splits_of(of, 60))):
-        with pytest.raises(ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"):
+    for sweep in (
+        sweeps.alpha_sweep,
+        sweeps.select_alpha,
+        lambda of: sweeps.redraw_benchmark(splits_of(of, 60)),
+    ):
+        with pytest.raises(
+            ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"
+        ):
             sweep(empty)

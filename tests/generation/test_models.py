@@ -21,22 +21,38 @@ from pro_lib.questions import question_sets
 
 
 @pytest.mark.parametrize("family", sorted({*FAMILIES, *PAPER}))
-def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a_time(tiny_folders, family):
+def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a_time(
+    tiny_folders, family
+):
     device = torch.device("cpu")
     model = models.load_model(tiny_folders(family), device=device, dtype="float32")
-    assert (model.name, model.dtype, model.device, model.fit.plain) == (family, "float32", device, "")
+    assert (model.name, model.dtype, model.device, model.fit.plain) == (
+        family,
+        "float32",
+        device,
+        "",
+    )
     assert model.fit.error < 1e-5
     asked = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
-    run = generate(model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False)
+    run = generate(
+        model, asked, strategy="threshold", search_alpha=0.05, max_new_tokens=6, progress=False
+    )
     check_plain_passes(model, asked, run.answers, atol=1e-4)
 
 
-def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(tiny_model):
-    with pytest.raises(UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"):
+def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_positions_is_refused(
+    tiny_model,
+):
+    with pytest.raises(
+        UnsupportedModelError, match=r"llama has a number of positions of 256, .* 257 tokens"
+    ):
         tiny_model("llama").fit_for(257)
     model = tiny_model("mistral-window")
     assert not model.fit_for(16).plain
-    with pytest.warns(UserWarning, match="model mistral-window has a sliding window of 16, texts have 17; it is asked"):
+    with pytest.warns(
+        UserWarning,
+        match="model mistral-window has a sliding window of 16, texts have 17; it is asked",
+    ):
         assert model.fit_for(17).cached
 
 
@@ -55,7 +71,9 @@ def test_a_control_token_in_a_prompt_is_encoded_as_text(facts_2m):
     """A question may be about the token; its id would end the prompt in the middle."""
     plain = facts_2m.encode("What does it mean?")
     end = facts_2m.tokenizer.eos_token_id
-    with pytest.warns(UserWarning, match=r"^model facts-2m: '<\|endoftext\|>' in a prompt is encoded as text"):
+    with pytest.warns(
+        UserWarning, match=r"^model facts-2m: '<\|endoftext\|>' in a prompt is encoded as text"
+    ):
         ids = facts_2m.encode("What does <|endoftext|> mean?")
     assert end not in ids[1:]
     assert facts_2m.tokenizer.decode(ids[1:]) == "What does <|endoftext|> mean?"
@@ -68,7 +86,9 @@ def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
     tokenizer.add_tokens(["<think>"])  # not called special, so that tokenizers never split it
     tokenizer.save_pretrained(folder)
     model = models.load_model(folder, device="cpu")
-    with pytest.raises(UnsupportedModelError, match=r"^the prompt contains '<think>', .*; write it otherwise$"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"^the prompt contains '<think>', .*; write it otherwise$"
+    ):
         model.encode("What is <think>?")
     assert model.encode("What is thinking?") == model.tokenizer("What is thinking?")["input_ids"]
 
@@ -76,7 +96,9 @@ def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
 def test_a_control_token_in_a_message_is_refused(folder):
     model = models.load_model(folder, device="cpu")
     end = model.tokenizer.eos_token
-    with pytest.raises(UnsupportedModelError, match=f"contains {re.escape(repr(end))}, .* or use chat=False$"):
+    with pytest.raises(
+        UnsupportedModelError, match=f"contains {re.escape(repr(end))}, .* or use chat=False$"
+    ):
         model.encode_chat([{"role": "user", "content": f"What is {end}?"}], {})
 
 
@@ -102,7 +124,9 @@ def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):
     with pytest.raises(ValueError, match=r"^stop='Emma' is "):
         model.with_stop(["Emma"])
     model.tokenizer.add_tokens(["Emma"])
-    assert model.encode("Who wrote Emma?") == model.tokenizer("Who wrote Emma?")["input_ids"] != before
+    assert (
+        model.encode("Who wrote Emma?") == model.tokenizer("Who wrote Emma?")["input_ids"] != before
+    )
     assert model.with_stop(["Emma"]).ends == ("\n", "Emma")
 
 
@@ -144,7 +168,9 @@ def with_weights(change):
 
 def with_a_pipe(folder):
     shards = dict.fromkeys(load_file(folder / "model.safetensors"), "shard.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": shards})
+    )
     (folder / "model.safetensors").unlink()
     os.mkfifo(folder / "shard.safetensors")
 
@@ -154,12 +180,18 @@ UP = "model.layers.1.mlp.up_proj.weight"
 
 def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
     ran = tmp_path / "ran"
-    with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(folder)
-    (folder / "configuration_own.py").write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
+    with_config(model_type="own-code", auto_map={"AutoConfig": "configuration_own.OwnConfig"})(
+        folder
+    )
+    (folder / "configuration_own.py").write_text(
+        f"from pathlib import Path\nPath({str(ran)!r}).touch()\n"
+    )
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
         models.load_model(folder, device="cpu")
     assert not ran.exists()
-    with contextlib.suppress(FileNotFoundError):  # the code runs; that it makes no model is another matter
+    with contextlib.suppress(
+        FileNotFoundError
+    ):  # the code runs; that it makes no model is another matter
         models.load_model(folder, device="cpu", trust_remote_code=True)
     assert ran.exists()
 
@@ -168,11 +200,21 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
     ("damage", "word"),
     [
         (lambda folder: os.truncate(folder / "model.safetensors", 90_000), "Safetensor"),
-        pytest.param(with_a_pipe, "no regular", marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")),
+        pytest.param(
+            with_a_pipe,
+            "no regular",
+            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes"),
+        ),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "damaged"),
-        (lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder), "its tokenizer 318: another"),
+        (
+            lambda folder: tiny_tokenizer(bos=True, merges=60).save_pretrained(folder),
+            "its tokenizer 318: another",
+        ),
         (with_config(vocab_size=300), "lacks 2 weights"),
-        (lambda folder: AutoConfig.for_model("bart").save_pretrained(folder), "is an encoder-decoder"),
+        (
+            lambda folder: AutoConfig.for_model("bart").save_pretrained(folder),
+            "is an encoder-decoder",
+        ),
         (with_weights(lambda weights: weights.pop(UP)), UP),
         (with_weights(lambda weights: weights["model.norm.weight"].fill_(torch.nan)), "no numbers"),
     ],
@@ -186,7 +228,10 @@ def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, wor
 
 
 NAMES = [(name, {}) for name in ("./nowhere", "no-such/model", "Gemma-2B")]
-OPTIONS = [("facts-2m", option) for option in ({"dtype": "float31"}, {"device": "gpu7"}, {"quantization": "3bit"})]
+OPTIONS = [
+    ("facts-2m", option)
+    for option in ({"dtype": "float31"}, {"device": "gpu7"}, {"quantization": "3bit"})
+]
 
 
 @pytest.mark.parametrize(("name", "options"), NAMES + OPTIONS)
@@ -195,10 +240,15 @@ def test_what_is_no_model_here_and_no_option_is_named(name, options):
         models.load_model(name, **options)
 
 
-def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(tmp_path, monkeypatch):
+def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(
+    tmp_path, monkeypatch
+):
     weights, fingerprints = "model.safetensors", []
     contents = [(weights, bytes(2**20 + 10)), (weights, bytes(2**20 + 9) + b"1")]
-    contents += [(name, b"a b") for name in ("config.json", "chat_template.jinja", "merges.txt", "modeling_own.py")]
+    contents += [
+        (name, b"a b")
+        for name in ("config.json", "chat_template.jinja", "merges.txt", "modeling_own.py")
+    ]
     for name, content in contents:
         (tmp_path / "new").write_bytes(content)
         (tmp_path / "new").replace(tmp_path / name)
@@ -217,7 +267,8 @@ def test_a_network_and_its_tokenizer_are_a_model(facts_2m):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("dtype", "float32"), ("device", "cpu"), ("quantization", "4bit"), ("revision", "main")]
+    ("option", "value"),
+    [("dtype", "float32"), ("device", "cpu"), ("quantization", "4bit"), ("revision", "main")],
 )
 def test_a_pair_is_used_as_it_is(facts_2m, option, value):
     with pytest.raises(ValueError, match=f"^{option} cannot be set for a pair"):

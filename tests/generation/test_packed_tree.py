@@ -9,7 +9,14 @@ from pretended import Pretence
 from test_threshold import TableTree, worlds
 from transformers import LlamaConfig
 
-from pro_lib.generation.decoding import DiverseBeam, Greedy, Multinomial, Threshold, compatibility, next_tokens
+from pro_lib.generation.decoding import (
+    DiverseBeam,
+    Greedy,
+    Multinomial,
+    Threshold,
+    compatibility,
+    next_tokens,
+)
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import PackingError, checked_error, positions
 from pro_lib.generation.decoding.next_tokens import most_probable_tokens, reaching
@@ -22,13 +29,20 @@ PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]
 def check_rows(rows, network, texts):
     """The oracle: log-probabilities are those of one plain forward pass over each text."""
     with torch.no_grad():
-        alone = [network(input_ids=torch.tensor([text])).logits[0, -1].float().log_softmax(-1) for text in texts]
+        alone = [
+            network(input_ids=torch.tensor([text])).logits[0, -1].float().log_softmax(-1)
+            for text in texts
+        ]
     torch.testing.assert_close(rows, torch.stack(alone), atol=1e-5, rtol=0)
 
 
 def check_grown(tree, network, prompts, steps):
     """Of a tree that grows by so many children, some rows waiting meanwhile: all its rows are those of plain passes."""
-    found, paths, generator = tree.plant(), [list(prompt) for prompt in prompts], torch.Generator().manual_seed(0)
+    found, paths, generator = (
+        tree.plant(),
+        [list(prompt) for prompt in prompts],
+        torch.Generator().manual_seed(0),
+    )
     check_rows(found, network, paths)
     for width, keep in steps:
         parents = torch.randint(0, len(paths), (width,), generator=generator)
@@ -47,7 +61,9 @@ def planted(network, prompts=PROMPTS, prefix=PREFIX):
 
 @pytest.mark.parametrize("at_once", [256, 2], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypatch, family, at_once):
+def test_a_grown_tree_gives_what_plain_forward_passes_give(
+    tiny_model, monkeypatch, family, at_once
+):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network = tiny_model(family).network
     # Branches, dies and branches again, so that the cache is compacted on the way.
@@ -56,21 +72,32 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(tiny_model, monkeypat
         check_grown(planted(network, prefix=prefix)[0], network, PROMPTS, steps)
 
 
-@pytest.mark.parametrize(("limit", "calls", "grown_in"), [(1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)])
+@pytest.mark.parametrize(
+    ("limit", "calls", "grown_in"), [(1000, 1, 1), (4, 2, 1), (3, 2, 2), (1, 3, 4)]
+)
 @pytest.mark.parametrize("prefix", [PREFIX, []], ids=["shots", "none"])
-def test_prompts_planted_in_pieces_take_as_many_passes(tiny_model, monkeypatch, prefix, limit, calls, grown_in):
+def test_prompts_planted_in_pieces_take_as_many_passes(
+    tiny_model, monkeypatch, prefix, limit, calls, grown_in
+):
     monkeypatch.setattr(engine, "_AT_ONCE", limit)
-    network, prompts = tiny_model("gemma2").network, PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
+    network, prompts = (
+        tiny_model("gemma2").network,
+        PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS],
+    )
     tree, log_probs, counts = planted(network, prompts, prefix)
     check_rows(log_probs, network, prompts)
     assert counts.model_calls == calls + bool(prefix)
     grown = tree.grow(torch.tensor([2, 0, 0, 1]), torch.tensor([5, 6, 7, 8]))
-    check_rows(grown, network, [[*prompts[row], token] for row, token in ((2, 5), (0, 6), (0, 7), (1, 8))])
+    check_rows(
+        grown, network, [[*prompts[row], token] for row, token in ((2, 5), (0, 6), (0, 7), (1, 8))]
+    )
     assert counts.model_calls == calls + bool(prefix) + grown_in
     assert (tree.slots, counts.prompt_tokens) == (len(prefix) + 6 + 4, len(prefix) + 6)
 
 
-def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_planted_again(tiny_model):
+def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_planted_again(
+    tiny_model,
+):
     network, counts = tiny_model("llama").network, ForwardCounts()
     prefix = encode_prefix(network, PREFIX, counts=counts)
     before = [[held.clone() for held in pair] for pair in prefix.layers]
@@ -83,13 +110,17 @@ def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_p
         # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
         assert tree.slots == len(PREFIX) + 4
         prompt_tokens = len(PREFIX) + times * (3 + 1 + 2)
-        assert counts == ForwardCounts(prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4)
+        assert counts == ForwardCounts(
+            prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4
+        )
     assert torch.equal(torch.cat(rows[:2]), torch.cat(rows[2:]))
     for pair, held in zip(prefix.layers, before, strict=True):
         assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
 
 
-@pytest.mark.parametrize("prompts", [[[*PREFIX[:3], 99, 50], [*PREFIX, 60]], [PREFIX], [[7, 8]], PROMPTS])
+@pytest.mark.parametrize(
+    "prompts", [[[*PREFIX[:3], 99, 50], [*PREFIX, 60]], [PREFIX], [[7, 8]], PROMPTS]
+)
 def test_a_prefix_is_used_as_far_as_all_prompts_share_it_and_leave_a_token(tiny_model, prompts):
     network = tiny_model("llama").network
     tree, log_probs, counts = planted(network, prompts)
@@ -120,16 +151,30 @@ def test_tokens_that_reach_a_floor_are_those_of_a_full_scan(vocabulary, seed, gr
     # Coarse numbers, so that some lie on the floor exactly, and some impossible tokens.
     log_probs = -torch.randint(0, 9, (3, vocabulary), generator=generator).float()
     log_probs[log_probs == -8] = -torch.inf
-    lowest, top, takes_best = torch.tensor([-1.0, 0.5, -6.0]), log_probs.amax(dim=-1), torch.tensor(greedy)
+    lowest, top, takes_best = (
+        torch.tensor([-1.0, 0.5, -6.0]),
+        log_probs.amax(dim=-1),
+        torch.tensor(greedy),
+    )
     rows = log_probs.tolist()
     bests = [greedy[r] and row.index(max(row)) for r, row in enumerate(rows)]
     places = [(r, t) for r in range(3) for t in range(vocabulary)]
-    expected = [r * vocabulary + t for r, t in places if rows[r][t] >= lowest[r] or (greedy[r] and bests[r] == t)]
-    ties = [r * vocabulary + t for r, t in places if rows[r][t] >= min(lowest[r], top[r] if greedy[r] else torch.inf)]
+    expected = [
+        r * vocabulary + t
+        for r, t in places
+        if rows[r][t] >= lowest[r] or (greedy[r] and bests[r] == t)
+    ]
+    ties = [
+        r * vocabulary + t
+        for r, t in places
+        if rows[r][t] >= min(lowest[r], top[r] if greedy[r] else torch.inf)
+    ]
     how = {"most": len(expected) + 2, "padding": 1}
     assert reaching(log_probs, top, lowest, takes_best, **how).tolist() == ties
     with Pretence():
-        there = [tensor.to("cuda", non_blocking=True) for tensor in (log_probs, top, lowest, takes_best)]
+        there = [
+            tensor.to("cuda", non_blocking=True) for tensor in (log_probs, top, lowest, takes_best)
+        ]
         Pretence.waits.clear()
         assert reaching(*there, **how).held.tolist() == [*expected, 1, 1]
         assert not Pretence.waits
@@ -150,13 +195,18 @@ def test_rows_in_pieces_give_bit_for_bit_what_all_at_once_give(strategy, world):
     ids = [f"q{number}" for number in range(world.n_questions)]
     whole = strategy.decode(TableTree(world), world.endings, question_ids=ids)
     with mock.patch.object(next_tokens, "_PIECE", 1):
-        assert repr(strategy.decode(TableTree(world), world.endings, question_ids=ids)) == repr(whole)
+        assert repr(strategy.decode(TableTree(world), world.endings, question_ids=ids)) == repr(
+            whole
+        )
 
 
 def shortsighted(attention_mask, **named):
     """A window of 64 slots, whoever's they are."""
     far = torch.arange(max(0, attention_mask.shape[-1] - 64))
-    return {"attention_mask": attention_mask.index_fill(-1, far, torch.finfo(torch.float32).min), **named}
+    return {
+        "attention_mask": attention_mask.index_fill(-1, far, torch.finfo(torch.float32).min),
+        **named,
+    }
 
 
 # What boolean masks under eager attention amount to; positions ignored; and what only a crowd shows.
@@ -169,7 +219,9 @@ WRONG = {
 
 @pytest.mark.parametrize("crowd", [0, 8_704])
 @pytest.mark.parametrize("trouble", WRONG)
-def test_the_packing_check_sees_a_network_that_packs_wrongly(tiny_model, monkeypatch, trouble, crowd):
+def test_the_packing_check_sees_a_network_that_packs_wrongly(
+    tiny_model, monkeypatch, trouble, crowd
+):
     monkeypatch.setattr(compatibility, "_CROWD", crowd)
     network = tiny_model("llama").network
     assert checked_error(network) < 1e-5
@@ -185,13 +237,24 @@ def test_the_packing_check_sees_a_network_that_packs_wrongly(tiny_model, monkeyp
     if trouble == "shortsighted" and not crowd:
         assert checked_error(wrong) < 1e-5
     else:
-        with pytest.raises(PackingError, match="on a packed step: it ignores the 4-D mask or the positions, or counts"):
+        with pytest.raises(
+            PackingError,
+            match="on a packed step: it ignores the 4-D mask or the positions, or counts",
+        ):
             checked_error(wrong)
 
 
 def test_texts_are_read_alike_up_to_the_positions_or_the_length_that_longrope_leaves_alike():
     factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
     rope = {"rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 32, **factors}
-    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}
-    given = [{}, *({"rope_parameters": rope | {"rope_type": kind}} for kind in ("longrope", "yarn"))]
+    shape = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 64,
+    }
+    given = [
+        {},
+        *({"rope_parameters": rope | {"rope_type": kind}} for kind in ("longrope", "yarn")),
+    ]
     assert [positions(LlamaConfig(**shape, **each)) for each in given] == [64, 32, 64]

@@ -21,30 +21,48 @@ PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51
 SMALL = {"vocab_size": 299, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SMALL |= {"intermediate_size": 64}
 KV = {"num_key_value_heads": 2}
-LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
 # A state and keys, a short convolution and keys, ALiBi, a window of less than the text, a state that is no cache,
 # positions that pass over padding.
 KINDS = {
     "qwen3_5_text": SMALL | KV | LINEAR | {"layer_types": ["linear_attention", "full_attention"]},
     "lfm2": SMALL | KV | {"layer_types": ["conv", "full_attention"]},
-    "jamba": SMALL | KV | {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4, "mamba_d_state": 8},
+    "jamba": SMALL
+    | KV
+    | {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4, "mamba_d_state": 8},
     "bloom": {"vocab_size": 299, "hidden_size": 16, "n_layer": 2, "n_head": 2},
-    "gpt_oss": SMALL | KV | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 12},
+    "gpt_oss": SMALL
+    | KV
+    | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 12},
     "roberta": SMALL | {"is_decoder": True},
-    "rwkv": {"vocab_size": 299, "hidden_size": 16, "attention_hidden_size": 16, "num_hidden_layers": 2},
+    "rwkv": {
+        "vocab_size": 299,
+        "hidden_size": 16,
+        "attention_hidden_size": 16,
+        "num_hidden_layers": 2,
+    },
 }
 UNCACHED = ("rwkv", "roberta")
 
 
 def network_of(kind, shape=None):
     torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **shape or KINDS[kind])).eval()
+    network = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(kind, **shape or KINDS[kind])
+    ).eval()
     widen(network)
     return network
 
 
 @pytest.mark.parametrize("at_once", [256, 3], ids=["whole", "in pieces"])
-@pytest.mark.parametrize(("kind", "cached"), [*((kind, kind not in UNCACHED) for kind in KINDS), ("lfm2", False)])
+@pytest.mark.parametrize(
+    ("kind", "cached"), [*((kind, kind not in UNCACHED) for kind in KINDS), ("lfm2", False)]
+)
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
     network, counts = network_of(kind), ForwardCounts()
@@ -71,7 +89,9 @@ def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatc
     """Then nothing is kept, and the answers are right all the same."""
     network = network_of("lfm2")
     assert best_fit(network).cached
-    monkeypatch.setattr("transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None)
+    monkeypatch.setattr(
+        "transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None
+    )
     fit = best_fit(network)
     assert not fit.cached
     assert fit.error < 1e-5
@@ -83,10 +103,14 @@ SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "thre
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by_plain_passes(facts_2m, settings):
+def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by_plain_passes(
+    facts_2m, settings
+):
     many = question_sets.load_questions("world-facts", split="validation", limit=64)
     few, how = replace(many, table=many.table.iloc[[0, 31, 63]]), {"progress": False, **settings}
-    packed = generate(facts_2m, many, batch_size=64, **how).select(question_ids=list(few.table["question_id"]))
+    packed = generate(facts_2m, many, batch_size=64, **how).select(
+        question_ids=list(few.table["question_id"])
+    )
     alone = generate(facts_2m, few, batch_size=1, **how)
     plain = generate(replace(facts_2m, fit=Fit(0.0, plain="is made to")), few, **how)
     check_plain_passes(facts_2m, few, packed.answers)

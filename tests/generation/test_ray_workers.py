@@ -37,7 +37,9 @@ def _small_parts(monkeypatch):
 
 def shut_down():
     ray.shutdown()
-    with warnings.catch_warnings():  # what Ray leaves open is said here, and not in the test of another file
+    with (
+        warnings.catch_warnings()
+    ):  # what Ray leaves open is said here, and not in the test of another file
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
@@ -47,7 +49,8 @@ def cluster():
     """One cluster for all tests, since it takes seconds to start."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
-    options["_system_config"] = {"worker_niceness": 0}  # at Ray's own 15, workers starve on a busy machine
+    # At Ray's own 15, workers starve on a busy machine
+    options["_system_config"] = {"worker_niceness": 0}
     for tries_left in (2, 1, 0):
         try:
             ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
@@ -74,33 +77,50 @@ def folder_in(out):
 def assert_same_run(out, local):
     """The same tables, number for number, in parts of the same numbers."""
     ours, theirs = folder_in(out), folder_in(local)
-    tables = [{path.name[:10]: pq.read_table(path) for path in at.glob("*.parquet")} for at in (ours, theirs)]
+    tables = [
+        {path.name[:10]: pq.read_table(path) for path in at.glob("*.parquet")}
+        for at in (ours, theirs)
+    ]
     assert tables[0] == tables[1]
-    assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(path.name[:10] for path in theirs.iterdir())
+    assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(
+        path.name[:10] for path in theirs.iterdir()
+    )
     one, other = run_tables.read_run(ours), run_tables.read_run(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
-    assert (one.info.parameters, one.info.n_planned) == (other.info.parameters, other.info.n_planned)
+    assert (one.info.parameters, one.info.n_planned) == (
+        other.info.parameters,
+        other.info.n_planned,
+    )
     assert one.info.provenance["engine"] == "ray"
 
 
 def actors():
     """Process ids of the actors that Ray runs below this process."""
     below = {process.pid for process in psutil.Process().children(recursive=True)}
-    titles = {process.pid: " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])}
-    return [pid for pid, title in titles.items() if pid in below and title.startswith("ray::Worker")]
+    titles = {
+        process.pid: " ".join(process.info["cmdline"] or [])
+        for process in psutil.process_iter(["cmdline"])
+    }
+    return [
+        pid for pid, title in titles.items() if pid in below and title.startswith("ray::Worker")
+    ]
 
 
 def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):
     questions = question_sets.load_questions("world-facts", limit=23)
-    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {"strategy": "threshold"}
+    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {
+        "strategy": "threshold"
+    }
     generate(model, questions, out=tmp_path / "local", **options)
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local")
     assert run.info.provenance["n_workers"] == 2
 
 
-@pytest.mark.slow  # ten seconds of workers that start
-def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(cluster, model, tmp_path, monkeypatch):
+@pytest.mark.trial  # starts workers twice
+def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(
+    cluster, model, tmp_path, monkeypatch
+):
     questions = question_sets.load_questions("world-facts", limit=40)
     generate(model, questions, out=tmp_path / "local", **OPTIONS)
     killed = []

@@ -30,7 +30,9 @@ KEY = "sk-very-secret-0123456789"
 @pytest.fixture(scope="module")
 def some(size):
     """Questions, more of them where there is time."""
-    return question_sets.load_questions("world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100))
+    return question_sets.load_questions(
+        "world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +46,28 @@ def false_certificates(run, truth, slack=1e-3):
     sets = []
     for ranked in (run.ranked_answers(), truth.ranked_answers()):
         above = ranked[ranked["value"] >= np.log(run.info.parameters["search_alpha"]) + slack]
-        sets.append(above.groupby("question_id")["token_ids"].agg(lambda ids: {tuple(one) for one in ids}).to_dict())
+        sets.append(
+            above.groupby("question_id")["token_ids"]
+            .agg(lambda ids: {tuple(one) for one in ids})
+            .to_dict()
+        )
     certified = run.questions.loc[run.questions["status"] == "certified", "question_id"]
     return [name for name in certified if sets[0].get(name, set()) != sets[1].get(name, set())]
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_over_a_server_sets_masses_and_bounds_are_those_of_the_search_in_process(facts_2m, some, truth, ids, tmp_path):
+def test_over_a_server_sets_masses_and_bounds_are_those_of_the_search_in_process(
+    facts_2m, some, truth, ids, tmp_path
+):
     with serving(facts_2m, ids=ids) as url:
         run = searched(connected(url, facts_2m, top=300, epsilon=1e-4), some, out=tmp_path)
     assert run.questions["status"].tolist() == truth.questions["status"].tolist()
     assert false_certificates(run, truth) == []
     np.testing.assert_allclose(run.log_probs(), truth.log_probs(), atol=1e-4)
     np.testing.assert_allclose(run.questions[MASSES].sum(axis=1), 1, atol=1e-3)
-    np.testing.assert_allclose(run.questions["found_mass"], truth.questions["found_mass"], atol=1e-3)
+    np.testing.assert_allclose(
+        run.questions["found_mass"], truth.questions["found_mass"], atol=1e-3
+    )
     assert (run.questions["tree_bound"] <= truth.questions["tree_bound"] + 1e-3).all()
     assert (run.questions["upper_bound"] >= truth.questions["tree_bound"] - 1e-3).all()
     assert (run.questions["alpha_floor"] <= run.questions["tree_bound"] + 1e-3).all()
@@ -70,12 +80,18 @@ def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, tru
         assert false_certificates(run, truth) == []
         undecided = run.questions["status"] == "undecided"
         assert most > 1 or undecided.sum() >= len(some) - 2
-        assert run.questions.loc[undecided, "why"].str.contains("does not list|lies within|is still open").all()
+        assert (
+            run.questions.loc[undecided, "why"]
+            .str.contains("does not list|lies within|is still open")
+            .all()
+        )
 
 
 def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m):
     lengths, few = [], question_sets.load_questions("world-facts", split="validation", limit=3)
-    with serving(facts_2m, lambda reply, n, prompt: lengths.append(len(tops(reply))) or reply) as url:
+    with serving(
+        facts_2m, lambda reply, n, prompt: lengths.append(len(tops(reply))) or reply
+    ) as url:
         searched(connected(url, facts_2m, top=3, repeats=1), few, alpha=0.02)
     assert {3, 48} <= set(lengths)
     assert lengths.count(3) > lengths.count(48) > 0
@@ -137,13 +153,19 @@ def relisted(reply, listed):
 
 
 def other_words(reply, n, prompt):
-    return relisted(reply, {f"token_id:{7 + 3 * place}": value for place, value in enumerate(tops(reply).values())})
+    return relisted(
+        reply,
+        {f"token_id:{7 + 3 * place}": value for place, value in enumerate(tops(reply).values())},
+    )
 
 
 def foreign_words(reply, n, prompt):
     """Tokens that the tokenizer has not, and no text."""
     reply["choices"][0]["text"] = ""
-    return relisted(reply, {f"token_id:{10**6 + place}": value for place, value in enumerate(tops(reply).values())})
+    return relisted(
+        reply,
+        {f"token_id:{10**6 + place}": value for place, value in enumerate(tops(reply).values())},
+    )
 
 
 def warmer(reply, n, prompt):
@@ -178,12 +200,18 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(facts_2m, some, truth, name, monkeypatch):
+def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(
+    facts_2m, some, truth, name, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     # Which reply another gets depends on their order.
     options = {"top": 300, "concurrency": 1 if name == "swapped" else 4}
     with serving(facts_2m, LIES[name]) as url:
-        if name in ("swapped", "noise of 0.1", "noise of 0.01"):  # what only another list of the place can show
+        if name in (
+            "swapped",
+            "noise of 0.1",
+            "noise of 0.01",
+        ):  # what only another list of the place can show
             run = searched(connected(url, facts_2m, **options), some)
             assert false_certificates(run, truth) == []
             undecided = run.questions["status"] == "undecided"
@@ -198,11 +226,20 @@ def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(facts
 
 
 def test_an_unreachable_server_is_an_error_when_it_is_connected(facts_2m):
-    with pytest.raises(RunError, match=r"^http://127\.0\.0\.1:9/v1 gives no complete answer in 5 tries \(ConnectError"):
+    with pytest.raises(
+        RunError,
+        match=r"^http://127\.0\.0\.1:9/v1 gives no complete answer in 5 tries \(ConnectError",
+    ):
         connected("http://127.0.0.1:9/v1", facts_2m)
 
 
-BAD_URLS = ("localhost:8000", "http://me:secret@localhost/v1", "http://localhost/v1?key=secret", "ftp://localhost", "")
+BAD_URLS = (
+    "localhost:8000",
+    "http://me:secret@localhost/v1",
+    "http://localhost/v1?key=secret",
+    "ftp://localhost",
+    "",
+)
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
@@ -214,14 +251,21 @@ def test_what_is_no_address_is_refused_without_its_words(facts_2m, url):
 
 @pytest.mark.parametrize("port", [0, 65536, 99999])
 def test_a_port_that_does_not_exist_is_refused(facts_2m, port):
-    with pytest.raises(ValueError, match=f"^base_url has port {port}; a port is a number from 1 to 65535$"):
+    with pytest.raises(
+        ValueError, match=f"^base_url has port {port}; a port is a number from 1 to 65535$"
+    ):
         connected(f"http://localhost:{port}/v1", facts_2m)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])
 @pytest.mark.parametrize("name", ["base_url", "model", "tokenizer", "api_key_env"])
 def test_empty_texts_are_refused_by_name(name, text):
-    options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "tokenizer": "facts-2m", name: text}
+    options = {
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "m",
+        "tokenizer": "facts-2m",
+        name: text,
+    }
     with pytest.raises(ValueError, match=f"^{name}.* must "):
         server.connect_server(**options)
 
@@ -238,7 +282,9 @@ def test_options_out_of_their_range_are_refused_by_name(facts_2m, name, value):
 @pytest.mark.parametrize(
     "key", ["sk-gehe\u00edm-123", "sk-geheim\nX-Other: 1", " sk-geheim", "sk-geheim\r", "sk geheim"]
 )
-def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(facts_2m, key, monkeypatch):
+def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(
+    facts_2m, key, monkeypatch
+):
     monkeypatch.setenv("MY_KEY", key)
     with pytest.raises(
         ValueError, match=r"^environment variable MY_KEY \(api_key_env\) contains white space"
@@ -307,7 +353,9 @@ def test_the_program_of_the_docs_runs_over_a_server(facts_2m, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(("lie", "least", "most"), [(None, 0, 1e-5), (warmer, 0.1, 9)])
-def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(facts_2m, lie, least, most, capsys):
+def test_a_temperature_of_the_servers_own_is_seen_where_it_scores_prompts(
+    facts_2m, lie, least, most, capsys
+):
     with serving(facts_2m, lie) as url:
         exec(program(url, "echo"), {})
     assert least <= float(capsys.readouterr().out.removesuffix(" nats\n")) <= most
@@ -377,7 +425,11 @@ PAIRS = {
     "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
     "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2' is"),
     "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost' is"),
-    "host, another number": (OTHER_NUMBER, WORD, "host='127.0.0.2', now server.host='localhost' is"),
+    "host, another number": (
+        OTHER_NUMBER,
+        WORD,
+        "host='127.0.0.2', now server.host='localhost' is",
+    ),
     "quantization, 3 bits": ({}, {"bits": 3}, "probe["),
     "quantization, 4 bits": ({}, {"bits": 4}, "probe["),
     "quantization, 5 bits": ({}, {"bits": 5}, "probe["),
@@ -385,7 +437,11 @@ PAIRS = {
     "quantization, by 0.02 nats": ({}, off_by(0.02), "probe["),
     "quantization, by 0.1 nats": ({}, off_by(0.1), "probe["),
     "quantization, to two sides": (off_by(0.02, seed=1), off_by(0.02, seed=2), "probe["),
-    "template, a word": (llama_cpp(), llama_cpp(chat_template="{{ m }}"), "description.chat_template="),
+    "template, a word": (
+        llama_cpp(),
+        llama_cpp(chat_template="{{ m }}"),
+        "description.chat_template=",
+    ),
     "template, a space": (
         llama_cpp(),
         llama_cpp(chat_template="{{ messages }} "),
@@ -438,16 +494,21 @@ def test_two_servers_never_share_a_run(facts_2m, pair, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [vllm, llama_cpp])
-def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_again(facts_2m, kind, tmp_path):
+def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_again(
+    facts_2m, kind, tmp_path
+):
     with serving(facts_2m, **kind()) as before:
         first = stored(before, facts_2m, tmp_path)
         requests = []
-        with serving(facts_2m, requests=requests, **kind()) as after:  # both at once, so on two ports
+        with serving(
+            facts_2m, requests=requests, **kind()
+        ) as after:  # both at once, so on two ports
             second = stored(after, facts_2m, tmp_path)
     assert before != after
     assert asked_questions(requests) == set()
     completions = [body for body in requests if isinstance(body, dict)]
-    assert len(completions) == 2 * 4  # of the probe: one when it is connected, one before the folder is read
+    # Of the probe: one when it is connected, one before the folder is read
+    assert len(completions) == 2 * 4
     assert second.questions.equals(first.questions)
     assert second.info == first.info
 
@@ -465,7 +526,9 @@ def test_a_probe_may_differ_by_a_hundredth_of_a_nat(facts_2m, nats, is_shared, p
         run_over(facts_2m, tmp_path, requests := [], sampler=sampler)
         assert asked_questions(requests) == set()
     else:
-        with pytest.raises(RunError, match=r"server\.probe\[0\]\.\d+=-\d\.\d+, now server\.probe\[0\]"):
+        with pytest.raises(
+            RunError, match=r"server\.probe\[0\]\.\d+=-\d\.\d+, now server\.probe\[0\]"
+        ):
             run_over(facts_2m, tmp_path, [], sampler=sampler)
 
 
@@ -489,7 +552,9 @@ def test_a_server_that_was_replaced_after_it_was_connected_is_noticed(facts_2m, 
         served = connected(url, facts_2m)
         searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         pages["/v1/models"] = listed_models(root="served/another")
-        with pytest.raises(RunError, match=r"root='served/facts', now server\.description\.root='served/another'"):
+        with pytest.raises(
+            RunError, match=r"root='served/facts', now server\.description\.root='served/another'"
+        ):
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         run = searched(served, QUESTIONS, alpha=0.2)
     assert run.info.parameters["server"]["description"]["root"] == "served/another"
@@ -502,7 +567,8 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
             earlier.setattr(server.ServedModel, "parameters", Model.parameters)
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         with pytest.raises(
-            RunError, match=r"made with server=None \(which server answered was not recorded\), now server="
+            RunError,
+            match=r"made with server=None \(which server answered was not recorded\), now server=",
         ):
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
 
@@ -557,7 +623,9 @@ ODD = {
 
 
 @pytest.mark.parametrize("page", ODD)
-def test_odd_descriptions_are_stored_short_and_without_the_key(facts_2m, page, tmp_path, monkeypatch):
+def test_odd_descriptions_are_stored_short_and_without_the_key(
+    facts_2m, page, tmp_path, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(facts_2m, pages={"/v1/models": ODD[page]}) as url:
         stored(url, facts_2m, tmp_path)
@@ -589,7 +657,17 @@ def test_a_description_that_never_comes_is_an_error(facts_2m):
 
 
 def test_names_are_safe_as_folders(facts_2m):
-    names = ["meta-llama/Llama-2-7b", "smollm2", "..", ".", "/", "../../x", "a:b|c?", "x" * 500, "\u00e9" * 300]
+    names = [
+        "meta-llama/Llama-2-7b",
+        "smollm2",
+        "..",
+        ".",
+        "/",
+        "../../x",
+        "a:b|c?",
+        "x" * 500,
+        "\u00e9" * 300,
+    ]
     folders = [server._folder_name(name) for name in names]
     assert folders[:2] == ["meta-llama--Llama-2-7b", "smollm2"]
     assert len(set(folders)) == len(names)
@@ -626,7 +704,9 @@ PROCESSED = {
     "one token, others at -inf": lambda values, body: cut_after(values, 1, -math.inf),
     "one token, others at -9999": lambda values, body: cut_after(values, 1, -9999.0),
     "one token, others at the lowest float": lambda values, body: cut_after(values, 1, -3.4e38),
-    "temperature 0 alone": lambda values, body: values if body["temperature"] else cut_after(values, 1),
+    "temperature 0 alone": lambda values, body: (
+        values if body["temperature"] else cut_after(values, 1)
+    ),
     "any temperature": lambda values, body: scaled(values, body["temperature"]),
     "temperature 0 as 0.001": lambda values, body: scaled(values, max(body["temperature"], 0.001)),
     "temperature 0 as 1": lambda values, body: scaled(values, body["temperature"] or 1.0),
@@ -652,13 +732,18 @@ def test_lists_after_sampling_as_llama_cpp_names_them_are_refused(facts_2m):
 
 # A list of 20 does not show that the server's own setting has cut it after more than 20 tokens.
 UNSEEN_IN_20 = ("top_k of 40", "top_k of 40, others at -inf")
-CASES = [(kind, top) for kind in PROCESSED for top in (20, 1000) if top > 20 or kind not in UNSEEN_IN_20]
+CASES = [
+    (kind, top) for kind in PROCESSED for top in (20, 1000) if top > 20 or kind not in UNSEEN_IN_20
+]
 
 
 @pytest.mark.parametrize(("kind", "top"), CASES)
 def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, top):
     words = " lists processed probabilities: .*; start vLLM with --logprobs-mode raw_logprobs, llama.cpp without"
-    with serving(facts_2m, sampler=PROCESSED[kind]) as url, pytest.raises(RunError, match=f"^{url}{words}") as caught:
+    with (
+        serving(facts_2m, sampler=PROCESSED[kind]) as url,
+        pytest.raises(RunError, match=f"^{url}{words}") as caught,
+    ):
         connected(url, facts_2m, top=top)
     assert "…" not in str(caught.value)  # it is whole
 
@@ -746,8 +831,12 @@ def test_a_server_is_asked_again_when_it_says(facts_2m, waits, status, kind):
     assert waits == [seconds]
 
 
-@pytest.mark.parametrize(("status", "value"), [(500, "8"), (503, "soon"), (503, "-8"), (503, "9" * 400), (429, "")])
-def test_what_says_no_time_is_tried_again_as_without_it(facts_2m, waits, status, value, monkeypatch):
+@pytest.mark.parametrize(
+    ("status", "value"), [(500, "8"), (503, "soon"), (503, "-8"), (503, "9" * 400), (429, "")]
+)
+def test_what_says_no_time_is_tried_again_as_without_it(
+    facts_2m, waits, status, value, monkeypatch
+):
     monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25 * state.attempt_number)
     lie = refusing_once(status, Retry_After=value)
     with serving(facts_2m, lie) as url:
@@ -756,7 +845,8 @@ def test_what_says_no_time_is_tried_again_as_without_it(facts_2m, waits, status,
 
 
 @pytest.mark.parametrize(
-    ("value", "limit", "asked"), [("121", 120.0, "121"), ("3", 2.5, "3"), (at_date(7200), 120.0, "7,200")]
+    ("value", "limit", "asked"),
+    [("121", 120.0, "121"), ("3", 2.5, "3"), (at_date(7200), 120.0, "7,200")],
 )
 def test_a_wait_longer_than_the_limit_is_an_error_at_once(facts_2m, waits, value, limit, asked):
     headers = {"Retry-After": value, "Date": at_date(0)}
@@ -768,7 +858,9 @@ def test_a_wait_longer_than_the_limit_is_an_error_at_once(facts_2m, waits, value
     assert waits == []
 
 
-def test_each_retry_logs_one_sentence_without_words_of_the_server(facts_2m, waits, monkeypatch, caplog):
+def test_each_retry_logs_one_sentence_without_words_of_the_server(
+    facts_2m, waits, monkeypatch, caplog
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25)
     refusals = {
@@ -777,16 +869,23 @@ def test_each_retry_logs_one_sentence_without_words_of_the_server(facts_2m, wait
         2: (200, b"dead"),
         3: (200, b"<html>"),
     }
-    with caplog.at_level("INFO", "pro_lib"), serving(facts_2m, lambda reply, n, prompt: refusals.get(n, reply)) as url:
+    with (
+        caplog.at_level("INFO", "pro_lib"),
+        serving(facts_2m, lambda reply, n, prompt: refusals.get(n, reply)) as url,
+    ):
         connected(url, facts_2m)
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")] == [
+    assert [
+        record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")
+    ] == [
         f"{url}: HTTP status 503; trying again in 2.0 s (try 2 of 5)",
         f"{url}: HTTP status 500; trying again in 0.2 s (try 3 of 5)",
         f"{url}: no complete answer (RemoteProtocolError); trying again in 0.2 s (try 4 of 5)",
         f"{url}: no complete answer (ValueError); trying again in 0.2 s (try 5 of 5)",
     ]
     assert KEY not in caplog.text
-    assert not [record for record in caplog.records if record.name.startswith(("tenacity", "stamina"))]
+    assert not [
+        record for record in caplog.records if record.name.startswith(("tenacity", "stamina"))
+    ]
 
 
 def test_a_list_that_is_longer_than_the_server_allows_is_refused_with_what_to_change(facts_2m):
@@ -795,5 +894,8 @@ def test_a_list_that_is_longer_than_the_server_allows_is_refused_with_what_to_ch
 
     with serving(facts_2m, limited) as url:
         connected(url, facts_2m, top=20)
-        with pytest.raises(RunError, match=r"HTTP status 400; if lists are limited, lower top=1000 or raise the limit"):
+        with pytest.raises(
+            RunError,
+            match=r"HTTP status 400; if lists are limited, lower top=1000 or raise the limit",
+        ):
             connected(url, facts_2m)

@@ -49,7 +49,9 @@ def plain_log_probs(model, prompt_ids, token_ids):
 
 def check_plain_passes(model, questions, answers, *, atol=1e-5):
     """Log-probabilities of the answers are those of plain forward passes."""
-    prompts = dict(zip(questions.table["question_id"], map(model.encode, questions.prompts()), strict=True))
+    prompts = dict(
+        zip(questions.table["question_id"], map(model.encode, questions.prompts()), strict=True)
+    )
     for answer in answers.itertuples():
         tokens, ending = plain_log_probs(model, prompts[answer.question_id], answer.token_ids)
         np.testing.assert_allclose(answer.token_log_probs, tokens, atol=atol)
@@ -59,12 +61,20 @@ def check_plain_passes(model, questions, answers, *, atol=1e-5):
 
 def check_greedy(model, questions, *, max_new_tokens):
     """Greedy answers are what the library generates."""
-    run = generate(model, questions, strategy="greedy", max_new_tokens=max_new_tokens, progress=False)
+    run = generate(
+        model, questions, strategy="greedy", max_new_tokens=max_new_tokens, progress=False
+    )
     stop = model.endings.stop.nonzero().squeeze(1).tolist()
     for prompt, answer in zip(questions.prompts(), run.answers.itertuples(), strict=True):
         ids = torch.tensor([model.encode(prompt)])
-        how = {"max_new_tokens": max_new_tokens, "eos_token_id": stop, "pad_token_id": model.tokenizer.pad_token_id}
-        generated = model.network.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, **how)
+        how = {
+            "max_new_tokens": max_new_tokens,
+            "eos_token_id": stop,
+            "pad_token_id": model.tokenizer.pad_token_id,
+        }
+        generated = model.network.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, **how
+        )
         generated = generated[0, ids.shape[1] :].tolist()
         finished = generated[-1] in stop
         assert list(answer.token_ids) == (generated[:-1] if finished else generated)
@@ -72,7 +82,9 @@ def check_greedy(model, questions, *, max_new_tokens):
 
 
 WINDOWED = "mistral-window"  # texts are longer than its window
-OF_WINDOW = pytest.mark.filterwarnings("ignore:.*has a sliding window of 16.*asked on the plain tree:UserWarning")
+OF_WINDOW = pytest.mark.filterwarnings(
+    "ignore:.*has a sliding window of 16.*asked on the plain tree:UserWarning"
+)
 
 
 @OF_WINDOW
@@ -126,16 +138,31 @@ def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
 
 @pytest.mark.parametrize("family", ["llama", "gemma", "falcon-7b"])
 @pytest.mark.parametrize(("n_answers", "penalty"), [(1, 1.0), (4, 1.0), (6, 0.3)])
-def test_diverse_beams_are_those_of_the_algorithm_spelled_out(ending_model, family, n_answers, penalty):
+def test_diverse_beams_are_those_of_the_algorithm_spelled_out(
+    ending_model, family, n_answers, penalty
+):
     model, questions = ending_model(family), asked(5)
-    run = generate(model, questions, n_answers=n_answers, diversity_penalty=penalty, max_new_tokens=7, progress=False)
+    run = generate(
+        model,
+        questions,
+        n_answers=n_answers,
+        diversity_penalty=penalty,
+        max_new_tokens=7,
+        progress=False,
+    )
     grown = set()
-    for question_id, prompt in zip(questions.table["question_id"], questions.prompts(), strict=True):
+    for question_id, prompt in zip(
+        questions.table["question_id"], questions.prompts(), strict=True
+    ):
         paths, ended = naive_diverse_beam(model, model.encode(prompt), n_answers, penalty, 7)
         found = run.answers[run.answers["question_id"] == question_id]
         answers = zip(found["token_ids"].map(list), found["finished"], strict=True)
         assert sorted(answers) == sorted(zip(paths, ended, strict=True))
-        grown |= {(question_id, *path[:length]) for path in paths for length in range(1, min(len(path), 6) + 1)}
+        grown |= {
+            (question_id, *path[:length])
+            for path in paths
+            for length in range(1, min(len(path), 6) + 1)
+        }
     assert run.info.cost.token_forwards == len(grown)  # each distinct prefix once
 
 
@@ -169,11 +196,15 @@ def path_entropy(world, prefixes, token_ids, finished):
     return sum(prefixes[token_ids[:length]][1] for length in range(n))
 
 
-SHAPES = st.sampled_from([{}, {"temperature": 0.6}, {"top_p": 0.73}, {"temperature": 2.0, "top_p": 0.9}])
+SHAPES = st.sampled_from(
+    [{}, {"temperature": 0.6}, {"top_p": 0.73}, {"temperature": 2.0, "top_p": 0.9}]
+)
 
 
 @given(worlds(), st.integers(0, 999), SHAPES)
-def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_their_paths(world, seed, shape):
+def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_their_paths(
+    world, seed, shape
+):
     draws = uniforms(seed, [f"q{n}" for n in range(world.n_questions)], 6, world.length)
     with mock.patch.object(next_tokens, "_PIECE", 1):
         samples = multinomial(TableTree(world), world.endings, uniforms=draws, **shape)
@@ -184,10 +215,16 @@ def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_t
         for answer in answers:  # whatever shapes the draw, probabilities are the model's own
             ids, finished = answer.token_ids, answer.finished
             assert answer.complete_log_prob == pytest.approx(outcomes[ids, finished], abs=1e-5)
-            along = None if shape else pytest.approx(path_entropy(world, prefixes, ids, finished), abs=1e-5)
+            along = (
+                None
+                if shape
+                else pytest.approx(path_entropy(world, prefixes, ids, finished), abs=1e-5)
+            )
             assert answer.path_entropy == along
         # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
-        mean = sum(math.exp(value) * path_entropy(world, prefixes, *key) for key, value in outcomes.items())
+        mean = sum(
+            math.exp(value) * path_entropy(world, prefixes, *key) for key, value in outcomes.items()
+        )
         assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
 
 
@@ -196,14 +233,19 @@ def test_a_sample_stream_is_its_own():
     assert one.shape == (2, 3, 5)
     assert len(np.unique(one)) == one.size
     np.testing.assert_array_equal(uniforms(0, ["b"], 2, 4).numpy(), one[1:, :2, :4])
-    assert stats.kstest(uniforms(0, [*map(str, range(99))], 3, 5).numpy().ravel(), "uniform").pvalue > 0.01
+    assert (
+        stats.kstest(uniforms(0, [*map(str, range(99))], 3, 5).numpy().ravel(), "uniform").pvalue
+        > 0.01
+    )
     assert (uniforms(1, ["a"], 1, 5).numpy() != one[0, :1]).all()
     # Runs of before are gone on with: these are their numbers.
     np.testing.assert_array_equal(one[0, 0, :2], [0.9765597955816017, 0.7735506072849163])
 
 
 def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
-    world = World(seed=1, n_questions=1, vocabulary=4, n_stops=2, n_closing=0, length=1, peakedness=0.0)
+    world = World(
+        seed=1, n_questions=1, vocabulary=4, n_stops=2, n_closing=0, length=1, peakedness=0.0
+    )
     ones = torch.ones((1, 1, 1), dtype=torch.float64)
     [[answer]] = multinomial(TableTree(world), world.endings, uniforms=ones)
     assert answer.token_ids == (3,)
@@ -213,7 +255,13 @@ def test_a_strategy_takes_its_own_settings():
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
     own = own_settings("diverse_beam", settings)
     assert decoding.strategy("diverse_beam", **own) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
-    parameters = {"search_alpha": 0.1, "top_n": None, "budget": None, "max_new_tokens": 8, "stop": ["."]}
+    parameters = {
+        "search_alpha": 0.1,
+        "top_n": None,
+        "budget": None,
+        "max_new_tokens": 8,
+        "stop": ["."],
+    }
     searched = decoding.strategy("threshold", **own_settings("threshold", settings))
     assert searched.parameters() == {"strategy": "threshold"} | parameters
     assert Threshold().search_alpha == 0.02
@@ -223,14 +271,23 @@ def test_a_strategy_takes_its_own_settings():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"name": "beam"}, "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam, threshold"),
-        ({"name": "greedy", "beams": 3}, "beams is no setting of strategy greedy; these are: max_new_tokens, stop"),
+        (
+            {"name": "beam"},
+            "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam, threshold",
+        ),
+        (
+            {"name": "greedy", "beams": 3},
+            "beams is no setting of strategy greedy; these are: max_new_tokens, stop",
+        ),
         ({"name": "threshold", "n_answers": 2}, "n_answers is no setting of strategy threshold; "),
         ({"name": "greedy", "stop": "."}, r"stop='\.' "),
         ({"name": "multinomial", "temperature": 0}, "temperature=0 "),
         ({"name": "threshold", "search_alpha": 0.0}, "search_alpha=0.0 "),
         ({"name": "threshold", "budget": -1}, "budget=-1 "),
-        ({"name": "threshold", "search_alpha": 0.1, "top_n": 3}, "are two ways to end a search; give one of them"),
+        (
+            {"name": "threshold", "search_alpha": 0.1, "top_n": 3},
+            "are two ways to end a search; give one of them",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
@@ -239,14 +296,22 @@ def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("strategy", [Greedy(), Multinomial(), DiverseBeam(n_answers=3), Threshold(top_n=2)], ids=str)
+@pytest.mark.parametrize(
+    "strategy", [Greedy(), Multinomial(), DiverseBeam(n_answers=3), Threshold(top_n=2)], ids=str
+)
 @pytest.mark.parametrize("plain", [False, True], ids=["packed", "plain"])
-def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(tiny_model, dtype, strategy, plain):
+def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(
+    tiny_model, dtype, strategy, plain
+):
     """Of all tokens but the prompt's the embedding is NaN: the first step is sound."""
     network, prompt = copy.deepcopy(tiny_model("llama").network).to(dtype), [5, 6, 7]
-    damaged = torch.ones(network.config.vocab_size, dtype=torch.bool).index_fill_(0, torch.tensor(prompt), False)
+    damaged = torch.ones(network.config.vocab_size, dtype=torch.bool).index_fill_(
+        0, torch.tensor(prompt), False
+    )
     network.get_input_embeddings().weight.data[damaged] = torch.nan
     stop = torch.arange(len(damaged)) == 2
-    tree = Fit(0.0, plain="is asked so" * plain).tree(network, [prompt], prefix=Prefix((), ()), counts=ForwardCounts())
+    tree = Fit(0.0, plain="is asked so" * plain).tree(
+        network, [prompt], prefix=Prefix((), ()), counts=ForwardCounts()
+    )
     with pytest.raises(ValueError, match="no numbers"):
         strategy.decode(tree, Endings(stop, stop & False), question_ids=["q"])

@@ -39,7 +39,9 @@ class World:
         logits = rng.normal(size=self.vocabulary) * self.peakedness
         # Coarse logits make ties, a token that is impossible makes probabilities of 0.
         logits = np.round(logits) if self.seed % 3 == 0 else logits
-        logits[rng.integers(self.vocabulary)] -= np.inf if self.seed % 5 == 0 and self.vocabulary > 2 else 0
+        logits[rng.integers(self.vocabulary)] -= (
+            np.inf if self.seed % 5 == 0 and self.vocabulary > 2 else 0
+        )
         return torch.log_softmax(torch.tensor(logits), dim=-1).float()
 
     def outcomes(self, question):
@@ -50,7 +52,10 @@ class World:
             step = self.log_probs(question, prefix).double()
             stop, closing = self.endings.stop, self.endings.closing
             events = [float(torch.logsumexp(step[stop], dim=0)), *step[~stop].tolist()]
-            prefixes[prefix] = (math.exp(log_prob), -sum(math.exp(e) * e for e in events if e > -math.inf))
+            prefixes[prefix] = (
+                math.exp(log_prob),
+                -sum(math.exp(e) * e for e in events if e > -math.inf),
+            )
             outcomes[(prefix, True)] = log_prob + events[0]
             for token in (~stop).nonzero().squeeze(1).tolist():
                 child, total = (*prefix, token), log_prob + float(step[token])
@@ -77,7 +82,10 @@ class TableTree:
 
     def grow(self, parents, tokens, *, keep=None):
         above = [self.rows[row] for row in parents.tolist()]
-        children = [(question, (*path, token)) for (question, path), token in zip(above, tokens.tolist(), strict=True)]
+        children = [
+            (question, (*path, token))
+            for (question, path), token in zip(above, tokens.tolist(), strict=True)
+        ]
         self.rows = [self.rows[row] for row in ([] if keep is None else keep.tolist())] + children
         self.widest = max(self.widest, len(children))
         return torch.stack([self.world.log_probs(*row) for row in children])
@@ -101,7 +109,10 @@ def worlds(draw):
 def searched(world, *, tree=None, epsilon=0.0, max_width=None, **settings):
     """Answers and certificate of each question, the tree grown by at most `max_width` prefixes at once."""
     at_once = max_width * world.vocabulary if max_width else exact_search._LOG_PROBS_AT_ONCE
-    search, how = Threshold(max_new_tokens=world.length, **settings), {"question_ids": [], "epsilon": epsilon}
+    search, how = (
+        Threshold(max_new_tokens=world.length, **settings),
+        {"question_ids": [], "epsilon": epsilon},
+    )
     with mock.patch.object(exact_search, "_LOG_PROBS_AT_ONCE", at_once):
         return search.decode(tree or TableTree(world), world.endings, **how)
 
@@ -110,7 +121,9 @@ def ends_in_closing(world, ids):
     return len(ids) > 0 and bool(world.endings.closing[ids[-1]])
 
 
-MASSES = [f"{name}_mass" for name in ("found", "small_endings", "pruned", "length_cut", "budget_cut")]
+MASSES = [
+    f"{name}_mass" for name in ("found", "small_endings", "pruned", "length_cut", "budget_cut")
+]
 
 
 def masses(certificate):
@@ -119,7 +132,10 @@ def masses(certificate):
 
 def chances(outcomes):
     """Probabilities of the answers that end, and of those that are cut, by their token ids."""
-    ended, cut = ({key[0]: math.exp(v) for key, v in outcomes.items() if key[1] == end} for end in (True, False))
+    ended, cut = (
+        {key[0]: math.exp(v) for key, v in outcomes.items() if key[1] == end}
+        for end in (True, False)
+    )
     return ended, cut
 
 
@@ -141,7 +157,9 @@ def check_certificate(certificate, outcomes, prefixes, *, lowest=None):
     for parent, token in zip(certificate.tree_parents, certificate.tree_tokens, strict=True):
         paths.append(() if parent < 0 else (*paths[parent], token))
     assert len(set(paths)) == len(paths) == certificate.expanded_prefixes
-    for path, log_prob, bits in zip(paths, certificate.tree_log_probs, certificate.tree_entropies, strict=True):
+    for path, log_prob, bits in zip(
+        paths, certificate.tree_log_probs, certificate.tree_entropies, strict=True
+    ):
         assert math.exp(log_prob) == pytest.approx(prefixes[path][0], abs=1e-6)
         assert bits == pytest.approx(prefixes[path][1], abs=1e-5)
     # No search expands more than E[length]/α prefixes beside the greedy path; the p of the prefixes at or above α sum
@@ -149,16 +167,23 @@ def check_certificate(certificate, outcomes, prefixes, *, lowest=None):
     log_probs, greedy = np.array(certificate.tree_log_probs), np.array(certificate.tree_greedy)
     lowest = log_probs[~greedy].min(initial=0) if lowest is None else lowest - 1e-9
     expected_length = np.exp(log_probs[log_probs >= lowest]).sum()
-    assert certificate.expanded_prefixes <= expected_length * math.exp(-lowest) * (1 + 1e-9) + greedy.sum()
+    assert (
+        certificate.expanded_prefixes
+        <= expected_length * math.exp(-lowest) * (1 + 1e-9) + greedy.sum()
+    )
     assert certificate.depth == max(map(len, paths))
     return set(paths)
 
 
 def check_greedy(world, question, answers):
-    decoded = Greedy(max_new_tokens=world.length).decode(TableTree(world), world.endings, question_ids=[])
+    decoded = Greedy(max_new_tokens=world.length).decode(
+        TableTree(world), world.endings, question_ids=[]
+    )
     [best] = decoded[question][0]
     [mine] = [a for a in answers if a.token_ids == best.token_ids and a.finished == best.finished]
-    assert mine.end_log_prob == (best.end_log_prob and pytest.approx(best.end_log_prob, abs=world.rounding))
+    assert mine.end_log_prob == (
+        best.end_log_prob and pytest.approx(best.end_log_prob, abs=world.rounding)
+    )
     return "fallback" if best.finished else "cut"
 
 
@@ -181,24 +206,38 @@ def check_search(world, alpha, results):
         if any(abs(math.exp(value) - alpha) <= 1e-6 for value in outcomes.values()):
             continue
         complete, cut = chances(outcomes)
-        found = {a.token_ids: probability(a) for a in answers if a.finished and probability(a) >= alpha}
-        assert found == pytest.approx({ids: p for ids, p in complete.items() if p >= alpha}, abs=1e-6)
-        assert len([a for a in answers if a.finished]) == len({a.token_ids for a in answers if a.finished})
+        found = {
+            a.token_ids: probability(a) for a in answers if a.finished and probability(a) >= alpha
+        }
+        assert found == pytest.approx(
+            {ids: p for ids, p in complete.items() if p >= alpha}, abs=1e-6
+        )
+        assert len([a for a in answers if a.finished]) == len(
+            {a.token_ids for a in answers if a.finished}
+        )
         otherwise = check_greedy(world, question, answers)
 
         paths = check_certificate(certificate, outcomes, prefixes, lowest=math.log(alpha))
         expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
         assert {path for path in paths if prefixes[path][0] >= alpha + 1e-6} <= expanded
-        assert expanded <= paths | {path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6}
+        assert expanded <= paths | {
+            path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6
+        }
         # A complete answer was met if its last prefix was expanded.
         last = {ids: ids[:-1] if ends_in_closing(world, ids) else ids for ids in complete}
         small = sum(p for ids, p in complete.items() if last[ids] in paths and p < alpha)
-        pruned = {path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths}
+        pruned = {
+            path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths
+        }
         length_cut = [p for ids, p in cut.items() if ids[:-1] in paths]
         expected = [sum(found.values()), small, sum(pruned.values()), sum(length_cut), 0.0]
         assert masses(certificate) == pytest.approx(expected, abs=1e-5)
         # Of an answer below α no more is known than that, and below a pruned prefix each step has all its events.
-        leaves = [*pruned.values(), *length_cut, *(p for ids, p in complete.items() if last[ids] in paths)]
+        leaves = [
+            *pruned.values(),
+            *length_cut,
+            *(p for ids, p in complete.items() if last[ids] in paths),
+        ]
         floor = -sum(p * math.log(max(p, alpha)) for p in leaves)
         tree_bound = sum(math.prod(prefixes[path]) for path in paths)
         steps_left = sum(p * (world.length - len(path)) for path, p in pruned.items())
@@ -206,7 +245,9 @@ def check_search(world, alpha, results):
         bounds = certificate.alpha_floor, certificate.tree_bound, certificate.upper_bound
         assert bounds == pytest.approx((floor, tree_bound, upper_bound), abs=1e-5)
         is_open = any(p >= alpha for p in cut.values())
-        assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
+        assert certificate.status == (
+            "undecided" if is_open else "certified" if found else otherwise
+        )
         assert (certificate.why == "") == (certificate.status == "certified")
         assert certificate.token_forwards == certificate.expanded_prefixes - 1
         if certificate.status == "fallback":
@@ -214,7 +255,8 @@ def check_search(world, alpha, results):
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
 
-@example(World(4, 1, 4, 2, 0, 2, 12.0), 2, None)  # whose second answer lies far below where the search begins
+# Whose second answer lies far below where the search begins
+@example(World(4, 1, 4, 2, 0, 2, 12.0), 2, None)
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
     check_top_n(world, top_n, searched(world, top_n=top_n, max_width=max_width))
@@ -234,7 +276,9 @@ def check_top_n(world, top_n, results):
         least = expected[-1] if len(expected) == top_n else certificate.search_alpha
         if not any(abs(p - least) < 1e-6 for p in cut):
             is_open = any(p >= least for p in cut)
-            assert certificate.status == ("undecided" if is_open else "certified" if found else otherwise)
+            assert certificate.status == (
+                "undecided" if is_open else "certified" if found else otherwise
+            )
         if certificate.status == "certified":
             assert bool(certificate.why) == (len(complete) < top_n)
         if len(complete) >= top_n:
@@ -242,7 +286,9 @@ def check_top_n(world, top_n, results):
 
 
 @given(worlds(), st.sampled_from([0.3, 0.1, 0.03, 0.01, 1e-4]), st.integers(0, 40), st.booleans())
-def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alpha, budget, use_top_n):
+def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(
+    world, alpha, budget, use_top_n
+):
     how = {"top_n": 5} if use_top_n else {"search_alpha": alpha}
     whole, results = searched(world, **how), searched(world, budget=budget, **how)
     for question, (answers, certificate) in enumerate(results):
@@ -251,7 +297,9 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
         check_certificate(certificate, outcomes, prefixes)
         complete, _ = chances(outcomes)
         for answer in answers:
-            assert not answer.finished or probability(answer) == pytest.approx(complete[answer.token_ids], abs=1e-6)
+            assert not answer.finished or probability(answer) == pytest.approx(
+                complete[answer.token_ids], abs=1e-6
+            )
         # Another search further down is begun if the budget pays for its greedy path.
         if budget >= whole[question][1].token_forwards + use_top_n * world.length:
             assert certificate == whole[question][1]
@@ -259,7 +307,9 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(world, alph
             assert certificate.status == "undecided"
             assert f"budget of {budget}" in certificate.why
         if certificate.status == "certified" and not use_top_n:
-            assert certificate.found_mass == pytest.approx(sum(p for p in complete.values() if p >= alpha), abs=1e-5)
+            assert certificate.found_mass == pytest.approx(
+                sum(p for p in complete.values() if p >= alpha), abs=1e-5
+            )
         if budget >= world.length:
             check_greedy(world, question, answers)
 
@@ -277,7 +327,9 @@ class Hand(World):
 
 def test_a_search_by_hand():
     """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
-    world = Hand({(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]})
+    world = Hand(
+        {(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]}
+    )
     [(answers, certificate)] = searched(world, search_alpha=0.2)
     assert {a.token_ids: round(probability(a), 6) for a in answers} == {(): 0.3, (2,): 0.54}
     assert masses(certificate) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
@@ -288,11 +340,15 @@ def test_a_search_by_hand():
     floor = -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2)
     assert certificate.alpha_floor == pytest.approx(floor, abs=1e-6)
     # Below the pruned prefix one token is missing: the ending, or one of two tokens.
-    assert certificate.upper_bound == pytest.approx(certificate.tree_bound + 0.1 * np.log(3), abs=1e-6)
+    assert certificate.upper_bound == pytest.approx(
+        certificate.tree_bound + 0.1 * np.log(3), abs=1e-6
+    )
 
 
 def test_an_answer_exactly_at_alpha_is_one_of_them():
-    world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
+    world = World(
+        seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0
+    )
     [(answers, _)] = searched(world, search_alpha=1e-3)
     values = [answer.complete_log_prob for answer in answers if answer.finished]
     exactly = [value for value in values if math.log(math.exp(value)) == value]
@@ -300,16 +356,22 @@ def test_an_answer_exactly_at_alpha_is_one_of_them():
     for alpha in exactly:
         [(answers, certificate)] = searched(world, search_alpha=math.exp(alpha))
         assert alpha in [answer.complete_log_prob for answer in answers if answer.finished]
-        assert certificate.found_mass == pytest.approx(sum(math.exp(value) for value in values if value >= alpha))
+        assert certificate.found_mass == pytest.approx(
+            sum(math.exp(value) for value in values if value >= alpha)
+        )
 
 
 @pytest.mark.parametrize("at", [slice(None), 1, 2, 3], ids=str)
 def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
-    world = World(seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0)
+    world = World(
+        seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0
+    )
     outcomes, prefixes = world.outcomes(0)
     # Events of an answer: its tokens, and its ending unless the last token carries it.
     ended = [(value, ids) for (ids, finished), value in outcomes.items() if finished]
-    ranked = sorted((value, len(ids) + (not ends_in_closing(world, ids))) for value, ids in ended)[::-1][:6]
+    ranked = sorted((value, len(ids) + (not ends_in_closing(world, ids))) for value, ids in ended)[
+        ::-1
+    ][:6]
     assert {depth for _, depth in ranked} >= {1, 2}
     epsilon = np.zeros(4)
     epsilon[at] = 0.05
@@ -326,9 +388,13 @@ def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
     assert certificate.status == "fallback"
 
 
-@pytest.mark.parametrize(("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")])
+@pytest.mark.parametrize(
+    ("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")]
+)
 def test_of_two_answers_compared_both_may_be_off(share, status):
-    world = World(seed=21, n_questions=1, vocabulary=5, n_stops=2, n_closing=0, length=3, peakedness=2.0)
+    world = World(
+        seed=21, n_questions=1, vocabulary=5, n_stops=2, n_closing=0, length=3, peakedness=2.0
+    )
     complete, cut = chances(world.outcomes(0)[0])
     first, second = sorted(complete.values(), reverse=True)[:2]
     assert max(cut.values()) < second

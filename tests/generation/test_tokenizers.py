@@ -9,7 +9,13 @@ from conftest import widen
 from test_strategies import check_plain_passes
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
-from transformers import GemmaTokenizer, LlamaConfig, LlamaForCausalLM, LlamaTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    GemmaTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from pro_lib.generation import models
 from pro_lib.generation.generate import generate
@@ -19,7 +25,12 @@ TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
 Question: Who wrote “Les Misérables”, and when?\nAnswer: Victor Hugo (1862).\n\n
 Question: 日本の首都はどこですか？\nAnswer: 東京 – Tokyo 🗼 \n
   def f(x): \n\treturn x;\n\n\nQuestion: Wie heißt der größte See?\nAnswer: Oberer See.\nA lake.\nA town. \n"""
-QUESTIONS = ["Who wrote Emma?", "Was heißt “größer” – auf Deutsch? 🗼", "Say:  def f(x):", "首都 is what?\tSay it"]
+QUESTIONS = [
+    "Who wrote Emma?",
+    "Was heißt “größer” – auf Deutsch? 🗼",
+    "Say:  def f(x):",
+    "首都 is what?\tSay it",
+]
 # As of GPT-4 and Llama 3: what comes before newlines is one piece with them.
 TIKTOKEN = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
@@ -28,7 +39,9 @@ def trained(pre_tokenizer, *, alphabet=()):
     """Vocabulary and merges of BPE."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizer
-    trainer = trainers.BpeTrainer(vocab_size=376, initial_alphabet=list(alphabet), show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=376, initial_alphabet=list(alphabet), show_progress=False
+    )
     tokenizer.train_from_iterator([TEXT] * 3, trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return model["vocab"], [tuple(merge) for merge in model["merges"]]
@@ -36,9 +49,13 @@ def trained(pre_tokenizer, *, alphabet=()):
 
 def pieces(*first, newlines=()):
     """Vocabulary of SentencePiece, special tokens, bytes and pieces, and its merges; few characters are known."""
-    pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("\n", "removed"), pre_tokenizers.Metaspace()])
+    pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split("\n", "removed"), pre_tokenizers.Metaspace()]
+    )
     vocabulary, merges = trained(pre_tokenizer)
-    known = [name for name in sorted(vocabulary, key=vocabulary.get) if not set(name) & set("東京🗼é–")]
+    known = [
+        name for name in sorted(vocabulary, key=vocabulary.get) if not set(name) & set("東京🗼é–")
+    ]
     names = [*first, *(f"<0x{byte:02X}>" for byte in range(256)), *newlines, *known]
     merges = [merge for merge in merges if {*merge, "".join(merge)} <= set(known)]
     return {name: number for number, name in enumerate(names)}, merges
@@ -52,7 +69,9 @@ def sentence_piece():
 
 def gemma():
     """As of Gemma: spaces as `▁`, none before the text; runs of newlines are pieces; a BOS."""
-    vocabulary, merges = pieces("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", newlines=("\n", "\n\n", "\n\n\n"))
+    vocabulary, merges = pieces(
+        "<pad>", "<eos>", "<bos>", "<unk>", "<mask>", newlines=("\n", "\n\n", "\n\n\n")
+    )
     merges += [("\n", "\n"), ("\n\n", "\n")]
     return GemmaTokenizer(vocab=vocabulary, merges=merges, add_bos_token=True)
 
@@ -66,12 +85,18 @@ def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
     vocabulary, merges = trained(pre_tokenizer, alphabet=pre_tokenizers.ByteLevel.alphabet())
     names = sorted(vocabulary, key=vocabulary.get)
     names[100:100] = special
-    tokenizer = Tokenizer(BPE(vocab={name: number for number, name in enumerate(names)}, merges=merges))
+    tokenizer = Tokenizer(
+        BPE(vocab={name: number for number, name in enumerate(names)}, merges=merges)
+    )
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizer, decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False) for name in special]
+    )
     if bos:
         first = [(bos, names.index(bos))]
-        tokenizer.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=first)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A", special_tokens=first
+        )
     named = {"eos_token": special[0]} | ({"bos_token": bos} if bos else {})
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
 
@@ -95,10 +120,17 @@ def kind(request, tmp_path_factory):
     folder, tokenizer = tmp_path_factory.mktemp("kind"), KINDS[request.param]()
     tokenizer.save_pretrained(folder)
     size = len(tokenizer) + PADDED * (request.param == "padded")
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids))
+    network = LlamaForCausalLM(
+        LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids)
+    )
     widen(network)
     network.save_pretrained(folder)
     return request.param, models.load_model(folder, device="cpu")
@@ -149,8 +181,13 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 def runs(kind):
     """Samples, and an exact search, of four questions."""
     asked = question_sets.as_set(QUESTIONS)
-    ways = ({"strategy": "multinomial", "n_answers": 30}, {"strategy": "threshold", "search_alpha": 1e-3})
-    return asked, [generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways]
+    ways = (
+        {"strategy": "multinomial", "n_answers": 30},
+        {"strategy": "threshold", "search_alpha": 1e-3},
+    )
+    return asked, [
+        generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways
+    ]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):

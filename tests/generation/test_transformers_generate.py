@@ -19,7 +19,14 @@ from test_threshold import masses
 import pro_lib
 from pro_lib.common.catalog import DATA
 from pro_lib.generation.batching import Job
-from pro_lib.generation.decoding import Endings, ForwardCounts, PackedTree, PlainTree, Threshold, encode_prefix
+from pro_lib.generation.decoding import (
+    Endings,
+    ForwardCounts,
+    PackedTree,
+    PlainTree,
+    Threshold,
+    encode_prefix,
+)
 from pro_lib.generation.decoding.beams import diverse_beam, greedy
 from pro_lib.questions import question_sets
 
@@ -37,15 +44,23 @@ def padded(prompts):
 
 def inside(network, prompts, stop, loop=pro_lib.exact_generate, **settings):
     """Generate on a padded batch; return what came out, and of each prompt {token ids: log-probability}."""
-    inputs, how = padded(prompts), {"custom_generate": loop, "pad_token_id": 0, "return_dict_in_generate": True}
+    inputs, how = (
+        padded(prompts),
+        {"custom_generate": loop, "pad_token_id": 0, "return_dict_in_generate": True},
+    )
     output, answers = network.generate(**inputs, **how, **settings), []
     groups = output.sequences.split(output.n_answers.tolist())
     for prompt, rows, log_probs in zip(inputs["input_ids"], groups, output.log_probs, strict=True):
         assert torch.equal(rows[:, : len(prompt)], prompt.expand(len(rows), -1))
-        texts = (tuple(id_ for id_ in ids if id_ not in (0, *stop)) for ids in rows[:, len(prompt) :].tolist())
+        texts = (
+            tuple(id_ for id_ in ids if id_ not in (0, *stop))
+            for ids in rows[:, len(prompt) :].tolist()
+        )
         answers.append(dict(zip(texts, log_probs.tolist(), strict=False)))
         assert log_probs[len(rows) :].isnan().all()
-        np.testing.assert_array_equal(log_probs, sorted(log_probs, key=lambda p: (math.isnan(p), -p)))
+        np.testing.assert_array_equal(
+            log_probs, sorted(log_probs, key=lambda p: (math.isnan(p), -p))
+        )
     return output, answers
 
 
@@ -57,9 +72,16 @@ def check(network, prompts, results, stop, n_at_once, **settings):
     """Hold batches against the answers and certificates of another search: sets, log-probabilities, masses."""
     for start in range(0, len(prompts), n_at_once):
         output, found = inside(network, prompts[start : start + n_at_once], stop, **settings)
-        for ours, ledger, (answers, certificate) in zip(found, output.certificates, results[start:], strict=False):
-            floor, best = math.log(certificate.search_alpha) - 1e-6, max(answers, key=lambda a: (a.finished, total(a)))
-            theirs = {a.token_ids: total(a) for a in answers if total(a) >= floor} or {best.token_ids: total(best)}
+        for ours, ledger, (answers, certificate) in zip(
+            found, output.certificates, results[start:], strict=False
+        ):
+            floor, best = (
+                math.log(certificate.search_alpha) - 1e-6,
+                max(answers, key=lambda a: (a.finished, total(a))),
+            )
+            theirs = {a.token_ids: total(a) for a in answers if total(a) >= floor} or {
+                best.token_ids: total(best)
+            }
             assert ours.keys() == theirs.keys()
             np.testing.assert_allclose([ours[ids] for ids in theirs], [*theirs.values()], atol=1e-4)
             assert ledger.status == certificate.status
@@ -69,7 +91,10 @@ def check(network, prompts, results, stop, n_at_once, **settings):
 def check_beside_process(model, questions, n_at_once, **settings):
     """Hold batches against the search in process; return the share that is certified."""
     results = Job(model, questions, Threshold(**settings))._answered(questions.table)
-    prompts, stop = [model.encode(prompt) for prompt in questions.prompts()], model.endings.stop_ids.tolist()
+    prompts, stop = (
+        [model.encode(prompt) for prompt in questions.prompts()],
+        model.endings.stop_ids.tolist(),
+    )
     check(model.network, prompts, results, stop, n_at_once, endings=model.tokenizer, **settings)
     return np.mean([certificate.status == "certified" for _, certificate in results])
 
@@ -91,22 +116,37 @@ def test_so_has_a_real_model():
 
 @pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")
 @pytest.mark.parametrize("family", [*FAMILIES, "falcon-alibi", "mistral-window", *KINDS, "mamba"])
-def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(tiny_model, family, monkeypatch):
+def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(
+    tiny_model, family, monkeypatch
+):
     sizes = {"vocab_size": 299, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
     monkeypatch.setitem(KINDS, "mamba", sizes)  # whose cache has a name of its own
     network = network_of(family) if family in KINDS else tiny_model(family).network
     stop = [0, 2, *range(5, 299, 5), 100_000]  # one that is no token of it
-    prompts, table = [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]], torch.zeros(299, dtype=torch.bool)
+    prompts, table = (
+        [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]],
+        torch.zeros(299, dtype=torch.bool),
+    )
     table[stop[:-1]] = True
     settings = {"search_alpha": 0.03, "max_new_tokens": 4}
     tree = PlainTree(network, prompts, ForwardCounts(), cached=False)
-    results = Threshold(**settings).decode(tree, Endings(table, table & False), question_ids=["", "", ""])
+    results = Threshold(**settings).decode(
+        tree, Endings(table, table & False), question_ids=["", "", ""]
+    )
     settings |= {"eos_token_id": stop}
     check(network, prompts, results, stop, 3, **settings)
-    rows = network.generate(**padded(prompts), custom_generate=pro_lib.exact_generate, pad_token_id=2, **settings)
-    for ids, row, (answers, _) in zip(prompts, rows[:, len(prompts[0]) :].tolist(), results, strict=True):
+    rows = network.generate(
+        **padded(prompts), custom_generate=pro_lib.exact_generate, pad_token_id=2, **settings
+    )
+    for ids, row, (answers, _) in zip(
+        prompts, rows[:, len(prompts[0]) :].tolist(), results, strict=True
+    ):
         likeliest = max(answers, key=lambda a: (a.finished, total(a)))
-        expected = [*likeliest.token_ids, *[0] * likeliest.finished]  # the first of the list, then padding
+        # The first of the list, then padding
+        expected = [
+            *likeliest.token_ids,
+            *[0] * likeliest.finished,
+        ]
         assert row == expected + [2] * (len(row) - len(expected)), ids
 
 
@@ -132,15 +172,24 @@ def test_diverse_beams_are_those_of_transformers_4_56_2(facts_2m, n_answers, n_s
     assert n_answers > 1 or found == greedy(tree, endings)
     settings = {"n_answers": n_answers, "max_new_tokens": 32, "eos_token_id": stop}
     output, within = inside(network, ids, stop, pro_lib.diverse_beam_generate, **settings)
-    assert (output.n_answers.tolist(), output.certificates) == ([n_answers] * len(ids), (None,) * len(ids))
+    assert (output.n_answers.tolist(), output.certificates) == (
+        [n_answers] * len(ids),
+        (None,) * len(ids),
+    )
     for prompt, answers, totals in zip(prompts, found, within, strict=True):
-        expected = sorted(prompt["answers"][str(n_answers)], key=lambda a: (a["ids"], a["finished"]))
+        expected = sorted(
+            prompt["answers"][str(n_answers)], key=lambda a: (a["ids"], a["finished"])
+        )
         mine = sorted(answers, key=lambda a: (a.token_ids, a.finished))
-        assert [(list(a.token_ids), a.finished) for a in mine] == [(a["ids"], a["finished"]) for a in expected]
+        assert [(list(a.token_ids), a.finished) for a in mine] == [
+            (a["ids"], a["finished"]) for a in expected
+        ]
         for ours, theirs in zip(mine, expected, strict=True):
             np.testing.assert_allclose(ours.token_log_probs, theirs["log_probs"], atol=1e-4)
             assert ours.end_log_prob == pytest.approx(theirs["end"], abs=1e-4)
-        assert totals == pytest.approx({a.token_ids: total(a) for a in answers}, abs=4e-4, nan_ok=True)
+        assert totals == pytest.approx(
+            {a.token_ids: total(a) for a in answers}, abs=4e-4, nan_ok=True
+        )
 
 
 REFUSED = {
@@ -175,7 +224,11 @@ def test_what_would_change_the_answers_is_refused_by_name(tiny_model, loop, name
 
 def test_a_network_in_training_is_refused_and_one_is_not_kept(tiny_folders):
     network = transformers.AutoModelForCausalLM.from_pretrained(tiny_folders("llama"))
-    how = {"inputs": torch.tensor([[1, 20, 30]]), "max_new_tokens": 4, "custom_generate": pro_lib.exact_generate}
+    how = {
+        "inputs": torch.tensor([[1, 20, 30]]),
+        "max_new_tokens": 4,
+        "custom_generate": pro_lib.exact_generate,
+    }
     with pytest.raises(ValueError, match=r"train\(\)"):
         network.train().generate(**how)
     network.eval().generate(**how)
@@ -187,9 +240,14 @@ def test_a_network_in_training_is_refused_and_one_is_not_kept(tiny_folders):
 
 def test_in_half_precision_one_prompt_alone_has_an_epsilon_that_was_measured(facts_2m):
     network = copy.deepcopy(facts_2m.network).bfloat16()
-    prompt = facts_2m.encode(question_sets.load_questions("world-facts", split="test", limit=1).prompts()[0])
+    prompt = facts_2m.encode(
+        question_sets.load_questions("world-facts", split="test", limit=1).prompts()[0]
+    )
     settings = {"endings": facts_2m.tokenizer, "search_alpha": 0.02, "max_new_tokens": 12}
     assert 0.01 < inside(network, [prompt], [0], **settings)[0].certificates[0].epsilon < 1
-    assert inside(network, [prompt], [0], epsilon=0.125, **settings)[0].certificates[0].epsilon == 0.125
+    assert (
+        inside(network, [prompt], [0], epsilon=0.125, **settings)[0].certificates[0].epsilon
+        == 0.125
+    )
     with pytest.raises(ValueError, match=r"epsilon=-0\.1 "):
         inside(network, [prompt], [0], epsilon=-0.1, **settings)

@@ -48,20 +48,32 @@ def write_prompts() -> None:
         )
         for prompt in questions.prompts():
             ids = model.encode(prompt)
-            top, top_ids = (part.tolist() for part in log_probs(model.network, ids)[-1].topk(N_LOG_PROBS))
+            top, top_ids = (
+                part.tolist() for part in log_probs(model.network, ids)[-1].topk(N_LOG_PROBS)
+            )
             prompts.append({"n_shots": n_shots, "ids": ids, "top_ids": top_ids, "top": top})
     stop_ids = model.endings.stop.nonzero().squeeze(1).tolist()
-    content = {"weights": fingerprint(), "pad_id": model.tokenizer.pad_token_id, "stop_ids": stop_ids}
+    content = {
+        "weights": fingerprint(),
+        "pad_id": model.tokenizer.pad_token_id,
+        "stop_ids": stop_ids,
+    }
     GOLDEN.write_text(json.dumps(content | {"prompts": prompts}) + "\n")
 
 
 def write_answers() -> None:
     """Group beam search of one beam per group, and a plain forward pass over every answer."""
-    assert transformers.__version__ == "4.56.2", f"transformers is {transformers.__version__}, not 4.56.2"
+    assert transformers.__version__ == "4.56.2", (
+        f"transformers is {transformers.__version__}, not 4.56.2"
+    )
     golden = json.loads(GOLDEN.read_text())
     assert golden["weights"] == fingerprint(), "the prompts were made with other weights"
     network = AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.float32).eval()
-    assert AutoTokenizer.from_pretrained(MODEL).pad_token_id == golden["pad_id"] not in golden["stop_ids"]
+    assert (
+        AutoTokenizer.from_pretrained(MODEL).pad_token_id
+        == golden["pad_id"]
+        not in golden["stop_ids"]
+    )
     for prompt in golden["prompts"]:
         mine = log_probs(network, prompt["ids"])[-1][prompt["top_ids"]]
         torch.testing.assert_close(mine, torch.tensor(prompt["top"]), atol=1e-4, rtol=0)
@@ -75,7 +87,11 @@ def group_beams(network, ids: list[int], n_answers: int, golden: dict) -> list[d
     """The answers to one prompt: token ids without the ending, log-probabilities of tokens and of ending there."""
     stop = golden["stop_ids"]
     groups = {"num_beam_groups": n_answers, "diversity_penalty": 1.0} if n_answers > 1 else {}
-    length = {"max_new_tokens": MAX_NEW_TOKENS, "eos_token_id": stop, "pad_token_id": golden["pad_id"]}
+    length = {
+        "max_new_tokens": MAX_NEW_TOKENS,
+        "eos_token_id": stop,
+        "pad_token_id": golden["pad_id"],
+    }
     groups |= {"num_beams": n_answers, "num_return_sequences": n_answers, "do_sample": False}
     prompt = torch.tensor([ids])
     sequences = network.generate(prompt, attention_mask=torch.ones_like(prompt), **length, **groups)

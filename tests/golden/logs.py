@@ -20,8 +20,16 @@ from lm_eval.tasks import TaskManager
 
 FOLDER = Path(__file__).parent / "logs"
 SAID = {
-    "Capital of Peru?": [[("Li", -0.25), ("ma", -0.5)], [("Cusco", -2.0)], [("Li", -0.25), ("ma", -0.5)]],
-    "Capital of Chad?": [[("Sarh", -1.0)], [("N'", -0.5), ("Djamena", -0.125)], [("N'", -0.5), ("Djamena", -0.125)]],
+    "Capital of Peru?": [
+        [("Li", -0.25), ("ma", -0.5)],
+        [("Cusco", -2.0)],
+        [("Li", -0.25), ("ma", -0.5)],
+    ],
+    "Capital of Chad?": [
+        [("Sarh", -1.0)],
+        [("N'", -0.5), ("Djamena", -0.125)],
+        [("N'", -0.5), ("Djamena", -0.125)],
+    ],
 }
 TARGETS = {"Capital of Peru?": ["Lima", "Ciudad de los Reyes"], "Capital of Chad?": ["N'Djamena"]}
 
@@ -35,11 +43,16 @@ def stand_in(name, *, with_log_probs):
         async def generate(self, input, tools, tool_choice, config):
             tokens = SAID[input[-1].text][turns[input[-1].text]]
             turns[input[-1].text] += 1
-            content = [model.Logprob(token=token, logprob=value, bytes=[*token.encode()]) for token, value in tokens]
+            content = [
+                model.Logprob(token=token, logprob=value, bytes=[*token.encode()])
+                for token, value in tokens
+            ]
             message = model.ChatMessageAssistant(content="".join(token for token, _ in tokens))
             numbers = {"logprobs": model.Logprobs(content=content)} if with_log_probs else {}
             choice = model.ChatCompletionChoice(message=message, stop_reason="stop", **numbers)
-            return model.ModelOutput(model=name, choices=[choice], usage=model.ModelUsage(total_tokens=2))
+            return model.ModelOutput(
+                model=name, choices=[choice], usage=model.ModelUsage(total_tokens=2)
+            )
 
 
 class Harness(LM):
@@ -65,28 +78,62 @@ def make_inspect(folder):
     samples = [Sample(id=text[11:15].lower(), input=text, target=TARGETS[text]) for text in SAID]
     for name, with_log_probs in (("log_probs", True), ("texts", False)):
         stand_in(name, with_log_probs=with_log_probs)
-        task = Task(dataset=MemoryDataset(samples, name="capitals"), scorer=includes(), name="capitals")
-        inspect(task, model=f"{name}/m", epochs=3, log_dir=str(folder / name), display="none", log_realtime=False)
+        task = Task(
+            dataset=MemoryDataset(samples, name="capitals"), scorer=includes(), name="capitals"
+        )
+        inspect(
+            task,
+            model=f"{name}/m",
+            epochs=3,
+            log_dir=str(folder / name),
+            display="none",
+            log_realtime=False,
+        )
         shutil.copy(next((folder / name).glob("*.eval")), FOLDER / f"inspect_{name}.eval")
 
 
 def make_harness(folder):
-    rows = [{"question": "Capital of Peru?", "answer": "Lima", "choices": ["Lima", "Cusco"], "label": 0}]
-    rows += [{"question": "Capital of Chad?", "answer": "N'Djamena", "choices": ["Sarh", "N'Djamena"], "label": 1}]
+    rows = [
+        {"question": "Capital of Peru?", "answer": "Lima", "choices": ["Lima", "Cusco"], "label": 0}
+    ]
+    rows += [
+        {
+            "question": "Capital of Chad?",
+            "answer": "N'Djamena",
+            "choices": ["Sarh", "N'Djamena"],
+            "label": 1,
+        }
+    ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    common = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(folder / "rows.jsonl")}}}
+    common = {
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / "rows.jsonl")}},
+    }
     common |= {"test_split": "test", "doc_to_text": "Q: {{question}}\nA:"}
-    texts = {"output_type": "generate_until", "doc_to_target": "answer", "metric_list": [{"metric": "exact_match"}]}
+    texts = {
+        "output_type": "generate_until",
+        "doc_to_target": "answer",
+        "metric_list": [{"metric": "exact_match"}],
+    }
     texts |= {"generation_kwargs": {"until": ["\n"]}}
     names = {"first": ["take_first"], "most": ["majority_vote", "take_first"]}
-    filters = [{"name": name, "filter": [{"function": part} for part in parts]} for name, parts in names.items()]
-    choices = {"output_type": "multiple_choice", "doc_to_target": "label", "metric_list": [{"metric": "acc"}]}
+    filters = [
+        {"name": name, "filter": [{"function": part} for part in parts]}
+        for name, parts in names.items()
+    ]
+    choices = {
+        "output_type": "multiple_choice",
+        "doc_to_target": "label",
+        "metric_list": [{"metric": "acc"}],
+    }
     tasks = {"texts": texts, "samples": texts | {"repeats": 3, "filter_list": filters}}
     tasks["choices"] = choices | {"doc_to_choice": "choices"}
     tracker = EvaluationTracker(output_path=str(folder))
     for name, task in tasks.items():
         config, manager = {"task": name} | common | task, TaskManager(include_defaults=False)
-        results = simple_evaluate(Harness(), tasks=[config], task_manager=manager, log_samples=True, bootstrap_iters=0)
+        results = simple_evaluate(
+            Harness(), tasks=[config], task_manager=manager, log_samples=True, bootstrap_iters=0
+        )
         samples = results.pop("samples")
         tracker.save_results_aggregated(results=results, samples=samples)
         tracker.save_results_samples(task_name=name, samples=samples[name])

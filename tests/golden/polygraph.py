@@ -24,8 +24,13 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 def drawn(rng: np.random.Generator) -> dict[str, np.ndarray | list]:
     """Texts (some twice), token log-likelihoods, and NLI probabilities; column 0 is the greedy answer."""
-    names = [[WORDS[k] for k in rng.integers(len(WORDS), size=1 + N_SAMPLES)] for _ in range(N_QUESTIONS)]
-    tokens = [[(-rng.exponential(0.7, size=rng.integers(1, MAX_TOKENS))).tolist() for _ in row] for row in names]
+    names = [
+        [WORDS[k] for k in rng.integers(len(WORDS), size=1 + N_SAMPLES)] for _ in range(N_QUESTIONS)
+    ]
+    tokens = [
+        [(-rng.exponential(0.7, size=rng.integers(1, MAX_TOKENS))).tolist() for _ in row]
+        for row in names
+    ]
     nli = np.empty((N_QUESTIONS, 1 + N_SAMPLES, 1 + N_SAMPLES, 3))
     for question, row in enumerate(names):
         # One draw per pair of texts, leaning towards entailment so that clusters form; equal texts are judged too.
@@ -60,7 +65,10 @@ def scores(drawn_inputs: dict) -> dict[str, list[float]]:
     plain += ("MonteCarloNormalizedSequenceEntropy", "SemanticEntropy")
     used = [getattr(estimators, name)() for name in plain]
     used.append(estimators.SemanticEntropy(class_probability_estimation="frequency"))
-    used += [estimators.DegMat(**how) for how in ({}, {"affinity": "contra"}, {"similarity_score": "Jaccard_score"})]
+    used += [
+        estimators.DegMat(**how)
+        for how in ({}, {"affinity": "contra"}, {"similarity_score": "Jaccard_score"})
+    ]
     used.append(estimators.SemanticDensity(concat_input=False))
     return {str(e) or "SemanticEntropy": np.asarray(e(stats), dtype=float).tolist() for e in used}
 
@@ -70,5 +78,8 @@ if __name__ == "__main__":
         raise SystemExit(f"lm-polygraph is {version('lm-polygraph')}, not 0.7")
     inputs = drawn(np.random.default_rng(20251209))
     content = {"lm_polygraph": version("lm-polygraph"), "scores": scores(inputs)}
-    content |= {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in inputs.items()}
+    content |= {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in inputs.items()
+    }
     GOLDEN.write_text(json.dumps(content) + "\n")

@@ -10,7 +10,11 @@ import pytest
 from pro_lib.common.files import RunError
 from pro_lib.importing import import_answers
 
-FRANCE = {"question_id": "france", "question": "Which city governs France?", "references": ["Paris"]}
+FRANCE = {
+    "question_id": "france",
+    "question": "Which city governs France?",
+    "references": ["Paris"],
+}
 PERU = {"question_id": "peru", "question": "Which city governs Peru?", "references": ["Lima"]}
 SAID = {
     "before": r"had other tokens before them \(reasoning, a prefill or an echoed prompt",
@@ -21,7 +25,9 @@ SAID = {
 
 
 def steps(tokens):
-    return [{"token": text, "logprob": value, "bytes": list(text.encode())} for text, value in tokens]
+    return [
+        {"token": text, "logprob": value, "bytes": list(text.encode())} for text, value in tokens
+    ]
 
 
 def chat(text, *tokens, message=None, **fields):
@@ -51,16 +57,28 @@ def tgi(text, *tokens, generated_tokens=None):
 def llama_cpp(*tokens, **body):
     """An answer of an older server, which lists probabilities; a token is (text, {text: probability})."""
     listed = [
-        {"content": text, "probs": [{"tok_str": other, "prob": value} for other, value in probs.items()]}
+        {
+            "content": text,
+            "probs": [{"tok_str": other, "prob": value} for other, value in probs.items()],
+        }
         for text, probs in tokens
     ]
     text = "".join(text for text, _ in tokens)
-    return {"content": text, "stop": True, "stopped_eos": True, "completion_probabilities": listed, **body}
+    return {
+        "content": text,
+        "stop": True,
+        "stopped_eos": True,
+        "completion_probabilities": listed,
+        **body,
+    }
 
 
 def imported(write, *responses, **more):
     """The run of a file with a line for each response, and the messages about it."""
-    wrapped = [asked | {"response": response} for asked, response in zip((FRANCE, PERU), responses, strict=False)]
+    wrapped = [
+        asked | {"response": response}
+        for asked, response in zip((FRANCE, PERU), responses, strict=False)
+    ]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = import_answers(write(*wrapped), **more)
@@ -178,7 +196,9 @@ def test_probabilities_after_sampling_are_refused_with_the_way_to_ask(write, bod
 
 def test_a_file_of_echoed_prompts_with_unknown_ends_says_how_to_ask(write):
     response, _ = LEFT_OUT["a prompt with an unknown end"]
-    with pytest.raises(RunError, match=r"starts? at an unknown token \(2 answers\); ask with echo=false$"):
+    with pytest.raises(
+        RunError, match=r"starts? at an unknown token \(2 answers\); ask with echo=false$"
+    ):
         imported(write, response, response)
 
 
@@ -186,18 +206,26 @@ def test_a_file_of_echoed_prompts_with_unknown_ends_says_how_to_ask(write):
 def test_a_chosen_token_without_a_probability_is_left_out(write, probs):
     run, messages = imported(write, llama_cpp((" Paris", probs)), GOOD)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-0.5]])
-    assert messages == ["1 answers whose probability was not returned are left out: line 1, choice 0"]
+    assert messages == [
+        "1 answers whose probability was not returned are left out: line 1, choice 0"
+    ]
 
 
 # --- Our own records ---
 
 
 def records(*answers):
-    return [{"question_id": str(n), "question": f"Q{n}?", "answers": [answer]} for n, answer in enumerate(answers)]
+    return [
+        {"question_id": str(n), "question": f"Q{n}?", "answers": [answer]}
+        for n, answer in enumerate(answers)
+    ]
 
 
 def test_records_with_the_texts_of_tokens_are_compared_as_well(write):
-    tokens = {"tokens": ["Hm", "</think>", "Par", "is", "</s>"], "token_log_probs": [-3.0, -1.0, -0.25, -0.5, -0.125]}
+    tokens = {
+        "tokens": ["Hm", "</think>", "Par", "is", "</s>"],
+        "token_log_probs": [-3.0, -1.0, -0.25, -0.5, -0.125],
+    }
     thought = {"text": "Paris", "token_ids": [9, 8, 5, 6, 2], **tokens}
     usual = {"text": "Lima", "tokens": ["Lima"], "token_log_probs": [-0.5], "log_prob": -0.5}
     unknown = {"text": "Bern", "token_log_probs": [-2.0]}
@@ -209,8 +237,14 @@ def test_records_with_the_texts_of_tokens_are_compared_as_well(write):
 
 
 def test_a_record_whose_tokens_do_not_spell_its_text_is_left_out(write):
-    path = write(*records({"text": "Paris", "tokens": ["Par"], "token_log_probs": [-0.5]}, {"log_prob": -1.0}))
-    with pytest.warns(UserWarning, match="1 answers whose tokens spell less than their text are left out: line 1"):
+    path = write(
+        *records(
+            {"text": "Paris", "tokens": ["Par"], "token_log_probs": [-0.5]}, {"log_prob": -1.0}
+        )
+    )
+    with pytest.warns(
+        UserWarning, match="1 answers whose tokens spell less than their text are left out: line 1"
+    ):
         run = import_answers(path)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
     with pytest.raises(RunError, match=r"line 1: answers\[0\] is one whose tokens spell less"):
@@ -226,7 +260,15 @@ def test_tokens_of_a_table_keep_their_case(tmp_path):
 
 def masked_response(text, log_prob):
     token = {"token": "*", "logprob": log_prob}
-    return {"choices": [{"message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": [token]}}]}
+    return {
+        "choices": [
+            {
+                "message": {"content": text},
+                "finish_reason": "stop",
+                "logprobs": {"content": [token]},
+            }
+        ]
+    }
 
 
 def test_tokens_that_all_have_one_text_are_not_compared(write):
@@ -239,7 +281,9 @@ def test_tokens_that_all_have_one_text_are_not_compared(write):
     np.testing.assert_array_equal(run.log_probs(), [[-0.5], [-0.25]])
 
 
-def test_tokens_of_one_text_that_spell_another_answer_are_left_out_beside_answers_that_they_spell(write):
+def test_tokens_of_one_text_that_spell_another_answer_are_left_out_beside_answers_that_they_spell(
+    write,
+):
     path = write(
         {"question_id": "a", "response": masked_response("Lima", -0.5)},
         {"question_id": "b", "response": masked_response("*", -0.25)},

@@ -52,13 +52,25 @@ def test_offsets_special_tokens_and_bytes_are_kept():
 
 def test_older_llama_cpp_lists_probabilities_of_which_the_chosen_one_counts():
     steps = [
-        {"content": " Par", "probs": [{"prob": 0.05, "tok_str": " R"}, {"prob": 0.9, "tok_str": " Par"}]},
+        {
+            "content": " Par",
+            "probs": [{"prob": 0.05, "tok_str": " R"}, {"prob": 0.9, "tok_str": " Par"}],
+        },
         {"content": "is", "probs": [{"prob": 0.8, "tok_str": "is"}]},
     ]
-    body = {"content": " Paris", "stop": True, "stopped_eos": True, "completion_probabilities": steps}
+    body = {
+        "content": " Paris",
+        "stop": True,
+        "stopped_eos": True,
+        "completion_probabilities": steps,
+    }
     np.testing.assert_allclose(from_openai([body]).log_probs(), [[np.log(0.9) + np.log(0.8)]])
-    after_sampling = llama_cpp() | {"completion_probabilities": [{"token": " Paris", "prob": 1.0, "top_probs": []}]}
-    with pytest.raises(RunError, match=r"after the sampling filters \(post_sampling_probs\).* ask without"):
+    after_sampling = llama_cpp() | {
+        "completion_probabilities": [{"token": " Paris", "prob": 1.0, "top_probs": []}]
+    }
+    with pytest.raises(
+        RunError, match=r"after the sampling filters \(post_sampling_probs\).* ask without"
+    ):
         from_openai([after_sampling])
 
 
@@ -68,7 +80,9 @@ def test_likeliest_tokens_alone_are_said_to_be_what_is_there(is_chat):
     step = {"token": " Paris", "top_logprobs": [{"token": " Paris", "logprob": -0.75}]}
     only_top = {"content": [step]} if is_chat else {"top_logprobs": [{" Paris": -0.75}]}
     body["choices"][0]["logprobs"] = only_top
-    with pytest.raises(RunError, match=r"have top_logprobs.*but not the log-probability of the chosen token"):
+    with pytest.raises(
+        RunError, match=r"have top_logprobs.*but not the log-probability of the chosen token"
+    ):
         from_openai([body])
 
 
@@ -78,7 +92,12 @@ def test_likeliest_tokens_alone_are_said_to_be_what_is_there(is_chat):
 def with_thoughts(place):
     """A response with a thought beside or in its answer ` Paris`, whose tokens are those of the answer."""
     thought = "The largest town is Lyon."
-    body = {"responses": responses_api, "gemini": gemini, "ollama": ollama_chat, "cohere": cohere}.get(place, chat)()
+    body = {
+        "responses": responses_api,
+        "gemini": gemini,
+        "ollama": ollama_chat,
+        "cohere": cohere,
+    }.get(place, chat)()
     if place == "responses":
         body["output"][0]["content"] = [{"type": "reasoning_text", "text": thought}]
     elif place == "gemini":
@@ -100,7 +119,16 @@ def with_thoughts(place):
     return body
 
 
-PLACES = ["responses", "gemini", "ollama", "cohere", "parts", "counted", "reasoning_content", "reasoning"]
+PLACES = [
+    "responses",
+    "gemini",
+    "ollama",
+    "cohere",
+    "parts",
+    "counted",
+    "reasoning_content",
+    "reasoning",
+]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -130,21 +158,36 @@ def test_a_thought_in_the_text_is_taken_off_and_never_scored_with_the_answer(tex
         np.testing.assert_array_equal(from_openai([body]).log_probs(), [[-0.75]])
     without = copy.deepcopy(body)
     without["choices"][0] |= {"logprobs": None, "cumulative_logprob": -9.0}  # of thought and answer
-    with pytest.warns(UserWarning, match="1 answers whose log-probabilities include those of a thought are left out"):
+    with pytest.warns(
+        UserWarning,
+        match="1 answers whose log-probabilities include those of a thought are left out",
+    ):
         assert from_openai([without, *samples]).answers["log_prob"].tolist() == [-0.75, -0.75]
 
 
 def test_a_thought_that_does_not_end_holds_no_answer():
     body = chat("length")
     body["choices"][0]["message"]["content"] = "<think>\nHm, Paris"
-    with pytest.raises(RunError, match="the answer ends within a thought; raise the limit of tokens"):
+    with pytest.raises(
+        RunError, match="the answer ends within a thought; raise the limit of tokens"
+    ):
         from_openai([body])
 
 
 # --- LangChain, LiteLLM ---
 
-METADATA = {"model_name": "m", "finish_reason": "stop", "logprobs": {"content": listed(), "refusal": None}}
-MESSAGE = {"content": " Paris", "additional_kwargs": {}, "response_metadata": METADATA, "type": "ai", "id": "run-1"}
+METADATA = {
+    "model_name": "m",
+    "finish_reason": "stop",
+    "logprobs": {"content": listed(), "refusal": None},
+}
+MESSAGE = {
+    "content": " Paris",
+    "additional_kwargs": {},
+    "response_metadata": METADATA,
+    "type": "ai",
+    "id": "run-1",
+}
 HUMAN = {"content": "Capital?", "type": "human", "additional_kwargs": {}, "response_metadata": {}}
 CONSTRUCTED = {
     "lc": 1,
@@ -180,12 +223,18 @@ def test_messages_of_langchain_are_read(write, form):
 
 def test_a_message_of_langchain_that_could_have_log_probabilities_is_refused_without():
     message = MESSAGE | {"response_metadata": {"finish_reason": "stop"}}
-    with pytest.raises(RunError, match="logprobs are missing; ask for them with logprobs=True of the model"):
+    with pytest.raises(
+        RunError, match="logprobs are missing; ask for them with logprobs=True of the model"
+    ):
         from_openai([message])
 
 
 def test_a_log_of_litellm_is_read_with_its_question(write):
-    line = {"call_type": "completion", "messages": [{"role": "user", "content": "Capital?"}], "status": "success"}
+    line = {
+        "call_type": "completion",
+        "messages": [{"role": "user", "content": "Capital?"}],
+        "status": "success",
+    }
     run = import_answers(write(line | {"response": chat(), "error_str": None}))
     np.testing.assert_array_equal(run.log_probs(), [[-0.75]])
     assert run.questions["question"].tolist() == ["Capital?"]
@@ -194,10 +243,19 @@ def test_a_log_of_litellm_is_read_with_its_question(write):
 # --- APIs without log-probabilities ---
 
 TEXT = [{"type": "text", "text": "Paris"}]
-ANTHROPIC = {"id": "msg", "type": "message", "role": "assistant", "content": TEXT, "stop_reason": "end_turn"}
+ANTHROPIC = {
+    "id": "msg",
+    "type": "message",
+    "role": "assistant",
+    "content": TEXT,
+    "stop_reason": "end_turn",
+}
 TEXT_ONLY = {
     "anthropic": ANTHROPIC,
-    "bedrock": {"output": {"message": {"role": "assistant", "content": [{"text": "Paris"}]}}, "stopReason": "end_turn"},
+    "bedrock": {
+        "output": {"message": {"role": "assistant", "content": [{"text": "Paris"}]}},
+        "stopReason": "end_turn",
+    },
     "langchain": {"content": TEXT, "type": "ai", "response_metadata": {"stop_reason": "end_turn"}},
 }
 
@@ -205,7 +263,9 @@ TEXT_ONLY = {
 @pytest.mark.parametrize("name", TEXT_ONLY)
 def test_an_api_without_log_probabilities_is_read_as_texts_which_a_message_says(name):
     entries = [{"question": "Capital?", "response": TEXT_ONLY[name]}] * 3
-    with pytest.warns(UserWarning, match=rf"the API \({name}\) gives no log-probabilities of 3 answers"):
+    with pytest.warns(
+        UserWarning, match=rf"the API \({name}\) gives no log-probabilities of 3 answers"
+    ):
         run = from_openai(entries)
     assert run.is_texts
     assert run.info.model == name
@@ -216,13 +276,17 @@ def test_an_api_without_log_probabilities_is_read_as_texts_which_a_message_says(
 @pytest.mark.filterwarnings("ignore:.*gives no log-probabilities")
 def test_a_batch_of_anthropic_is_read_with_its_failures():
     params = {"messages": [{"role": "user", "content": "Capital?"}]}
-    entries = [{"custom_id": "a", "params": params, "result": {"type": "succeeded", "message": ANTHROPIC}}]
+    entries = [
+        {"custom_id": "a", "params": params, "result": {"type": "succeeded", "message": ANTHROPIC}}
+    ]
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}
     entries += [{"custom_id": "b", "result": {"type": "errored", "error": error}}]
     entries += [{"custom_id": "c", "result": {"type": "expired"}}]
     with pytest.warns(UserWarning, match="left out") as said:
         run = from_openai(entries)
-    assert "2 answers that failed are left out: entry 2; entry 3" in [str(warning.message) for warning in said]
+    assert "2 answers that failed are left out: entry 2; entry 3" in [
+        str(warning.message) for warning in said
+    ]
     assert run.questions[["question_id", "question"]].to_numpy().tolist() == [["a", "Capital?"]]
 
 
@@ -233,7 +297,9 @@ def test_a_line_that_is_a_list_holds_the_answers_to_one_question(write):
     for body in (sglang, tgi):
         other = json.loads(json.dumps(body()).replace("-0.25", "-1.25"))
         run = import_answers(write([body(), other], [body()]))
-        np.testing.assert_array_equal(run.log_probs(distinct=False), [[-0.75, -1.75], [-0.75, np.nan]])
+        np.testing.assert_array_equal(
+            run.log_probs(distinct=False), [[-0.75, -1.75], [-0.75, np.nan]]
+        )
 
 
 def test_a_line_that_is_a_list_of_rows_with_their_own_questions_holds_several(write):
@@ -247,14 +313,19 @@ def test_json_in_json_is_read(write):
     forms = [
         write(*(json.dumps(json.dumps(row)) for row in rows), name="lines.jsonl"),
         write(json.dumps(json.dumps(rows)), name="list.json"),
-        write(*({"question": row["id"], "response": json.dumps(row)} for row in rows), name="wrapped.jsonl"),
+        write(
+            *({"question": row["id"], "response": json.dumps(row)} for row in rows),
+            name="wrapped.jsonl",
+        ),
     ]
     for path in forms:
         np.testing.assert_array_equal(import_answers(path).log_probs(), [[-0.75], [-0.75]])
 
 
 def test_a_response_over_several_lines_is_read(write):
-    np.testing.assert_array_equal(import_answers(write(json.dumps(vllm(), indent=2))).log_probs(), [[-0.75]])
+    np.testing.assert_array_equal(
+        import_answers(write(json.dumps(vllm(), indent=2))).log_probs(), [[-0.75]]
+    )
 
 
 def test_a_row_of_a_dataset_with_its_response_is_a_response(write):

@@ -19,10 +19,26 @@ from pro_lib.importing.importers import from_openai, from_vllm, import_answers
 from pro_lib.importing.records import from_records
 from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
-PARIS_ANSWER = {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "log_prob": -0.75}
+PARIS_ANSWER = {
+    "text": "Paris",
+    "token_ids": [5, 6],
+    "token_log_probs": [-0.25, -0.5],
+    "log_prob": -0.75,
+}
 PARIS_ANSWER |= {"end_log_prob": -0.25, "mean_log_prob": -0.3, "rouge_l": 1.0, "correct": True}
-LYON_ANSWER = {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False}
-FULL = {"question_id": "q1", "question": "Capital of France?", "references": ["Paris"], "split": "test"}
+LYON_ANSWER = {
+    "text": "Lyon",
+    "log_prob": -3,
+    "end_log_prob": -1,
+    "correct": False,
+    "finished": False,
+}
+FULL = {
+    "question_id": "q1",
+    "question": "Capital of France?",
+    "references": ["Paris"],
+    "split": "test",
+}
 
 
 def record(*answers, **fields):
@@ -33,28 +49,49 @@ def test_every_field_is_kept(write):
     run = from_records(write(FULL | {"answers": [PARIS_ANSWER, LYON_ANSWER]}))
     assert (run.questions.to_dict("records"), run.name) == ([FULL], "answers/records/records")
     paris, lyon = run.answers.to_dict("records")
-    assert paris == PARIS_ANSWER | {"question_id": "q1", "rank": 0, "finished": True, "closed": False}
+    assert paris == PARIS_ANSWER | {
+        "question_id": "q1",
+        "rank": 0,
+        "finished": True,
+        "closed": False,
+    }
     assert lyon.items() >= (LYON_ANSWER | {"rank": 1, "token_ids": None}).items()
     assert math.isnan(lyon["rouge_l"])
 
 
 def test_a_line_without_more_than_it_must_have(write):
-    run = from_records(write({"question_id": 7, "references": "Paris", "answers": [{"log_prob": -1.5}]}, record()))
+    run = from_records(
+        write({"question_id": 7, "references": "Paris", "answers": [{"log_prob": -1.5}]}, record())
+    )
     nothing = {"question": None, "split": None}
-    expected = [{"question_id": "7", "references": ["Paris"]}, {"question_id": "q1", "references": None}]
+    expected = [
+        {"question_id": "7", "references": ["Paris"]},
+        {"question_id": "q1", "references": None},
+    ]
     assert run.questions.to_dict("records") == [row | nothing for row in expected]
     assert run.answers["question_id"].tolist() == ["7"]
     assert not {"mean_log_prob", "rouge_l", "correct"} & set(run.answers)
-    np.testing.assert_array_equal(run.log_probs(), [[-1.5], [np.nan]])  # that of the complete answer
+    # That of the complete answer
+    np.testing.assert_array_equal(run.log_probs(), [[-1.5], [np.nan]])
 
 
 LOG_PROBS = [
     ([{"log_prob": -1.5}, {"log_prob": -0.5}], [-0.5, -1.5]),
-    ([{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}], [-1.75, -3.0]),
-    ([{"text": "", "token_log_probs": [], "end_log_prob": -0.5}], [-0.5]),  # as probable as its ending
+    (
+        [{"token_log_probs": [-0.5, -0.25, -1]}, {"token_log_probs": [-2], "end_log_prob": -1}],
+        [-1.75, -3.0],
+    ),
+    # As probable as its ending
+    (
+        [{"text": "", "token_log_probs": [], "end_log_prob": -0.5}],
+        [-0.5],
+    ),
     ([{"logprob": -1, "text": "x"}, {"cumulative_logprob": -2}], [-1.0, -2.0]),  # as in CSV
     ([{"log_prob": 5e-5, "end_log_prob": 1e-6}], [0.0]),  # rounding above zero is trimmed
-    ([{"log_prob": -1}, {"log_prob": -2}, {"log_prob": -2}, {"log_prob": -3, "text": "x"}], [-1.0, -2.0, -3.0]),
+    (
+        [{"log_prob": -1}, {"log_prob": -2}, {"log_prob": -2}, {"log_prob": -3, "text": "x"}],
+        [-1.0, -2.0, -3.0],
+    ),
 ]
 
 
@@ -91,7 +128,12 @@ def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write)
 
 
 def request(*outputs):
-    return {"request_id": "0", "prompt": "Question: Capital?\nAnswer:", "outputs": list(outputs), "finished": True}
+    return {
+        "request_id": "0",
+        "prompt": "Question: Capital?\nAnswer:",
+        "outputs": list(outputs),
+        "finished": True,
+    }
 
 
 TOKENS = ((5, " Par", -0.25), (6, "is", -0.5))
@@ -99,7 +141,8 @@ END = (2, "</s>", -0.125)
 ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
-    vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),  # what a stop string took off the text
+    # What a stop string took off the text
+    vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),
     vllm_output("", END),
 ]
 
@@ -107,7 +150,9 @@ VLLM = [
 @pytest.mark.parametrize("output", VLLM)
 def test_everything_generated_counts_in_whatever_form_it_comes(write, output):
     record = request(output)
-    served = as_objects(request(output | {"token_ids": np.array(output["token_ids"])}), SimpleNamespace)
+    served = as_objects(
+        request(output | {"token_ids": np.array(output["token_ids"])}), SimpleNamespace
+    )
     question = {"question_id": "0", "question": record["prompt"], "references": None, "split": None}
     steps = zip(output["logprobs"], output["token_ids"], strict=True)
     log_probs = [step[str(token)]["logprob"] for step, token in steps]
@@ -121,8 +166,14 @@ def test_everything_generated_counts_in_whatever_form_it_comes(write, output):
 
 @pytest.mark.parametrize("lost", [{}, {"logprobs": None}])
 def test_an_output_that_was_cut_keeps_all_its_tokens_and_equal_answers_count_once(lost):
-    run = from_vllm([request(ENDED, vllm_output(" Paris", *TOKENS, finish_reason="length", **lost), ENDED)])
-    assert run.answers[["log_prob", "end_log_prob", "finished"]].iloc[1].tolist() == [-0.75, 0.0, False]
+    run = from_vllm(
+        [request(ENDED, vllm_output(" Paris", *TOKENS, finish_reason="length", **lost), ENDED)]
+    )
+    assert run.answers[["log_prob", "end_log_prob", "finished"]].iloc[1].tolist() == [
+        -0.75,
+        0.0,
+        False,
+    ]
     np.testing.assert_array_equal(run.log_probs(), [[-0.125]])
     assert (run.log_probs(distinct=False).shape, run.name) == ((1, 2), "responses/vllm/vllm")
 
@@ -130,12 +181,19 @@ def test_an_output_that_was_cut_keeps_all_its_tokens_and_equal_answers_count_onc
 def test_records_in_memory_are_read_as_a_file_of_them(write):
     first = {"log_prob": -0.5, "text": "a", "token_ids": [3]}
     second = {"token_log_probs": [-1.0, -2.0], "end_log_prob": -0.25}
-    records = [{"question_id": 1, "question": "A?", "references": ["a"], "answers": [first, second]}]
+    records = [
+        {"question_id": 1, "question": "A?", "references": ["a"], "answers": [first, second]}
+    ]
     records += [{"question_id": "b", "answers": [first]}]
     expected = from_records(write(*records))
-    numbers = [{"log_prob": np.float32(-0.5), "token_ids": np.array([3])}, {"token_log_probs": np.array([-1.0, -2.0])}]
+    numbers = [
+        {"log_prob": np.float32(-0.5), "token_ids": np.array([3])},
+        {"token_log_probs": np.array([-1.0, -2.0])},
+    ]
     in_numpy = records[0] | {"answers": [first | numbers[0], second | numbers[1]]}
-    flat = pd.DataFrame([record | answer for record in records for answer in record["answers"]]).drop(columns="answers")
+    flat = pd.DataFrame(
+        [record | answer for record in records for answer in record["answers"]]
+    ).drop(columns="answers")
     for source in (records, [in_numpy, records[1]], pd.DataFrame(records), flat):
         run = from_records(source)
         pd.testing.assert_frame_equal(run.answers, expected.answers)
@@ -175,7 +233,9 @@ CASES = [(read, good, *bad) for read, (good, lines) in REFUSED.items() for bad i
 
 
 @pytest.mark.parametrize(("read", "good", "line", "words"), CASES)
-def test_a_malformed_line_is_refused_with_its_place_and_field_if_read_strictly(write, read, good, line, words):
+def test_a_malformed_line_is_refused_with_its_place_and_field_if_read_strictly(
+    write, read, good, line, words
+):
     path = write(good, "", line)
     with pytest.raises(RunError, match=re.escape(words)) as caught:
         read(path, strict=True)
@@ -186,15 +246,21 @@ def test_a_malformed_line_is_refused_with_its_place_and_field_if_read_strictly(w
         assert str(caught.value).startswith("entry 2")
 
 
-@pytest.mark.parametrize(("read", "good", "line", "words"), [case for case in CASES if case[1] is not case[2]])
-def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(write, read, good, line, words):
+@pytest.mark.parametrize(
+    ("read", "good", "line", "words"), [case for case in CASES if case[1] is not case[2]]
+)
+def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(
+    write, read, good, line, words
+):
     path = write(good, "", line)
     with pytest.warns(UserWarning, match=r"^1 answers .* are left out: line 3") as caught:
         run = read(path)
     assert run.log_probs()[0, 0] == read([good]).log_probs()[0, 0]
     if "cannot be read" in str(caught[0].message):
         assert words in str(caught[0].message)
-    if line != "[1]" and (isinstance(line, str) or len(line.get("answers", ())) < 2):  # else something is left
+    if line != "[1]" and (
+        isinstance(line, str) or len(line.get("answers", ())) < 2
+    ):  # else something is left
         with pytest.raises(RunError, match=re.escape(words)) as error:
             read(write(line))
         assert str(error.value).startswith(f"{path}, ")
@@ -202,18 +268,27 @@ def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(write, r
 
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
-    with pytest.raises(RunError, match=r"neither a file nor a list|unrecognized response format|holds no answers"):
+    with pytest.raises(
+        RunError, match=r"neither a file nor a list|unrecognized response format|holds no answers"
+    ):
         from_vllm(source)
 
 
 def test_half_a_character_is_named():
-    with pytest.raises(RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"):
+    with pytest.raises(
+        RunError, match=r"^entry 1, choice 0: text='.ud800' should be a valid string"
+    ):
         from_vllm([request(vllm_output("\ud800", END))])
 
 
 def test_questions_may_be_a_file_whose_rows_are_all_read(tmp_path):
-    rows = [{"question_id": n, "question": f"Q{n}?", "references": [f"A{n}"], "split": "train_shots"} for n in range(3)]
-    answers = [{"question_id": n, "answers": [{"text": f"A{n}", "log_prob": -0.1}]} for n in range(3)]
+    rows = [
+        {"question_id": n, "question": f"Q{n}?", "references": [f"A{n}"], "split": "train_shots"}
+        for n in range(3)
+    ]
+    answers = [
+        {"question_id": n, "answers": [{"text": f"A{n}", "log_prob": -0.1}]} for n in range(3)
+    ]
     questions, records = tmp_path / "questions.jsonl", tmp_path / "records.jsonl"
     for path, lines in ((questions, rows), (records, answers)):
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))

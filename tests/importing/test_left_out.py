@@ -26,13 +26,25 @@ def changed(**fields):
 
 
 def failed(**body):
-    return {"custom_id": "f", "response": {"status_code": 500, "request_id": "r", "body": body}, "error": None}
+    return {
+        "custom_id": "f",
+        "response": {"status_code": 500, "request_id": "r", "body": body},
+        "error": None,
+    }
 
 
 # What a line may be, the message of what is left out, and the words of the refusal.
 BAD = {
-    "error of OpenAI": ({"error": {"message": "late", "code": 429}}, "that failed", "the response failed (late)"),
-    "error of vLLM": ({"object": "error", "message": "long", "code": 400}, "that failed", "the response failed (long)"),
+    "error of OpenAI": (
+        {"error": {"message": "late", "code": 429}},
+        "that failed",
+        "the response failed (late)",
+    ),
+    "error of vLLM": (
+        {"object": "error", "message": "long", "code": 400},
+        "that failed",
+        "the response failed (long)",
+    ),
     "error of Anthropic": (
         {"type": "error", "error": {"message": "busy"}},
         "that failed",
@@ -41,13 +53,33 @@ BAD = {
     "error of FastAPI": ({"detail": "Not found"}, "that failed", "the response failed (Not found)"),
     "error of a proxy": ({"message": "no route"}, "that failed", "the response failed (no route)"),
     "status without body": (failed(), "that failed", "an empty response with status 500"),
-    "empty text as body": ({"response": {"status_code": 503, "body": ""}}, "that failed", "status 503"),
+    "empty text as body": (
+        {"response": {"status_code": 503, "body": ""}},
+        "that failed",
+        "status 503",
+    ),
     "no response": ({"question": "Q?", "response": None}, "that failed", "the response is empty"),
-    "failed in Vertex": ({"status": "Bad Request", "request": {}, "response": {}}, "that failed", "Bad Request"),
+    "failed in Vertex": (
+        {"status": "Bad Request", "request": {}, "response": {}},
+        "that failed",
+        "Bad Request",
+    ),
     "no choice": (changed() | {"choices": []}, "that failed", "it holds no answers"),
-    "no log-probabilities": (changed(logprobs=None), "without log-probabilities", "logprobs are missing"),
-    "no finish reason": (changed(finish_reason=None), "without a finish reason", "finish_reason=None must be text"),
-    "refusal": (changed(message={"content": None, "refusal": "No."}), "without text", "an answer without text"),
+    "no log-probabilities": (
+        changed(logprobs=None),
+        "without log-probabilities",
+        "logprobs are missing",
+    ),
+    "no finish reason": (
+        changed(finish_reason=None),
+        "without a finish reason",
+        "finish_reason=None must be text",
+    ),
+    "refusal": (
+        changed(message={"content": None, "refusal": "No."}),
+        "without text",
+        "an answer without text",
+    ),
     "-inf": (
         changed(logprobs={"content": [{"logprob": -math.inf}]}),
         "whose probability was not returned",
@@ -63,12 +95,20 @@ BAD = {
         "whose probability was not returned",
         "[0]=None stands for",
     ),
-    "half a character": (changed(message={"content": "\ud800"}), "that cannot be read", "hex escape"),
+    "half a character": (
+        changed(message={"content": "\ud800"}),
+        "that cannot be read",
+        "hex escape",
+    ),
     "broken": ('{"choices": [{', "that cannot be read", "it must be JSON in UTF-8"),
     "number": ("5", "that cannot be read", "unrecognized response format"),
     "list of numbers": ("[1, 2]", "that cannot be read", "unrecognized response format"),
     "nothing known": ({"answer_of": 3}, "that cannot be read", "unrecognized response format"),
-    "other prompts": ({"prompt": ["a", "b"], "response": chat()}, "that cannot be read", "1 answers to 2 prompts"),
+    "other prompts": (
+        {"prompt": ["a", "b"], "response": chat()},
+        "that cannot be read",
+        "1 answers to 2 prompts",
+    ),
 }
 
 
@@ -92,31 +132,43 @@ def test_a_file_of_one_problem_says_the_problem_and_the_remedy(write):
     words = r"line 1, choice 0: logprobs are missing \(3 answers\); ask for them with logprobs=true"
     with pytest.raises(RunError, match=words):
         import_answers(path)
-    with pytest.raises(RunError, match=r"line 1: unrecognized response format; supported are .* \(2 answers\)$"):
+    with pytest.raises(
+        RunError, match=r"line 1: unrecognized response format; supported are .* \(2 answers\)$"
+    ):
         import_answers(write({"a": 1}, {"b": 2}))
     with pytest.raises(RunError, match=r"line 1 cannot be read|line 1: cannot be read: "):
         import_answers(write("{no", "{no"))
-    with pytest.raises(RunError, match=r"left out are 1 that failed \(line 1: .*late.*\), 1 without log-probabilities"):
+    with pytest.raises(
+        RunError,
+        match=r"left out are 1 that failed \(line 1: .*late.*\), 1 without log-probabilities",
+    ):
         import_answers(write(BAD["error of OpenAI"][0], changed(logprobs=None)))
 
 
 def test_the_first_of_many_are_named(write):
     lines = [chat(id="a"), *[{"error": {"message": "late"}}] * 7]
-    with pytest.warns(UserWarning, match=r"^7 answers that failed are left out: line 2; .*; line 6 and 2 more$"):
+    with pytest.warns(
+        UserWarning, match=r"^7 answers that failed are left out: line 2; .*; line 6 and 2 more$"
+    ):
         import_answers(write(*lines))
 
 
 def test_a_bad_choice_among_others_is_left_out(write):
     body = chat(id="a")
     body["choices"].insert(0, changed(finish_reason=None)["choices"][0])
-    with pytest.warns(UserWarning, match=r"^1 answers without a finish reason are left out: line 1, choice 0$"):
+    with pytest.warns(
+        UserWarning, match=r"^1 answers without a finish reason are left out: line 1, choice 0$"
+    ):
         run = import_answers(write(body))
     np.testing.assert_array_equal(run.log_probs(), [[-0.75]])
 
 
 def test_pieces_of_a_stream_without_a_mark_are_told_by_their_common_id():
     cut = completion(None)
-    with pytest.raises(RunError, match="entry 1, choice 0: the answer has no finish reason, as the pieces of a stream"):
+    with pytest.raises(
+        RunError,
+        match="entry 1, choice 0: the answer has no finish reason, as the pieces of a stream",
+    ):
         from_openai([cut, completion()])
     with pytest.warns(UserWarning, match="1 answers without a finish reason"):
         from_openai([cut | {"id": "another"}, completion()])
@@ -157,7 +209,9 @@ def test_a_bad_record_is_left_out_counted_and_named_or_refused(write, name):
 
 def test_a_bad_answer_of_a_record_leaves_the_others():
     answers = [{"text": "x", "log_prob": math.nan}, {"text": "y", "log_prob": -2}]
-    with pytest.warns(UserWarning, match=r"entry 1 \(answers\[0\].log_prob=nan must be a log-probability"):
+    with pytest.warns(
+        UserWarning, match=r"entry 1 \(answers\[0\].log_prob=nan must be a log-probability"
+    ):
         run = from_records([RECORD | {"answers": answers}])
     assert run.answers[["rank", "text", "log_prob"]].to_numpy().tolist() == [[0, "y", -2.0]]
 

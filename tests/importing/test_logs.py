@@ -22,7 +22,10 @@ SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djam
 TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
 # By log: the log-probabilities that it holds, and its verdicts.
 READ = {
-    "inspect_log_probs.eval": ([-0.75, -2.0, -0.75, -1.0, -0.625, -0.625], [True, False, True, False, True, True]),
+    "inspect_log_probs.eval": (
+        [-0.75, -2.0, -0.75, -1.0, -0.625, -0.625],
+        [True, False, True, False, True, True],
+    ),
     "inspect_texts.eval": ([math.nan] * 6, [True, False, True, False, True, True]),
     "lm_eval_samples.jsonl": ([math.nan] * 6, None),  # one verdict of three samples
     "lm_eval_texts.jsonl": ([math.nan] * 2, [True, False]),
@@ -46,9 +49,16 @@ def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
 
 
 def test_a_second_filter_and_a_sample_that_failed_are_left_out_and_counted():
-    with pytest.warns(UserWarning, match=r"^2 answers that another filter judges again are left out: line 3; line 4"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^2 answers that another filter judges again are left out: line 3; line 4",
+    ):
         importing.import_answers(LOGS / "lm_eval_samples.jsonl")
-    good = {"id": "a", "epoch": 1, "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}]}
+    good = {
+        "id": "a",
+        "epoch": 1,
+        "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}],
+    }
     good |= {"target": "a", "choices": ["a", "b"], "scores": {"choice": {"value": "P"}}}
     good["output"] = {"choices": [{"message": {"content": "a"}, "stop_reason": "stop"}]}
     failed = good | {"epoch": 2, "output": {"choices": []}, "error": {"message": "late"}}
@@ -63,16 +73,26 @@ def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
     data = bytearray((LOGS / "inspect_texts.eval").read_bytes())
     data[data.index(place.encode()) + 200 if place else -1] ^= 0xFF
     (tmp_path / "log.eval").write_bytes(data[: None if place else -30])
-    with pytest.raises(RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"):
+    with pytest.raises(
+        RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"
+    ):
         importing.import_answers(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
 
 # Of the first, meanings of 1 and 3.
-SAMPLES = {"a": ["Oslo", "Rome", "rome.", "Rome"], "b": ["Lima"] * 4, "c": ["Bern", "Kyiv", "Riga", "Nuuk"]}
+SAMPLES = {
+    "a": ["Oslo", "Rome", "rome.", "Rome"],
+    "b": ["Lima"] * 4,
+    "c": ["Bern", "Kyiv", "Riga", "Nuuk"],
+}
 BOX = [
-    {"question_id": name, "references": [right], "answers": [{"text": text} for text in SAMPLES[name]]}
+    {
+        "question_id": name,
+        "references": [right],
+        "answers": [{"text": text} for text in SAMPLES[name]],
+    }
     for name, right in {"a": "Rome", "b": "Lima", "c": "Tirana"}.items()
 ]
 
@@ -80,12 +100,21 @@ BOX = [
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.from_records(BOX)
     table = evaluation.text_scores(run)
-    assert table["text"].tolist() == ["Rome", "Lima", "Bern"]  # the most frequent, by its words; the first of equals
+    # The most frequent, by its words; the first of equals
+    assert table["text"].tolist() == [
+        "Rome",
+        "Lima",
+        "Bern",
+    ]
     np.testing.assert_allclose(table["SC"], [1 / 4, 0, 3 / 4])
     shares = [[1 / 4, 3 / 4], [1], [1 / 4] * 4]
-    np.testing.assert_allclose(table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15)
+    np.testing.assert_allclose(
+        table["SE"], [-sum(p * math.log(p) for p in row) for row in shares], atol=1e-15
+    )
     np.testing.assert_allclose(table["Deg"], [1 - sum(p * p for p in row) for row in shares])
-    flat = pd.DataFrame([{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts])
+    flat = pd.DataFrame(
+        [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
+    )
     again = evaluation.text_scores(importing.from_records(flat))
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
@@ -93,7 +122,9 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
 @pytest.mark.parametrize("protocol", ["paper", "workbench"])
 def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(protocol):
     run = importing.from_records(BOX)
-    judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical}, protocol=protocol)
+    judged = evaluation.evaluate(
+        run, samples=run, similarities={"lexical": lexical}, protocol=protocol
+    )
     assert judged.correct.tolist() == [True, True, False]
     table = evaluation.text_scores(run)
     methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
@@ -101,7 +132,12 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
     for name in methods:
         np.testing.assert_array_equal(judged.baselines[f"{name}, lexical"], table[name])
     assert {"NLL", "PE", "SD, lexical"} <= set(judged.unavailable)
-    for call in (run.log_probs, run.scores, lambda: judged.pro(0.4), lambda: explorer.run_data(run)):
+    for call in (
+        run.log_probs,
+        run.scores,
+        lambda: judged.pro(0.4),
+        lambda: explorer.run_data(run),
+    ):
         with pytest.raises(RunError, match="log-probabilities"):
             call()
 
@@ -127,7 +163,9 @@ def test_pro_score_prints_what_counts_give(capsys, write):
 
 # --- PRO within other libraries ---
 
-RECIPES = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL)
+RECIPES = re.findall(
+    r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL
+)
 
 
 class Estimator:
@@ -147,7 +185,9 @@ class LogprobsScorer:
 def recipe(monkeypatch, module, stand_in):
     """What a recipe defines, upon a stand-in for the library's class, or skipped where it is not installed."""
     if stand_in:
-        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{stand_in.__name__: stand_in}))
+        monkeypatch.setitem(
+            sys.modules, module, types.SimpleNamespace(**{stand_in.__name__: stand_in})
+        )
     else:
         pytest.importorskip(module.partition(".")[0])
     names = {}
@@ -161,7 +201,10 @@ def naive(log_probs, alpha):
 
 
 DRAWN = np.random.default_rng(5)
-TOKENS = [[[-0.8 - float(value) for value in DRAWN.exponential(0.5, 2)] for _ in range(4)] for _ in range(50)]
+TOKENS = [
+    [[-0.8 - float(value) for value in DRAWN.exponential(0.5, 2)] for _ in range(4)]
+    for _ in range(50)
+]
 TOTALS = [[sum(tokens) for tokens in [*row, row[0]]] for row in TOKENS]  # one is drawn twice
 EXPECTED = {alpha: [naive(row, alpha) for row in TOTALS] for alpha in (0.02, 0.1)}
 
@@ -180,7 +223,14 @@ def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, stand_in, alpha):
 @pytest.mark.parametrize("alpha", EXPECTED)
 def test_pro_is_a_scorer_of_uqlm(monkeypatch, stand_in, alpha):
     names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", stand_in)
-    rows = [[[{"token": f"{n}", "logprob": v} for v in a] for n, a in enumerate(row)] for row in TOKENS]
-    given = {"logprobs_results": [row[0] for row in rows], "sampled_logprobs_results": [[*r[1:], r[0]] for r in rows]}
-    scored = names["PROScorer"](alpha).evaluate(**given, responses=None, prompts=None, progress_bar=None)
+    rows = [
+        [[{"token": f"{n}", "logprob": v} for v in a] for n, a in enumerate(row)] for row in TOKENS
+    ]
+    given = {
+        "logprobs_results": [row[0] for row in rows],
+        "sampled_logprobs_results": [[*r[1:], r[0]] for r in rows],
+    }
+    scored = names["PROScorer"](alpha).evaluate(
+        **given, responses=None, prompts=None, progress_bar=None
+    )
     np.testing.assert_allclose(-np.log(scored["pro"]), EXPECTED[alpha], rtol=0, atol=1e-12)

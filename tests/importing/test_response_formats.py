@@ -25,17 +25,36 @@ TOKENS = [(" Par", -0.25), ("is", -0.5)]
 
 
 def listed(name="logprob"):
-    return [{"token": token, name: value, "bytes": list(token.encode()), "top_logprobs": []} for token, value in TOKENS]
+    return [
+        {"token": token, name: value, "bytes": list(token.encode()), "top_logprobs": []}
+        for token, value in TOKENS
+    ]
 
 
 def chat(reason="stop", **more):
     message = {"role": "assistant", "content": " Paris", "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": {"content": listed()}, "finish_reason": reason}
-    return {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": [choice], **more}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": {"content": listed()},
+        "finish_reason": reason,
+    }
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [choice],
+        **more,
+    }
 
 
 def completion(reason="stop"):
-    logprobs = {"tokens": [" Par", "is"], "token_logprobs": [-0.25, -0.5], "text_offset": [0, 4], "top_logprobs": None}
+    logprobs = {
+        "tokens": [" Par", "is"],
+        "token_logprobs": [-0.25, -0.5],
+        "text_offset": [0, 4],
+        "top_logprobs": None,
+    }
     choice = {"index": 0, "text": " Paris", "logprobs": logprobs, "finish_reason": reason}
     return {"id": "cmpl-1", "object": "text_completion", "model": "m", "choices": [choice]}
 
@@ -43,17 +62,38 @@ def completion(reason="stop"):
 def responses_api(reason="completed"):
     part = {"type": "output_text", "text": " Paris", "annotations": [], "logprobs": listed()}
     output = [{"type": "reasoning", "id": "rs_1", "summary": []}]
-    output += [{"type": "message", "id": "msg_1", "status": reason, "role": "assistant", "content": [part]}]
-    return {"id": "resp_1", "object": "response", "status": reason, "error": None, "output": output, "model": "m"}
+    output += [
+        {"type": "message", "id": "msg_1", "status": reason, "role": "assistant", "content": [part]}
+    ]
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": reason,
+        "error": None,
+        "output": output,
+        "model": "m",
+    }
 
 
 def ollama_chat(reason="stop"):
     message = {"role": "assistant", "content": " Paris"}
-    return {"model": "m", "message": message, "done": True, "done_reason": reason, "logprobs": listed()}
+    return {
+        "model": "m",
+        "message": message,
+        "done": True,
+        "done_reason": reason,
+        "logprobs": listed(),
+    }
 
 
 def ollama_generate(reason="stop"):
-    return {"model": "m", "response": " Paris", "done": True, "done_reason": reason, "logprobs": listed()}
+    return {
+        "model": "m",
+        "response": " Paris",
+        "done": True,
+        "done_reason": reason,
+        "logprobs": listed(),
+    }
 
 
 def llama_cpp(reason="eos"):
@@ -63,13 +103,23 @@ def llama_cpp(reason="eos"):
 
 
 def tgi(reason="eos_token"):
-    tokens = [{"id": n, "text": text, "logprob": value, "special": False} for n, (text, value) in enumerate(TOKENS)]
-    return {"generated_text": " Paris", "details": {"finish_reason": reason, "generated_tokens": 2, "tokens": tokens}}
+    tokens = [
+        {"id": n, "text": text, "logprob": value, "special": False}
+        for n, (text, value) in enumerate(TOKENS)
+    ]
+    return {
+        "generated_text": " Paris",
+        "details": {"finish_reason": reason, "generated_tokens": 2, "tokens": tokens},
+    }
 
 
 def sglang(reason="stop"):
     values = [[value, n, text] for n, (text, value) in enumerate(TOKENS)]
-    meta = {"id": "ab12", "finish_reason": {"type": reason, "matched": 2}, "output_token_logprobs": values}
+    meta = {
+        "id": "ab12",
+        "finish_reason": {"type": reason, "matched": 2},
+        "output_token_logprobs": values,
+    }
     return {"text": " Paris", "output_ids": [0, 1], "meta_info": meta}
 
 
@@ -77,14 +127,23 @@ def gemini(reason="STOP"):
     content = {"role": "model", "parts": [{"text": " Par"}, {"text": "is"}]}
     chosen = [{"token": token, "tokenId": 5, "logProbability": value} for token, value in TOKENS]
     result = {"topCandidates": [], "chosenCandidates": chosen}
-    candidate = {"content": content, "finishReason": reason, "avgLogprobs": -0.375, "logprobsResult": result}
+    candidate = {
+        "content": content,
+        "finishReason": reason,
+        "avgLogprobs": -0.375,
+        "logprobsResult": result,
+    }
     return {"candidates": [candidate], "modelVersion": "m", "responseId": "xyz"}
 
 
 def gemini_client(reason="FinishReason.STOP"):
-    result = {"chosen_candidates": [{"token": token, "log_probability": value} for token, value in TOKENS]}
+    result = {
+        "chosen_candidates": [{"token": token, "log_probability": value} for token, value in TOKENS]
+    }
     content = {"parts": [{"text": " Paris"}]}
-    return {"candidates": [{"content": content, "finish_reason": reason, "logprobs_result": result}]}
+    return {
+        "candidates": [{"content": content, "finish_reason": reason, "logprobs_result": result}]
+    }
 
 
 def cohere(reason="COMPLETE"):
@@ -94,7 +153,9 @@ def cohere(reason="COMPLETE"):
 
 
 def vllm(reason="stop"):
-    output = vllm_output(" Paris", *((n, *token) for n, token in enumerate(TOKENS)), finish_reason=reason)
+    output = vllm_output(
+        " Paris", *((n, *token) for n, token in enumerate(TOKENS)), finish_reason=reason
+    )
     return {"request_id": "0", "prompt": "Q: Capital?\nA:", "outputs": [output]}
 
 
@@ -122,14 +183,26 @@ def streamed():
     ]  # fmt: skip
     pieces = [{"token": token, "logprob": value} for token, value in TOKENS]
     ollama = [{"response": piece["token"], "done": False, "logprobs": [piece]} for piece in pieces]
-    llama = [{"content": piece["token"], "stop": False, "completion_probabilities": [piece]} for piece in pieces]
+    llama = [
+        {"content": piece["token"], "stop": False, "completion_probabilities": [piece]}
+        for piece in pieces
+    ]
     end = {"content": "", "stop": True, "stop_type": "eos", "completion_probabilities": []}
     generated = [
-        {"index": n, "token": {"id": n, "text": token, "logprob": value, "special": False}, "generated_text": None}
+        {
+            "index": n,
+            "token": {"id": n, "text": token, "logprob": value, "special": False},
+            "generated_text": None,
+        }
         for n, (token, value) in enumerate(TOKENS)
     ]
-    generated[1] |= {"generated_text": " Paris", "details": {"finish_reason": "eos_token", "generated_tokens": 2}}
-    events = [{"type": "response.created", "response": responses_api("in_progress") | {"output": []}}]
+    generated[1] |= {
+        "generated_text": " Paris",
+        "details": {"finish_reason": "eos_token", "generated_tokens": 2},
+    }
+    events = [
+        {"type": "response.created", "response": responses_api("in_progress") | {"output": []}}
+    ]
     events += [{"type": "response.output_text.delta", "delta": " Par", "logprobs": listed()[:1]}]
     events += [{"type": "response.completed", "response": responses_api()}]
     parts = [
@@ -169,7 +242,12 @@ def as_objects(value, kind):
 @pytest.mark.parametrize("response_format", BARE)
 @pytest.mark.parametrize("form", ["bare", "wrapped", "batch", "gz"])
 def test_a_response_of_every_server_is_read_in_every_wrapping(write, response_format, form):
-    wrapped = {"question_id": 7, "question": "Capital?", "references": "Paris", "response": response_format()}
+    wrapped = {
+        "question_id": 7,
+        "question": "Capital?",
+        "references": "Paris",
+        "response": response_format(),
+    }
     batch = {
         "id": "batch_req_1",
         "custom_id": "q8",
@@ -189,7 +267,10 @@ def test_a_response_of_every_server_is_read_in_every_wrapping(write, response_fo
 def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind):
     wrapped = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
     run = from_openai(
-        [as_objects(response_format(), kind), wrapped | {"response": as_objects(response_format(), kind)}]
+        [
+            as_objects(response_format(), kind),
+            wrapped | {"response": as_objects(response_format(), kind)},
+        ]
     )
     check(run, n=2)
     assert run.questions.iloc[1].to_dict() == wrapped
@@ -198,21 +279,35 @@ def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind)
 
 @pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 @pytest.mark.parametrize("response_format", BARE)
-def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(write, response_format):
+def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(
+    write, response_format
+):
     cut = response_format(BARE[response_format])
     run = import_answers(
-        write({"question_id": "a", "response": response_format()}, {"question_id": "b", "response": cut})
+        write(
+            {"question_id": "a", "response": response_format()},
+            {"question_id": "b", "response": cut},
+        )
     )
     assert run.answers["finished"].tolist() == [True, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
-    with pytest.raises(RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"):
+    with pytest.raises(
+        RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"
+    ):
         from_openai([cut])
 
 
-@pytest.mark.parametrize("word", [*sorted(NATURAL | CUT), "STOP", "FinishReason.STOP", "FINISH_REASON_STOP", "gone"])
+@pytest.mark.parametrize(
+    "word", [*sorted(NATURAL | CUT), "STOP", "FinishReason.STOP", "FINISH_REASON_STOP", "gone"]
+)
 def test_every_word_for_an_ending_is_known_or_said(word):
-    entries = [{"question_id": "a", "response": chat()}, {"question_id": "b", "response": chat(word)}]
-    said = pytest.warns(UserWarning, match=r"endings gone \(1\) are unknown; such an answer counts as cut")
+    entries = [
+        {"question_id": "a", "response": chat()},
+        {"question_id": "b", "response": chat(word)},
+    ]
+    said = pytest.warns(
+        UserWarning, match=r"endings gone \(1\) are unknown; such an answer counts as cut"
+    )
     with said if word == "gone" else contextlib.nullcontext():
         run = from_openai(entries)
     is_natural = word.rpartition(".")[2].lower().removeprefix("finish_reason_") in NATURAL
@@ -221,7 +316,8 @@ def test_every_word_for_an_ending_is_known_or_said(word):
 
 
 STREAMS = streamed() | {
-    response_format.__name__: [response_format(None), response_format()] for response_format in (vllm, sglang)
+    response_format.__name__: [response_format(None), response_format()]
+    for response_format in (vllm, sglang)
 }
 
 
@@ -231,11 +327,17 @@ def test_a_stream_is_refused_with_its_place_and_not_read_in_pieces(write, name, 
     wrapped = [{"question_id": "q", "response": piece} for piece in STREAMS[name]]
     for pieces in (STREAMS[name], wrapped):
         with pytest.raises(RunError, match=r"r\.jsonl, line \d"):
-            import_answers(write(*(line.format(json.dumps(piece)) for piece in pieces), name="r.jsonl"))
+            import_answers(
+                write(*(line.format(json.dumps(piece)) for piece in pieces), name="r.jsonl")
+            )
 
 
 def test_every_sequence_of_tgi_counts():
-    other = {"generated_text": " Lyon", "finish_reason": "eos_token", "tokens": [{"text": " Lyon", "logprob": -3.0}]}
+    other = {
+        "generated_text": " Lyon",
+        "finish_reason": "eos_token",
+        "tokens": [{"text": " Lyon", "logprob": -3.0}],
+    }
     response = tgi()
     response["details"]["best_of_sequences"] = [other]
     np.testing.assert_array_equal(from_openai([response]).log_probs(), [[-0.75, -3.0]])
@@ -249,7 +351,10 @@ QUESTIONS = pd.DataFrame({
 
 def answered(value, **fields):
     response = chat(id=f"r{value}")
-    response["choices"][0] |= {"message": {"content": str(value)}, "logprobs": {"content": [{"logprob": value}]}}
+    response["choices"][0] |= {
+        "message": {"content": str(value)},
+        "logprobs": {"content": [{"logprob": value}]},
+    }
     return {**fields, "response": response}
 
 
@@ -282,7 +387,9 @@ MET = [
 ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:answers are taken as samples of one question by their ids, as 'a-0' of 'a'")
+@pytest.mark.filterwarnings(
+    "ignore:answers are taken as samples of one question by their ids, as 'a-0' of 'a'"
+)
 @pytest.mark.parametrize(("asked", "log_probs"), MET)
 def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
     run = import_answers(write(*responses(*asked)), questions=QUESTIONS)
@@ -290,7 +397,9 @@ def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_pro
     np.testing.assert_array_equal(run.log_probs(), log_probs)
 
 
-@pytest.mark.filterwarnings("ignore:answers are taken as samples of one question by their ids, as 'q0-0' of 'q0'")
+@pytest.mark.filterwarnings(
+    "ignore:answers are taken as samples of one question by their ids, as 'q0-0' of 'q0'"
+)
 @pytest.mark.parametrize(("asked", "log_probs"), SAMPLES)
 def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
     np.testing.assert_array_equal(from_openai(responses(*asked)).log_probs(), log_probs)
@@ -337,7 +446,9 @@ def test_responses_that_do_not_fit_the_questions_are_refused(write, asked, quest
 
 def test_an_id_or_every_word_decides_between_two_questions():
     some = TWICE.drop(columns="references")
-    with pytest.warns(UserWarning, match="1 of its 2 questions repeat the text of an earlier question"):
+    with pytest.warns(
+        UserWarning, match="1 of its 2 questions repeat the text of an earlier question"
+    ):
         run = from_openai(responses({"question": PERU, "question_id": "q1"}), questions=some)
     pd.testing.assert_frame_equal(run.questions[[*some]], some)
     np.testing.assert_array_equal(run.log_probs(), [[np.nan], [-1.0]])
@@ -355,7 +466,9 @@ def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_s
     mine = responses({"custom_id": "mine-0"}, {"custom_id": "mine-1"})
     run = from_openai(mine, questions=QUESTIONS.assign(question_id=["mine-0", "mine-1"]))
     np.testing.assert_array_equal(run.log_probs(), [[-1], [-2]])
-    texts = responses({"custom_id": "q-0", "question": PERU}, {"custom_id": "q-1", "question": FRANCE})
+    texts = responses(
+        {"custom_id": "q-0", "question": PERU}, {"custom_id": "q-1", "question": FRANCE}
+    )
     assert from_openai(texts).questions["question_id"].tolist() == ["q-0", "q-1"]
 
 
@@ -363,9 +476,16 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     refusal = chat()
     refusal["choices"][0]["message"] = {"content": None, "refusal": "No."}
     failures = [
-        {"custom_id": "b", "response": {"status_code": 400, "body": {"error": {"message": "bad"}}}, "error": None},
+        {
+            "custom_id": "b",
+            "response": {"status_code": 400, "body": {"error": {"message": "bad"}}},
+            "error": None,
+        },
         {"custom_id": "c", "response": None, "error": {"code": "expired"}},
-        {"custom_id": "d", "response": {"body": responses_api("failed") | {"error": {"code": "x"}}}},
+        {
+            "custom_id": "d",
+            "response": {"body": responses_api("failed") | {"error": {"code": "x"}}},
+        },
     ]
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
     lines = [answered(-1.0, custom_id="a"), *failures, {"custom_id": "e", "response": refusal}]
@@ -382,7 +502,10 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     assert {warning.filename for warning in caught} == {__file__}
     assert run.questions["question_id"].tolist() == ["a", "e", "g"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
-    with pytest.raises(RunError, match=r"holds no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad"):
+    with pytest.raises(
+        RunError,
+        match=r"holds no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
+    ):
         import_answers(write(*failures, lines[-1]))
 
 
@@ -392,7 +515,10 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
 def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix):
     header = [*names.split()[:2], "references", *names.split()[2:], "finished"]
     rows = [["1", "Capital of Peru?", "Lima; Ciudad de los Reyes", "Lima, Peru", "-0.5", "True"]]
-    rows += [["1", "Capital of Peru?", "", "Cusco", "-2", "true"], ["2", "Of France?", "Paris", "", "-1e0", "false"]]
+    rows += [
+        ["1", "Capital of Peru?", "", "Cusco", "-2", "true"],
+        ["2", "Of France?", "Paris", "", "-1e0", "false"],
+    ]
     path = tmp_path / f"answers{suffix}"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",").writerows([header, *rows])
@@ -406,29 +532,49 @@ def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix)
     for name in ("answers.parquet", f"answers{suffix}.gz"):
         np.testing.assert_array_equal(import_answers(tmp_path / name).log_probs(), run.log_probs())
     path.write_text(path.read_text().replace("-0.5", "half"))
-    with pytest.raises(RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"):
+    with pytest.raises(
+        RunError, match=r"line 2: answers\[0\].log_prob='half' must be a log-probability"
+    ):
         import_answers(path, strict=True)
-    with pytest.warns(UserWarning, match=r"^1 answers that cannot be read are left out: .*log_prob='half' must be"):
+    with pytest.warns(
+        UserWarning, match=r"^1 answers that cannot be read are left out: .*log_prob='half' must be"
+    ):
         run = import_answers(path)
     np.testing.assert_array_equal(run.log_probs(), [[-2.0], [np.nan]])
 
 
 def test_rows_without_an_id_are_those_of_their_question(write):
-    run = import_answers(write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv"))
+    run = import_answers(
+        write("question,text,log_prob", "A?,x,-1", "B?,y,-2", "A?,z,-3", name="a.csv")
+    )
     np.testing.assert_array_equal(run.log_probs(), [[-1, -3], [-2, np.nan]])
     path = write("question_id,question,text,log_prob", "0,A?,x,-1", "0,B?,y,-2", name="a.csv")
-    with pytest.raises(RunError, match=r"line 3: question_id '0' was already used \(.*line 2\), by another question"):
+    with pytest.raises(
+        RunError,
+        match=r"line 3: question_id '0' was already used \(.*line 2\), by another question",
+    ):
         import_answers(path)
-    assert from_openai([tgi(), tgi()]).questions["question_id"].tolist() == ["responses-1", "responses-2"]
+    assert from_openai([tgi(), tgi()]).questions["question_id"].tolist() == [
+        "responses-1",
+        "responses-2",
+    ]
 
 
 # Compressed at no time: what names a trial has to be the same in every process that collects it.
 @pytest.mark.parametrize(
-    "data", [b"\x1f\x8b no", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], gzip.compress(b"\xff", mtime=0), b""]
+    "data",
+    [
+        b"\x1f\x8b no",
+        gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9],
+        gzip.compress(b"\xff", mtime=0),
+        b"",
+    ],
 )
 def test_damaged_compression_ends_in_one_sentence(tmp_path, data):
     (tmp_path / "r.jsonl.gz").write_bytes(data)
-    with pytest.raises(RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"):
+    with pytest.raises(
+        RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"
+    ):
         import_answers(tmp_path / "r.jsonl.gz")
 
 

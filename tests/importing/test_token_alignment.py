@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import left_out
+from pro_lib.importing import left_out, token_spellings
 from pro_lib.importing import token_alignment as alignment
 from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
 
@@ -72,14 +72,18 @@ def test_special_tokens_at_the_ends_of_the_text_are_removed(text, tokens):
     result = aligned(text, tokens)
     assert result.text.strip() == "Paris"
     n_before = tokens.count("[/INST]")
-    assert result.token_log_probs == [-(n + 1) / 8 for n in range(n_before, len(tokens) - tokens.count("<pad>"))]
+    assert result.token_log_probs == [
+        -(n + 1) / 8 for n in range(n_before, len(tokens) - tokens.count("<pad>"))
+    ]
 
 
 def test_the_ending_is_part_of_the_answer_and_reported_on_its_own():
     result = aligned("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
     assert result == Alignment("Paris", [-0.25, -0.5, -0.125], end_log_prob=-0.125)
     assert aligned("Paris", ["Par", "is"], [-0.25, -0.5]).end_log_prob is None
-    special = aligned("Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True])
+    special = aligned(
+        "Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True]
+    )
     assert special == result
 
 
@@ -120,7 +124,9 @@ def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
     assert aligned("Paris", ["Par", "is"], [-0.5]) == Mismatch(alignment.UNEVEN)
 
 
-@pytest.mark.parametrize("tokens", [[None, None], ["token_id:5", "token_id:7"], [b"token_id:5", b"token_id:7"]])
+@pytest.mark.parametrize(
+    "tokens", [[None, None], ["token_id:5", "token_id:7"], [b"token_id:5", b"token_id:7"]]
+)
 def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
     result = aligned("Paris<|im_end|>", tokens, [-0.25, -0.5])
     assert result == Alignment("Paris", [-0.25, -0.5], is_compared=False)
@@ -128,7 +134,9 @@ def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
 
 def test_offsets_give_the_texts_of_unknown_tokens():
     more = {"text_offsets": [0, 7, 10, 17, 18], "prompt": "Capital of France?"}
-    result = aligned("Capital of France? Paris", [None] * 5, [None, -3.0, -2.0, -0.5, -0.25], **more)
+    result = aligned(
+        "Capital of France? Paris", [None] * 5, [None, -3.0, -2.0, -0.5, -0.25], **more
+    )
     assert result == Alignment("Paris", [-0.25], n_before=4)
 
 
@@ -156,7 +164,9 @@ def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
 
 def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
     result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625], end_log_prob=-0.5 - 0.625)
+    assert result == Alignment(
+        "Paris", [-0.125, -0.25, -0.375, -0.5, -0.625], end_log_prob=-0.5 - 0.625
+    )
     within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
     assert within == Alignment("Paris.", [-0.125, -0.25])
 
@@ -205,7 +215,9 @@ def test_an_echoed_prompt_is_cut_off(more):
 
 
 def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
-    assert aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25]) == Alignment("Paris", [-0.25], n_before=4)
+    assert aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25]) == Alignment(
+        "Paris", [-0.25], n_before=4
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,13 +244,18 @@ def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
     assert result == Alignment("Paris", [-0.125, -0.25, -0.375], end_log_prob=-0.375)
     by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
     assert by_prompt == Alignment("Paris", [-0.125, -0.25])
-    for more in ({}, {"n_generated": 3}, {"prompt": "Capital of France?"}, {"n_generated": 2, "prompt": "Of Peru?"}):
+    for more in (
+        {},
+        {"n_generated": 3},
+        {"prompt": "Capital of France?"},
+        {"n_generated": 2, "prompt": "Of Peru?"},
+    ):
         assert aligned(text, [" Par", "is"], **more) == Mismatch(alignment.TOO_FEW)
 
 
 # --- Random answers ---
 
-BYTE_CHARACTERS = {byte: character for character, byte in alignment._BYTE_OF.items()}
+BYTE_CHARACTERS = {byte: character for character, byte in token_spellings.BYTE_OF_CHARACTER.items()}
 WORDS = st.text("ab é日😀", min_size=1, max_size=8)
 SPELLINGS = ("bytes", "text", "sentencepiece", "byte-level")
 
@@ -257,7 +274,9 @@ def shown(piece, spelling):
     if spelling == "byte-level":
         return "".join(BYTE_CHARACTERS[byte] for byte in piece)
     text = piece.decode("utf-8", "replace")
-    if spelling == "text" or "�" in text:  # sentencepiece has a token for a byte, but no token of parts
+    if (
+        spelling == "text" or "�" in text
+    ):  # sentencepiece has a token for a byte, but no token of parts
         return text
     return text.replace(" ", "▁")
 
@@ -281,13 +300,17 @@ def answers(draw, before, after):
     if spelling == "sentencepiece":
         parts = [[byte for piece in part for byte in sentencepieces(piece)] for part in parts]
     mark = draw(st.sampled_from([[], ["</think>"]])) if parts[0] else []
-    ending = draw(st.sampled_from([[], [""], ["</s>"], ["<|im_end|>", "<pad>"]])) if not parts[2] else []
+    ending = (
+        draw(st.sampled_from([[], [""], ["</s>"], ["<|im_end|>", "<pad>"]])) if not parts[2] else []
+    )
     tokens = [*parts[0], *mark, *parts[1], *ending, *parts[2]]
     spelled = [b"" if isinstance(token, str) else token for token in tokens]
     server = [token if isinstance(token, str) else shown(token, spelling) for token in tokens]
     if spelling == "sentencepiece":
         singles = {n for n, token in enumerate(spelled) if len(token) == 1 and token[0] > 127}
-        server = [f"<0x{spelled[n][0]:02X}>" if n in singles else token for n, token in enumerate(server)]
+        server = [
+            f"<0x{spelled[n][0]:02X}>" if n in singles else token for n, token in enumerate(server)
+        ]
     if draw(st.booleans()):
         text = text.strip()
     return text, spelled, server, len(parts[0]) + len(mark), len(parts[1])

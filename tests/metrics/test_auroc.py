@@ -18,17 +18,36 @@ from pro_lib.metrics.auroc import jackknifed_aurocs
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)
 QUESTIONS = QUESTIONS.filter(lambda rows: len({label for _, label in rows}) == 2)
-NO_LABELS = ([0, 2], [0.9, 0.1], [0, np.nan], [True, None], ["a", "b"], [[0], [1]], pd.array([True, None], "boolean"))
+NO_LABELS = (
+    [0, 2],
+    [0.9, 0.1],
+    [0, np.nan],
+    [True, None],
+    ["a", "b"],
+    [[0], [1]],
+    pd.array([True, None], "boolean"),
+)
 
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
-    uncertainty, correct = np.array([u for u, _ in rows], dtype=float), np.array([c for _, c in rows])
-    columns = np.column_stack([uncertainty, -uncertainty, np.zeros(len(rows)), np.arange(len(rows))])
-    expected, aurocs = [roc_auc_score(~correct, of) for of in columns.T], metrics.auroc_intervals(columns, correct)[0]
+    uncertainty, correct = (
+        np.array([u for u, _ in rows], dtype=float),
+        np.array([c for _, c in rows]),
+    )
+    columns = np.column_stack(
+        [uncertainty, -uncertainty, np.zeros(len(rows)), np.arange(len(rows))]
+    )
+    expected, aurocs = (
+        [roc_auc_score(~correct, of) for of in columns.T],
+        metrics.auroc_intervals(columns, correct)[0],
+    )
     np.testing.assert_allclose(aurocs, expected, rtol=0, atol=1e-12)
     assert metrics.auroc(uncertainty, correct) == aurocs[0]
-    of_tables = pd.Series([False, True, True], dtype=object), pd.array([False, True, True], dtype="boolean")
+    of_tables = (
+        pd.Series([False, True, True], dtype=object),
+        pd.array([False, True, True], dtype="boolean"),
+    )
     for labels in ([False, True, True], [0, 1, 1], [0.0, 1.0, 1.0], *of_tables):
         assert metrics.auroc([np.inf, 1.0, -np.inf], labels) == 1.0
 
@@ -38,14 +57,34 @@ def test_auroc_agrees_with_sklearn(rows):
     [
         (lambda: metrics.auroc([1.0, 2.0], [True] * 2), metrics.OneClassError, "all 2 are right"),
         (lambda: metrics.auroc([1.0, 2.0], [False] * 2), metrics.OneClassError, "all 2 are wrong"),
-        (lambda: metrics.auroc([], np.array([], dtype=bool)), metrics.OneClassError, "none are given"),
-        (lambda: metrics.auroc([1.0, np.nan, np.nan], [True, False, True]), ValueError, "2 of 3 rows, first in row 1"),
-        (lambda: metrics.auroc_intervals([[1.0], [np.nan]], [True, False]), ValueError, "1 of 2 rows, first in row 1"),
-        (lambda: metrics.auroc([1.0, 2.0], [True] * 3), ValueError, r"uncertainty must have the shape \(3, A\)"),
+        (
+            lambda: metrics.auroc([], np.array([], dtype=bool)),
+            metrics.OneClassError,
+            "none are given",
+        ),
+        (
+            lambda: metrics.auroc([1.0, np.nan, np.nan], [True, False, True]),
+            ValueError,
+            "2 of 3 rows, first in row 1",
+        ),
+        (
+            lambda: metrics.auroc_intervals([[1.0], [np.nan]], [True, False]),
+            ValueError,
+            "1 of 2 rows, first in row 1",
+        ),
+        (
+            lambda: metrics.auroc([1.0, 2.0], [True] * 3),
+            ValueError,
+            r"uncertainty must have the shape \(3, A\)",
+        ),
         *((lambda no=no: metrics.auroc([1.0, 2.0], no), ValueError, "correct") for no in NO_LABELS),
         (lambda: metrics.auroc([[1.0], [2.0]], [True, False]), ValueError, "uncertainty"),
         (lambda: metrics.auroc_intervals([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
-        (lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]), ValueError, "Length of values"),
+        (
+            lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]),
+            ValueError,
+            "Length of values",
+        ),
         (
             lambda: metrics.auroc_intervals([[1.0], [2.0]], [True, False], clusters=["a"]),
             ValueError,
@@ -60,16 +99,27 @@ def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
 
 def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     nan = np.nan
-    table = pd.DataFrame({"PRO": [1.0, nan, 2.0, 3.0, 4.0], "SE": [1.0, nan, nan, 3.0, 4.0]}, index=list("abcde"))
+    table = pd.DataFrame(
+        {"PRO": [1.0, nan, 2.0, 3.0, 4.0], "SE": [1.0, nan, nan, 3.0, 4.0]}, index=list("abcde")
+    )
     mask, sentence = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
     assert mask.tolist() == [True, False, False, False, True]
     reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
     assert sentence == f"3 of 5 questions are left out (b, c, d): {reasons}."
     assert metrics.usable(table[["PRO"]].dropna(), [True] * 4)[1] == "All 4 questions are used."
-    _, sentence = metrics.usable(pd.DataFrame({"NLL": [nan, 1.0, 2.0], "X": [1.0, nan, 2.0]}), [True] * 3)
-    assert sentence == "2 of 3 questions are left out (0, 1): 1 are cut (no answer ended), X is missing for 1."
-    _, sentence = metrics.usable(pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8)
-    assert sentence == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
+    _, sentence = metrics.usable(
+        pd.DataFrame({"NLL": [nan, 1.0, 2.0], "X": [1.0, nan, 2.0]}), [True] * 3
+    )
+    assert (
+        sentence
+        == "2 of 3 questions are left out (0, 1): 1 are cut (no answer ended), X is missing for 1."
+    )
+    _, sentence = metrics.usable(
+        pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8
+    )
+    assert (
+        sentence == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
+    )
 
 
 @given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -87,12 +137,16 @@ def test_the_interval_of_an_auroc_by_hand():
     # Squares about 7/8 are 2/64 = 1/32. Each class has the part (s² / 32 + 0.343) / (s³ + 0.343) = 0.343374 / 0.344308
     # = 0.997286 of the most, so that 1/n = 0.997286 / 2 + 0.997286 / 2, and Wilson's interval of 7/8 in 1.002721 is
     # (0.875 + 1.915528 ± 1.959964 √(0.109375 / 1.002721 + 3.841459 / (4 · 1.005450))) / (1 + 3.831034).
-    aurocs, low, high = metrics.auroc_intervals([[3.0], [1.0], [2.0], [2.0]], [False, True, True, False])
+    aurocs, low, high = metrics.auroc_intervals(
+        [[3.0], [1.0], [2.0], [2.0]], [False, True, True, False]
+    )
     assert aurocs.tolist() == [0.875]
     middle, half = (0.875 + 1.915528) / 4.831034, 1.959964 / 4.831034 * np.sqrt(0.109078 + 0.955159)
     np.testing.assert_allclose([low[0], high[0]], [middle - half, middle + half], rtol=0, atol=2e-5)
     # One wrong answer above nine right ones: 1/n = 1/9 + 1/1. Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
-    _, low, high = metrics.auroc_intervals(np.column_stack([np.arange(10), np.zeros(10)]), np.arange(10) < 9)
+    _, low, high = metrics.auroc_intervals(
+        np.column_stack([np.arange(10), np.zeros(10)]), np.arange(10) < 9
+    )
     assert (low[0], high[0]) == (pytest.approx(0.9 / (0.9 + 3.841459), abs=1e-6), 1)
     assert low[1] < 0.2  # a constant has an interval too
 
@@ -124,7 +178,11 @@ def test_it_covers_where_few_answers_are_right_or_wrong(share, auroc):
     assert ((low <= auroc) & (auroc <= high)).mean() >= 0.93
 
 
-@given(st.lists(st.tuples(st.integers(-2, 2), st.booleans(), st.integers(0, 3)), min_size=8, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.integers(-2, 2), st.booleans(), st.integers(0, 3)), min_size=8, max_size=30
+    )
+)
 def test_the_jackknife_is_the_auroc_without_each_cluster(rows):
     values, correct, codes = map(np.array, zip(*rows, strict=True))
     correct[:2] = [True, False]
@@ -185,7 +243,9 @@ def test_an_interval_by_cluster_covers_where_clusters_differ():
     covered = []
     for _ in range(200):
         values, correct, clusters = draw(12)
-        ends = [metrics.auroc_intervals(values, correct, clusters=of)[1:] for of in (clusters, None)]
+        ends = [
+            metrics.auroc_intervals(values, correct, clusters=of)[1:] for of in (clusters, None)
+        ]
         covered.append([low[0] <= truth <= high[0] for low, high in ends])
     by_cluster, by_question = np.mean(covered, axis=0)
     assert by_cluster >= 0.91  # 0.95 within three standard errors of 200 draws
@@ -198,7 +258,9 @@ def test_the_page_holds_the_numbers_of_its_file():
     assert script["summary"](pd.read_csv(ROOT / "docs" / "coverage.csv")) in page
 
 
-@pytest.mark.parametrize(("high", "verdict"), [(0.499, ", worse than chance"), (0.5, ""), (0.7, "")])
+@pytest.mark.parametrize(
+    ("high", "verdict"), [(0.499, ", worse than chance"), (0.5, ""), (0.7, "")]
+)
 def test_an_auroc_whose_interval_lies_below_a_half_is_worse_than_chance(high, verdict):
     assert metrics.auroc_in_words(0.25, 0.125, high) == f"0.250 (0.125 to {high:.3f}{verdict})"
 

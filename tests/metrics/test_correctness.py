@@ -28,7 +28,9 @@ def joined(rows):
 @example([([], [["Paris"]]), ([" \n"], [["Paris"]]), (["x"], [[""]])])
 def test_values_of_plain_letters_are_those_of_rouge_score(rows):
     texts, references = joined(rows)
-    expected = [SCORER.score_multi(r, t)["rougeL"].fmeasure for t, r in zip(texts, references, strict=True)]
+    expected = [
+        SCORER.score_multi(r, t)["rougeL"].fmeasure for t, r in zip(texts, references, strict=True)
+    ]
     assert metrics.rouge_l(texts, references).tolist() == expected
     assert metrics.closeness(texts, references).tolist() == expected
 
@@ -47,9 +49,15 @@ def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
 def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     texts = ["Paris", "Москва", "???", "東京"]
     references = [["Paris", "Париж"], ["Moscow"], ["Rome"], ["東京", "Токио"]]
-    with pytest.warns(metrics.TokenizerWarning, match="^6 texts and references .*first in row 0") as caught:
+    with pytest.warns(
+        metrics.TokenizerWarning, match="^6 texts and references .*first in row 0"
+    ) as caught:
         result = metrics.rouge_l(texts, references)
-    assert (len(caught), result.tolist()) == (1, [1.0, 0.0, 0.0, 0.0])  # the last is right, and ROUGE cannot know
+    # The last is right, and ROUGE cannot know
+    assert (len(caught), result.tolist()) == (
+        1,
+        [1.0, 0.0, 0.0, 0.0],
+    )
 
 
 @pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.closeness])
@@ -84,7 +92,13 @@ NORMAL = {
     "rock ’n’ roll, don´t": "rock n roll dont",
 }
 NORMAL |= {"$5": "5", "The The": "the the", "A": "a", "?!": ""}
-WORD_BY_WORD = {"The Rome.": "the rome", " São  Paulo": "são paulo", "O'Neill": "o neill", "?": "?", "ﬁ": "fi"}
+WORD_BY_WORD = {
+    "The Rome.": "the rome",
+    " São  Paulo": "são paulo",
+    "O'Neill": "o neill",
+    "?": "?",
+    "ﬁ": "fi",
+}
 
 
 def test_normalize_and_words_by_hand():
@@ -103,14 +117,21 @@ def test_normalize_is_that_of_squad_on_ascii(text):
 
 def test_alias_matches_by_hand():
     # The price of containment: a list and a denial count too.
-    contained = dict.fromkeys(["It was John Adams.", "I think J. Adams", "John Adams or Nixon", "not J. Adams"], True)
+    contained = dict.fromkeys(
+        ["It was John Adams.", "I think J. Adams", "John Adams or Nixon", "not J. Adams"], True
+    )
     contained |= dict.fromkeys(["Adams", "John Adamson", "John Q. Adams"], False)
-    assert metrics.alias_match(list(contained), [["John Adams", "J. Adams"]] * 7).tolist() == [*contained.values()]
+    assert metrics.alias_match(list(contained), [["John Adams", "J. Adams"]] * 7).tolist() == [
+        *contained.values()
+    ]
 
 
 def test_what_nothing_is_left_of_matches_nothing():
     for match in (metrics.exact_match, metrics.alias_match):
-        assert match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist() == [False] * 4
+        assert (
+            match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist()
+            == [False] * 4
+        )
         assert match(["The The", "the"], [["the the"], ["A"]]).tolist() == [True, False]
         assert match(["Москва"], [["МОСКВА"]]).tolist() == [True]
         assert (match([], []).shape, match([], []).dtype) == ((0,), bool)
@@ -121,9 +142,14 @@ def test_matches_are_those_of_comparing_word_lists(rows):
     texts, references = joined(rows)
     exact, contained = [], []
     for text, accepted in zip(texts, references, strict=True):
-        words, aliases = metrics.normalize(text).split(), [metrics.normalize(a).split() for a in accepted]
+        words, aliases = (
+            metrics.normalize(text).split(),
+            [metrics.normalize(a).split() for a in accepted],
+        )
         exact.append(words in aliases)
-        contained.append(any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1)))
+        contained.append(
+            any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1))
+        )
     assert metrics.exact_match(texts, references).tolist() == exact
     assert metrics.alias_match(texts, references).tolist() == contained
 
@@ -131,9 +157,19 @@ def test_matches_are_those_of_comparing_word_lists(rows):
 def test_closeness_reads_every_script_and_says_so():
     # A reference that ROUGE sees in part is not matched by that part.
     texts = ["北京", "答案是上海", "東京。", "Ｔokyo", "伦敦", "2000", "Putin"]
-    references = [["北京"], ["上海"], ["東京"], ["Tokyo"], ["巴黎"], ["Путин 2000"], ["Путин", "Putin"]]
+    references = [
+        ["北京"],
+        ["上海"],
+        ["東京"],
+        ["Tokyo"],
+        ["巴黎"],
+        ["Путин 2000"],
+        ["Путин", "Putin"],
+    ]
     answers = pd.DataFrame({"text": texts, "question_id": range(7)})
-    with pytest.warns(metrics.TokenizerWarning, match="^6 of 7 answers have references in letters") as caught:
+    with pytest.warns(
+        metrics.TokenizerWarning, match="^6 of 7 answers have references in letters"
+    ) as caught:
         table = metrics.rouge_and_correct(answers, pd.DataFrame({"references": references}))
     assert (table["rouge_l"].tolist(), len(caught)) == ([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0], 1)
     assert table["correct"].tolist() == [True, False, True, True, False, False, True]

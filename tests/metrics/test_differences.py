@@ -13,7 +13,9 @@ from scipy.stats import t as student
 from pro_lib import metrics
 from pro_lib.metrics.differences import Moves
 
-ROWS = st.lists(st.tuples(*[st.integers(-2, 2)] * 3, st.booleans(), st.integers(0, 6)), min_size=16, max_size=30)
+ROWS = st.lists(
+    st.tuples(*[st.integers(-2, 2)] * 3, st.booleans(), st.integers(0, 6)), min_size=16, max_size=30
+)
 # 10 wrong and 20 right answers, all of which moved.
 MOVES = Moves(
     difference=np.array([0.1]),
@@ -63,7 +65,10 @@ def test_the_standard_error_is_that_of_many_samples():
     """Of 30 questions, where DeLong's is a tenth too large."""
     rng = np.random.default_rng(4)
     correct = np.arange(30) < 15
-    tests = [metrics.delong(rng.normal(size=(30, 2)) - 0.3 * correct[:, None], correct) for _ in range(1500)]
+    tests = [
+        metrics.delong(rng.normal(size=(30, 2)) - 0.3 * correct[:, None], correct)
+        for _ in range(1500)
+    ]
     variance = np.mean([test.standard_error[1] ** 2 for test in tests])
     assert variance == pytest.approx(np.var([test.difference[1] for test in tests]), rel=0.08)
 
@@ -82,7 +87,9 @@ def test_a_skewed_end_moves_away_from_zero_only():
     # The shift is t² · 4 · (3e-6 / 0.0005) / 2 = 4.6218 · 0.012 = 0.055461.
     skewed = replace(MOVES, third_moment=np.array([3e-6]))
     half = MOVES.half_width(1, 0.95)[0]
-    assert skewed.half_width(1, 0.95)[0] == pytest.approx(0.055461 + np.hypot(half, 0.055461), abs=5e-6)
+    assert skewed.half_width(1, 0.95)[0] == pytest.approx(
+        0.055461 + np.hypot(half, 0.055461), abs=5e-6
+    )
     assert skewed.half_width(-1, 0.95)[0] == half
     towards_zero = replace(MOVES, third_moment=np.array([-3e-6]))
     assert [towards_zero.half_width(end, 0.95)[0] for end in (-1, 1)] == [half, half]
@@ -132,8 +139,13 @@ def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_smal
     for n_wrong, n_right in ((30, 270), (100, 400), (150, 150)):
         correct = np.arange(n_wrong + n_right) >= n_wrong
         for _ in range(100):
-            moved, score = (rng.random(len(correct)) < 0.012) & ~correct, rng.exponential(1 + 2.0 * ~correct)
-            table = pd.DataFrame({"PRO": np.where(moved, -1.0, score), "NLL": np.where(moved, 99.0, score)})
+            moved, score = (
+                (rng.random(len(correct)) < 0.012) & ~correct,
+                rng.exponential(1 + 2.0 * ~correct),
+            )
+            table = pd.DataFrame(
+                {"PRO": np.where(moved, -1.0, score), "NLL": np.where(moved, 99.0, score)}
+            )
             row = metrics.compare_aurocs(table, correct).iloc[1]
             assert row["n_differ"] == moved.sum()
             equivalent.append("equivalent" in row["reading"])
@@ -178,7 +190,9 @@ def test_so_many_questions_as_needed_would_decide():
     [_, word], [_, needed] = metrics.readings(tests)
     assert word == "different"
     scale = needed / 30
-    assert MOVES.half_width(-1, 0.95, scale)[0] < 0.1 < MOVES.half_width(-1, 0.95, scale - 1 / 30)[0]
+    assert (
+        MOVES.half_width(-1, 0.95, scale)[0] < 0.1 < MOVES.half_width(-1, 0.95, scale - 1 / 30)[0]
+    )
     # A difference of 0.004 is equivalent once the 90 % interval ends within 0.006.
     small = replace(MOVES, difference=np.array([0.004]))
     [_, word], [_, needed] = metrics.readings(replace(tests, moves=pairs(MOVES, small)))
@@ -228,15 +242,23 @@ def test_a_comparison_holds_intervals_tests_and_readings():
     rng = np.random.default_rng(1)
     correct = rng.random(800) < 0.5
     pro = rng.normal(size=800) - correct
-    others = {"same": np.exp(pro), "noise": rng.normal(size=800), "near": pro + rng.normal(size=800) / 3}
+    others = {
+        "same": np.exp(pro),
+        "noise": rng.normal(size=800),
+        "near": pro + rng.normal(size=800) / 3,
+    }
     frame = pd.DataFrame({**others, "PRO": pro})
     table = metrics.compare_aurocs(frame, correct)
     test = metrics.delong(frame, correct, reference=3)
     assert table["method"].tolist() == list(frame)
-    np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, metrics.auroc_intervals(frame, correct))
+    np.testing.assert_array_equal(
+        table[["auroc", "low", "high"]].T, metrics.auroc_intervals(frame, correct)
+    )
     np.testing.assert_array_equal(table["difference"], table["auroc"] - table["auroc"][3])
     np.testing.assert_array_equal(table[["difference_low", "difference_high"]].T, test.interval())
-    np.testing.assert_array_equal(table[["p_value", "p_holm"]].T, [test.p_value, metrics.holm(test.p_value)])
+    np.testing.assert_array_equal(
+        table[["p_value", "p_holm"]].T, [test.p_value, metrics.holm(test.p_value)]
+    )
     assert table["significant"].tolist() == [False, True, False, False]
     assert table["reading"].tolist()[1:] == ["different", "undecided", ""]
     # Methods that stand apart are tested, and neither counted nor corrected.
@@ -258,7 +280,8 @@ def test_a_corrected_value_is_the_level_from_which_holms_procedure_rejects(numer
                 break
             expected[row] = level / 64
     corrected = metrics.holm([np.nan, *(number / 64 for number in numerators)])
-    np.testing.assert_array_equal(corrected, [np.nan, *expected])  # what is missing counts for nothing
+    # What is missing counts for nothing
+    np.testing.assert_array_equal(corrected, [np.nan, *expected])
 
 
 def test_intervals_of_clustered_questions_cover():
@@ -268,7 +291,9 @@ def test_intervals_of_clustered_questions_cover():
 
     def draw(n_clusters, size):
         clusters = np.repeat(np.arange(n_clusters), size)
-        correct = rng.random(len(clusters)) < 1 / (1 + np.exp(rng.normal(size=n_clusters)[clusters]))
+        correct = rng.random(len(clusters)) < 1 / (
+            1 + np.exp(rng.normal(size=n_clusters)[clusters])
+        )
         effect = 0.7 * rng.normal(size=n_clusters)[clusters]
         noise = rng.normal(size=(2, len(effect)))
         return np.column_stack([noise[0] - correct + effect, noise[1] - correct]), correct
@@ -287,3 +312,10 @@ def test_a_score_that_is_the_same_on_every_question_reads_identical():
     scores = pd.DataFrame({"PRO": pro, "PRO, oracle": pro, "NLL": swapped})
     table = metrics.compare_aurocs(scores, [True, True, False, True, True, True, *[False] * 6])
     assert table["reading"].tolist() == ["", "identical", "undecided"]
+
+
+def test_scores_that_differ_by_rounding_are_the_same():
+    # 2e-5 counts beside 0.5, but not beside 100.
+    reference = np.array([0.5, 100.0, 0.5])
+    scores = reference[:, None] + [[0.0, 9e-6], [2e-5, 2e-5], [2e-5, 0.1]]
+    assert metrics.count_differing(scores, reference).tolist() == [1, 1]

@@ -36,8 +36,16 @@ def rejection(*uncertainties, correct):
 def test_prr_and_auarc_are_those_of_rejecting_one_by_one(n):
     rng, state = np.random.default_rng(n), np.random.get_state()[1].copy()  # noqa: NPY002
     uncertainty, correct = rng.normal(size=n), rng.random(n) < 0.6
-    random, oracle = naive_random_area(correct), naive_area(np.argsort(~correct, kind="stable"), correct)
-    expected = [naive_area(np.argsort(uncertainty), correct), oracle, correct.mean()]  # the last: no information
+    random, oracle = (
+        naive_random_area(correct),
+        naive_area(np.argsort(~correct, kind="stable"), correct),
+    )
+    # The last: no information
+    expected = [
+        naive_area(np.argsort(uncertainty), correct),
+        oracle,
+        correct.mean(),
+    ]
     prr, auarc = rejection(uncertainty, ~correct, np.zeros(n), correct=correct)
     assert auarc == pytest.approx(expected, abs=1e-12)
     assert prr == pytest.approx((np.array(expected) - random) / (oracle - random), abs=1e-12)
@@ -45,18 +53,33 @@ def test_prr_and_auarc_are_those_of_rejecting_one_by_one(n):
 
 
 def test_ties_count_with_the_mean_over_their_orders():
-    uncertainty, correct = np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([True, True, False, False, True])
-    expected = np.mean([naive_area([0, *tie, 4], correct) for tie in itertools.permutations([1, 2, 3])])
+    uncertainty, correct = (
+        np.array([1.0, 2.0, 2.0, 2.0, 3.0]),
+        np.array([True, True, False, False, True]),
+    )
+    expected = np.mean(
+        [naive_area([0, *tie, 4], correct) for tie in itertools.permutations([1, 2, 3])]
+    )
     for order in ([0, 1, 2, 3, 4], [3, 1, 4, 2, 0]):
-        assert rejection(uncertainty[order], correct=correct[order])[1] == pytest.approx(expected, abs=1e-15)
+        assert rejection(uncertainty[order], correct=correct[order])[1] == pytest.approx(
+            expected, abs=1e-15
+        )
 
 
 def test_accuracy_coverage_by_hand():
     table = metrics.accuracy_coverage([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
-    expected = {"n_answered": [1, 2, 3, 4], "coverage": [0.25, 0.5, 0.75, 1.0], "threshold": [1.0, 1.0, 3.0, np.inf]}
+    expected = {
+        "n_answered": [1, 2, 3, 4],
+        "coverage": [0.25, 0.5, 0.75, 1.0],
+        "threshold": [1.0, 1.0, 3.0, np.inf],
+    }
     expected["accuracy"] = [0.5, 0.5, 2 / 3, 0.5]  # one of the two that tie is right
     pd.testing.assert_frame_equal(table, pd.DataFrame(expected))
-    assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [0.0, 0.0]  # one class
+    # One class
+    assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_calibration_by_hand():
@@ -68,8 +91,16 @@ def test_calibration_by_hand():
     assert result.probability.tolist() == [1, 0.5, 0, 0]
     assert (result.brier, result.ece) == (0.3125, 0.375)
     ends = [0, 0.5, 1]
-    expected = {"n": [2, 1, 1], "low": ends, "high": ends, "confidence": ends, "accuracy": [0.5, 1, 1]}
-    expected["accuracy_low"], expected["accuracy_high"] = wilson(expected["accuracy"], expected["n"])
+    expected = {
+        "n": [2, 1, 1],
+        "low": ends,
+        "high": ends,
+        "confidence": ends,
+        "accuracy": [0.5, 1, 1],
+    }
+    expected["accuracy_low"], expected["accuracy_high"] = wilson(
+        expected["accuracy"], expected["n"]
+    )
     pd.testing.assert_frame_equal(result.table, pd.DataFrame(expected), check_dtype=False)
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
@@ -77,9 +108,15 @@ def test_calibration_by_hand():
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
     # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
     result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert result.table[["n", "low", "high"]].to_numpy().tolist() == [[1, 0, 0], [3, 1, 1]]  # ties are not split
+    # Ties are not split
+    assert result.table[["n", "low", "high"]].to_numpy().tolist() == [
+        [1, 0, 0],
+        [3, 1, 1],
+    ]
     assert result.ece == 0.75
-    result = metrics.calibration([1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3)
+    result = metrics.calibration(
+        [1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3
+    )
     assert result.probability.tolist() == [0, 1, 0]
 
 
@@ -88,16 +125,25 @@ def naive_isotonic(uncertainty, correct):
     pools = [correct[-uncertainty == value] for value in np.unique(-uncertainty)]
     n = range(len(pools))
     means = [[np.concatenate(pools[a : b + 1]).mean() if a <= b else np.inf for b in n] for a in n]
-    return {value: max(min(means[a][i:]) for a in range(i + 1)) for i, value in enumerate(np.unique(-uncertainty))}
+    return {
+        value: max(min(means[a][i:]) for a in range(i + 1))
+        for i, value in enumerate(np.unique(-uncertainty))
+    }
 
 
 @given(QUESTIONS)
 def test_calibration_fits_isotonic_regression(rows):
-    uncertainty, correct = np.array([u for u, _ in rows], dtype=float), np.array([c for _, c in rows])
+    uncertainty, correct = (
+        np.array([u for u, _ in rows], dtype=float),
+        np.array([c for _, c in rows]),
+    )
     expected = naive_isotonic(uncertainty, correct)
     result = metrics.calibration(uncertainty, correct, uncertainty, correct)
-    np.testing.assert_allclose(result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12)
-    assert result.ece == pytest.approx(0, abs=1e-12)  # each level of the fit is the accuracy of its pool
+    np.testing.assert_allclose(
+        result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12
+    )
+    # Each level of the fit is the accuracy of its pool
+    assert result.ece == pytest.approx(0, abs=1e-12)
 
 
 def test_bins_hold_equal_numbers():
@@ -125,4 +171,5 @@ def test_what_is_refused_is_named():
             metrics.calibration(*given_)
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
-    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0  # one class to report on is no obstacle
+    # One class to report on is no obstacle
+    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0

@@ -90,7 +90,9 @@ def test_drawings_agree_if_points_move_less_than_a_tenth_of_a_point():
     assert drawings_agree(LINE, moved)
 
 
-@pytest.mark.parametrize(("old", "new"), [("3.25", "3.5"), (">0.4<", ">0.45<"), ("0072b2", "d55e00")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("3.25", "3.5"), (">0.4<", ">0.45<"), ("0072b2", "d55e00")]
+)
 def test_drawings_that_differ(old, new):
     assert not drawings_agree(LINE, LINE.replace(old, new))
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
-from notebook_cells import of_notebook
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
@@ -20,19 +19,39 @@ DRAW = {
     "alpha_sweep": plots.alpha_sweep,
     "k_vs_alpha": plots.k_vs_alpha,
     "fixed_k": plots.fixed_k,
-    "rouge_thresholds": of_notebook("05", "rouge_thresholds"),
+    "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
+    "generated_answers": plots.generated_answers,
+    "exposure": plots.exposure,
+    "accuracy_by_coverage": plots.accuracy_by_coverage,
+    "reliability": plots.reliability,
+    "guarantees": plots.guarantees,
+    "answer_sets": plots.answer_sets,
+    "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
-SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7}
+SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
+SMALLEST |= {
+    "exposure": 7,
+    "generated_answers": 7,
+    "guarantees": 7,
+    "answer_sets": 7,
+    "entropies": 7,
+}
+SMALLEST |= {"benchmark": 7, "accuracy_by_coverage": 7, "reliability": 7}
 
 
 def grid(**columns):
     """A table with a row for every combination, an AUROC and its interval."""
     table = pd.DataFrame(list(itertools.product(*columns.values())), columns=list(columns))
     auroc = 0.6 + 0.3 * np.random.default_rng(0).random(len(table))
-    ends = {"low": auroc - 0.05, "high": auroc + 0.05, "difference_low": -0.1, "difference_high": 0.1}
-    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05}
+    ends = {
+        "low": auroc - 0.05,
+        "high": auroc + 0.05,
+        "difference_low": -0.1,
+        "difference_high": 0.1,
+    }
+    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05, "auroc_minus_nll": auroc - 0.7}
     return table.assign(auroc=auroc, **ends, **tidy, n_questions=1234)
 
 
@@ -43,16 +62,69 @@ def tables(size, name):
         sweep = grid(**size, alpha=alphas)
         return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
     columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
-    columns |= {"rouge_thresholds": {"threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}}
+    columns |= {
+        "rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}
+    }
+    columns |= {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
+    columns |= {"reliability": {"method": ["PRO", "NLL", "PE"], "confidence": [0.1, 0.5, 0.9]}}
+    columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
+    columns |= {
+        "answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]},
+        "entropies": {"question_id": range(300)},
+    }
+    measures = {
+        "measure": ["PRO", "accuracy", "NLL"],
+        "exposure": [0, 4, 32],
+        "conflict": [0.0, 0.25],
+    }
+    columns["exposure"] = measures
+    columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
-    table = table.assign(mean_k=table["auroc"], accuracy=0.5, difference=0.1, significant=True)
+    table = table.assign(mean_k=table["auroc"], accuracy=0.5, auroc_minus_pro=0.1, significant=True)
     if name == "fixed_k":
         table["k_choice"] = table["k"].isna().map({True: "adaptive", False: "fixed"})
+    if name in ("accuracy_by_coverage", "reliability"):
+        table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=10)
+        table = table.assign(accuracy_low=table["accuracy"] - 0.1, accuracy_high=0.95)
+    if name == "guarantees":
+        table["coverage"] = np.where(table["method"] == "SE", 0.0, 0.3)
+        table["accuracy"] = np.where(table["method"] == "SE", np.nan, 0.8)
+        table = table.assign(similarity=None, accuracy_low=table["accuracy"], accuracy_high=0.9)
+    if name == "answer_sets":
+        table["delta"] = np.where(table["alpha"] == 0.1, 0.5, np.nan)
+        table = table.assign(missed_limit=0.6, missed=0.5, share_empty=0.2, set_size=123.4)
+        table = table.assign(missed_low=0.4, missed_high=0.6)
+    if name == "exposure":
+        table = table.assign(mean=table["auroc"], mean_low=0.5, mean_high=1.0)
+    if name == "generated_answers":
+        table = table.assign(n_distinct=table["question_id"] % 11, mass=table["auroc"])
+    if name == "entropies":
+        table = table.assign(
+            entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0
+        )
     return (table,)
 
 
 # How many panels each figure has of two data sets and two models.
 PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS |= {"accuracy_by_coverage": 4, "reliability": 4}
+PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
+# Figures with a panel for each model, and how many panels a model has on a data set.
+BY_MODEL = {
+    "rouge_thresholds": 1,
+    "benchmark": 1,
+    "guarantees": 2,
+    "answer_sets": 1,
+    "entropies": 1,
+}
+BY_MODEL |= {"accuracy_by_coverage": 1, "reliability": 1}
+WITHOUT_PROTOCOL = (
+    "accuracy_by_coverage",
+    "reliability",
+    "answer_sets",
+    "entropies",
+    "generated_answers",
+)
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -64,7 +136,9 @@ def texts(figure):
         low, high = sorted(axis.get_view_interval())
         ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
         beyond |= {tick.label1 for tick in ticks if not low - 1e-9 <= tick.get_loc() <= high + 1e-9}
-    written = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    written = [
+        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()
+    ]
     # The box of an annotation has its arrow in it, which may well touch another text.
     return [(text, Text.get_window_extent(text)) for text in written if text not in beyond]
 
@@ -82,7 +156,9 @@ def unreadable(figure, smallest=6):
         if box.x0 < 0 or box.y0 < 0 or box.x1 > page.width or box.y1 > page.height:
             faults.append(f"{text.get_text()!r} leaves the figure")
     boxes = np.array([box.extents for _, box in written]).reshape(-1, 4)
-    overlap = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    overlap = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(
+        boxes[:, None, :2], boxes[None, :, :2]
+    )
     # Boxes are rounded to whole pixels.
     for one, other in np.argwhere(np.triu((overlap > 0.5).all(axis=2), k=1)):
         faults.append(f"{written[one][0].get_text()!r} lies over {written[other][0].get_text()!r}")
@@ -90,7 +166,9 @@ def unreadable(figure, smallest=6):
 
 
 @pytest.mark.parametrize("figure_columns", [1, 2])
-@pytest.mark.parametrize("size", [HERE, pytest.param(PAPER_SIZED, marks=pytest.mark.slow)], ids=["here", "paper"])
+@pytest.mark.parametrize(
+    "size", [HERE, pytest.param(PAPER_SIZED, marks=pytest.mark.slow)], ids=["here", "paper"]
+)
 @EACH
 def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_columns):
     figure = DRAW[name](*tables(size, name), figure_columns=figure_columns)
@@ -99,7 +177,7 @@ def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_colum
     titles = [ax.get_title() for ax in figure.axes]
     assert all("n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}1,234" in title for title in titles)
     assert max(title.count("\n") for title in titles) <= 1
-    assert figure.get_supxlabel()
+    assert figure.get_supxlabel() or all(ax.get_xlabel() for ax in figure.axes)
     if size is HERE:
         assert len(figure.axes) == PANELS[name]
 
@@ -108,10 +186,57 @@ def test_a_figure_can_be_read_at_one_and_at_two_columns(name, size, figure_colum
 def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(name):
     first, *rest = tables(HERE, name)
     holed = first[(first["dataset"] != "mine") | (first["model"] != "facts-1m")]
-    by_model = name in ("rouge_thresholds", "benchmark")
-    assert len(DRAW[name](holed, *rest).axes) == PANELS[name] - by_model
-    both = [pd.concat(table.assign(protocol=p) for p in ("paper", "workbench")) for table in (first, *rest)]
+    assert len(DRAW[name](holed, *rest).axes) == PANELS[name] - BY_MODEL.get(name, 0)
+    if name in WITHOUT_PROTOCOL:
+        return
+    both = [
+        pd.concat(table.assign(protocol=p) for p in ("paper", "workbench"))
+        for table in (first, *rest)
+    ]
     assert len(DRAW[name](*both).axes) == 2 * PANELS[name]
+
+
+@pytest.mark.parametrize("figure_columns", [1, 2])
+def test_figures_of_a_single_run_can_be_read_at_one_and_at_two_columns(figure_columns):
+    one = {"dataset": ("world-facts",), "model": ("facts-2m",)}
+    answers = grid(
+        **one,
+        question=[f"{n}: what do you call a number of questions?" for n in range(6)],
+        text=["a" * 40, ""],
+    )
+    answers = answers.assign(
+        probability=0.3, is_kept=[True, False] * 6, is_correct=True, pro=12.345
+    )
+    answers["reference"] = "Sergei Rachmaninoff"
+    figures = [plots.examples(answers, alpha=0.3, figure_columns=figure_columns)]
+    figures.append(plots.exposure(*tables(one, "exposure"), figure_columns=figure_columns))
+    for figure in figures:
+        assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[figure_columns]
+        assert unreadable(figure, 7) == []
+
+
+def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
+    rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.1], "pro": 0.5}
+    table = pd.DataFrame(rows | {"is_kept": [True, False], "is_correct": [True, False]})
+    [ax] = plots.examples(table, alpha=0.4).axes
+    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.1]
+    assert [bar.get_facecolor()[:3] == (1, 1, 1) for bar in ax.patches] == [False, True]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["✓ yes", "(empty)"]
+    assert ax.get_title(loc="right") == "What?\nPRO = 0.50 nats, K = 1"
+    assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
+    improbable = table.assign(probability=[0.02, 0.01])
+    figure = plots.examples(improbable, alpha=0.4)
+    assert figure.axes[0].get_xlim() == (0, pytest.approx(0.022))
+
+
+def test_a_method_without_a_guarantee_says_so():
+    rows = {"method": ["PRO", "SE"], "similarity": [None, "alias"], "target": 0.7}
+    table = pd.DataFrame(rows | {"coverage": [0.4, 0.0], "accuracy": [0.8, np.nan]})
+    [ax] = plots.guarantees(table).axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO", "SE (alias)"]
+    assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [
+        ("not guaranteed", 1)
+    ]
 
 
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
@@ -122,12 +247,21 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
     for index, model in enumerate(MODELS):
         line = rows[rows["model"] == model]
         np.testing.assert_array_equal(lines[index].get_xydata(), line[["alpha", "auroc"]])
-        assert list(lines[2 + index].get_xydata()[0]) == [0.4, line.set_index("alpha")["auroc"][0.4]]
+        assert list(lines[2 + index].get_xydata()[0]) == [
+            0.4,
+            line.set_index("alpha")["auroc"][0.4],
+        ]
     assert legend(figure) == [*MODELS, "α chosen on validation"]
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
-    rows = {"dataset": "mine", "model": "facts-1m", "k_choice": "fixed", "k": [1, 2], "auroc": [0.7, 0.8]}
+    rows = {
+        "dataset": "mine",
+        "model": "facts-1m",
+        "k_choice": "fixed",
+        "k": [1, 2],
+        "auroc": [0.7, 0.8],
+    }
     printed = pd.DataFrame(rows).astype({"k": "Int64"})
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     figure = plots.fixed_k(fixed, printed=printed)
@@ -142,34 +276,62 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
     figure = DRAW[name](*tables(HERE, name), title="A title of mine")
     assert figure.legends[0].get_title().get_text() == "A title of mine"
     assert len(figure.legends) == 1
-    assert figure.get_supxlabel()
-    assert "95 % interval" in figure.get_supylabel()
+    assert figure.get_supxlabel() or all(ax.get_xlabel() for ax in figure.axes)
+    assert "95 % interval" in " ".join(
+        [figure.get_supxlabel(), figure.get_supylabel(), *legend(figure)]
+    )
 
 
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
     needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
-    needed |= {"fixed_k": ["k_choice", "k", "auroc"]}
+    needed |= {"fixed_k": ["k_choice", "k", "auroc"], "entropies": ["entropy", "tree_bound"]}
+    needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
+    needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
+    needed |= {"generated_answers": ["n_distinct", "mass"]}
+    needed |= {"benchmark": ["method", "auroc"]}
+    needed |= {"accuracy_by_coverage": ["method", "coverage", "accuracy"]}
+    needed |= {"reliability": ["method", "confidence", "accuracy", "n_in_bin"]}
+    needed |= {"guarantees": ["method", "target", "coverage", "accuracy"]}
+    needed |= {
+        "answer_sets": [
+            "alpha",
+            "delta",
+            "missed_limit",
+            "missed",
+            "share_empty",
+            "auroc",
+            "set_size",
+        ]
+    }
     figure = DRAW[name](first[needed[name]])
-    assert len(figure.axes) == 1
-    assert figure.legends == []
-    with pytest.raises(SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"):
+    assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
+    without_legend = ("alpha_sweep", "k_vs_alpha", "fixed_k", "generated_answers")
+    # A line needs no name if it is alone
+    assert len(figure.legends) == (name not in without_legend)
+    with pytest.raises(
+        SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"
+    ):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):
         DRAW[name](first.head(0))
 
 
 def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():
-    table = pd.DataFrame({"method": ["PRO", "SE", "NLL"], "auroc": [0.8, 0.3, 0.85], "dataset": "a", "model": "m"})
-    ends = {"low": table["auroc"] - 0.05, "high": table["auroc"] + 0.05}
-    table = table.assign(difference=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
+    table = pd.DataFrame(
+        {"method": ["PRO", "SE", "NLL"], "auroc": [0.8, 0.3, 0.85], "dataset": "a", "model": "m"}
+    )
+    ends = {"auroc_low": table["auroc"] - 0.05, "auroc_high": table["auroc"] + 0.05}
+    table = table.assign(auroc_minus_pro=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
     [panel] = plots.benchmark(table).axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
     assert sorted(text.get_text() for text in panel.texts) == [" .300▼", " .800", " .850▲"]
     points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
     assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
     assert points[2].get_marker() != points[1].get_marker() == "o"
+    marks = ["significantly better than PRO", "significantly worse"]
+    assert legend(plots.benchmark(table)) == [*marks, "AUROC below 0.65"]
     [of_chance] = plots.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
     assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
 
@@ -177,8 +339,13 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
 def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
     fixed, = tables(HERE, "fixed_k")  # fmt: skip
     for folder in ("one", "two"):
-        plots.save(DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder)
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
+        plots.save_figure(
+            DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder
+        )
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("one", "two")
+    )
     assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
     assert one == two
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed, rtol=1e-5)
@@ -186,7 +353,9 @@ def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_pa
 
 @pytest.mark.parametrize("name", ["paper-questions", "workbench-2", "paper", "workbench, new"])
 def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_with(name):
-    table = grid(dataset=(name, "other"), model=(f"{name}-model",), protocol=("paper", "workbench, repeats"))
+    table = grid(
+        dataset=(name, "other"), model=(f"{name}-model",), protocol=("paper", "workbench, repeats")
+    )
     with plots.panels(table, "dataset", "protocol") as (figure, drawn):
         pass
     titles = [ax.get_title().replace("\n", " ") for ax, *_ in drawn]

@@ -48,9 +48,19 @@ HOW_MANY = {"quick": 20, "all": 76, "trials": 780}
 MODEL_SHARE = 0.1  # loading a model takes a second
 
 QUESTIONS = [
-    {"question_id": "q1", "question": "Capital of France?", "references": ["Paris", "City of Light"], "split": "test"},
+    {
+        "question_id": "q1",
+        "question": "Capital of France?",
+        "references": ["Paris", "City of Light"],
+        "split": "test",
+    },
     {"question_id": "q2", "question": "Symbol of sodium?", "references": ["NA"], "split": "test"},
-    {"question_id": "3", "question": "Wer schrieb «Faust»?", "references": ["Goethe"], "split": "validation"},
+    {
+        "question_id": "3",
+        "question": "Wer schrieb «Faust»?",
+        "references": ["Goethe"],
+        "split": "validation",
+    },
 ]
 LABELS = [("q1", "NA", True), ("q2", "007", False), ("q3", "1990", True)]
 LABELS = [dict(zip(("question_id", "text", "correct"), label, strict=True)) for label in LABELS]
@@ -67,26 +77,45 @@ RECORDS = [
 def choice(text, *tokens, **fields):
     """A choice of a chat completion; a token is (text, log-probability)."""
     content = [{"token": t, "logprob": p, "bytes": list(t.encode())} for t, p in tokens]
-    return {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"} | fields
+    return {
+        "message": {"content": text},
+        "logprobs": {"content": content},
+        "finish_reason": "stop",
+    } | fields
 
 
 def vllm_output(text, *tokens, **fields):
     """A CompletionOutput as JSON has it; a token is (id, text, log-probability). Runners-up are there too."""
     other = {"999": {"logprob": -7.5, "decoded_token": "x"}}
-    steps = [{str(token): {"logprob": value, "decoded_token": name}} | other for token, name, value in tokens]
+    steps = [
+        {str(token): {"logprob": value, "decoded_token": name}} | other
+        for token, name, value in tokens
+    ]
     ids, _, values = zip(*tokens, strict=True)
-    output = {"text": text, "token_ids": list(ids), "cumulative_logprob": sum(values), "logprobs": steps}
+    output = {
+        "text": text,
+        "token_ids": list(ids),
+        "cumulative_logprob": sum(values),
+        "logprobs": steps,
+    }
     return output | {"finish_reason": "stop", "stop_reason": None} | fields
 
 
 CUT = {"choices": [choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}
 OPENAI = [
     {"id": "r1", "choices": [choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
-    {"question_id": "b", "references": "Lyon", "response": {"choices": [choice("Lyon", ("Lyon", -2.0))]}},
+    {
+        "question_id": "b",
+        "references": "Lyon",
+        "response": {"choices": [choice("Lyon", ("Lyon", -2.0))]},
+    },
     {"custom_id": "c", "response": {"body": CUT}},
 ]
 OUTPUT = vllm_output(" Paris", (5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
-VLLM = [{"request_id": str(n), "prompt": f"Of {n}?", "references": ["Paris"], "outputs": [OUTPUT]} for n in range(2)]
+VLLM = [
+    {"request_id": str(n), "prompt": f"Of {n}?", "references": ["Paris"], "outputs": [OUTPUT]}
+    for n in range(2)
+]
 
 
 INSPECT = [
@@ -114,7 +143,11 @@ def as_json_lines(rows):
 
 def as_csv(rows):
     table = pd.DataFrame(rows)
-    return table.map(lambda value: ";".join(value) if isinstance(value, list) else value).to_csv(index=False).encode()
+    return (
+        table.map(lambda value: ";".join(value) if isinstance(value, list) else value)
+        .to_csv(index=False)
+        .encode()
+    )
 
 
 WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".eval": as_log}
@@ -127,7 +160,9 @@ def plainly(path):
     data = path.read_bytes()
     if path.suffix == ".eval":
         with zipfile.ZipFile(path) as log:
-            return [json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")]
+            return [
+                json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")
+            ]
     if path.suffix == ".parquet":
         return pq.read_table(pa.BufferReader(data)).to_pylist()
     text = plain_text_of(data)
@@ -155,13 +190,17 @@ def plain_references(value):
     while waiting:
         inner = waiting.pop(0)
         if isinstance(inner, dict):
-            inner = [inner[name] for name in ("text", "value", "aliases") if inner.get(name) is not None]
+            inner = [
+                inner[name] for name in ("text", "value", "aliases") if inner.get(name) is not None
+            ]
         if isinstance(inner, list):
             waiting = inner + waiting
         elif isinstance(inner, float) and math.isinf(inner):
             return []
         elif inner is not None and inner == inner:
-            parts.append(str(int(inner)) if isinstance(inner, float) and inner == inner // 1 else str(inner))
+            parts.append(
+                str(int(inner)) if isinstance(inner, float) and inner == inner // 1 else str(inner)
+            )
     return list(dict.fromkeys(part.strip() for part in parts if part.strip() not in ("", "<unk>")))
 
 
@@ -171,7 +210,9 @@ def plain_list(text):
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    is_list = isinstance(value, list) and (not value or any(isinstance(inner, (str, list, dict)) for inner in value))
+    is_list = isinstance(value, list) and (
+        not value or any(isinstance(inner, (str, list, dict)) for inner in value)
+    )
     return value if is_list else None
 
 
@@ -190,7 +231,11 @@ def plain_rows(path):
         header, *rows = csv.reader(io.StringIO(text, newline=""))
         header = [name.strip() for name in header]
         numbered = enumerate(row for row in rows if any(row))
-        return [(n, dict(zip(header, row, strict=True))) for n, row in numbered if len(row) == len(header)]
+        return [
+            (n, dict(zip(header, row, strict=True)))
+            for n, row in numbered
+            if len(row) == len(header)
+        ]
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if text.lstrip(" \t\r\n").startswith("["):
         with contextlib.suppress(ValueError):  # several lists, a line each, are no list of rows
@@ -206,7 +251,11 @@ def plain_column(rows, *names):
     """The first of these columns that a row has, or one of another case."""
     columns = {name: None for _, row in rows for name in row}
     for name in names:
-        alike = [other for other in columns if other.lower() == name and not re.search("[a-z0-9][A-Z]", other)]
+        alike = [
+            other
+            for other in columns
+            if other.lower() == name and not re.search("[a-z0-9][A-Z]", other)
+        ]
         if name in columns or alike:
             return name if name in columns else alike[0]
     return names[0]
@@ -225,10 +274,19 @@ def plain_questions(path):
     has = {name for _, row in rows for name in row}
     for n, row in rows:
         identity = row.get(names["id"]) if names["id"] in has else f"{path.stem}-{n}"
-        identity = int(identity) if isinstance(identity, float) and identity == identity // 1 else identity
-        question, split = row.get(names["question"]), row.get(names["split"]) if names["split"] in has else "test"
-        is_usable = isinstance(identity, (str, int)) and not isinstance(identity, bool) and str(identity)
-        is_usable = is_usable and all(isinstance(text, str) and text.strip() for text in (question, split))
+        identity = (
+            int(identity) if isinstance(identity, float) and identity == identity // 1 else identity
+        )
+        question, split = (
+            row.get(names["question"]),
+            row.get(names["split"]) if names["split"] in has else "test",
+        )
+        is_usable = (
+            isinstance(identity, (str, int)) and not isinstance(identity, bool) and str(identity)
+        )
+        is_usable = is_usable and all(
+            isinstance(text, str) and text.strip() for text in (question, split)
+        )
         references = plain_references(row.get(names["references"]))
         if is_usable and references and not re.search("[\ud800-\udfff]", repr_of_texts(row)):
             questions.append([str(identity), question, references, split])
@@ -239,7 +297,13 @@ def repr_of_texts(value):
     """All texts within a value."""
     if isinstance(value, dict):
         return "".join(map(repr_of_texts, [*value, *value.values()]))
-    return "".join(map(repr_of_texts, value)) if isinstance(value, list) else value if isinstance(value, str) else ""
+    return (
+        "".join(map(repr_of_texts, value))
+        if isinstance(value, list)
+        else value
+        if isinstance(value, str)
+        else ""
+    )
 
 
 def read_label_file(path):
@@ -248,14 +312,19 @@ def read_label_file(path):
 
 def plain_labels(path):
     truth = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-    rows = [(str(row["question_id"]), row["text"], truth[str(row["correct"]).strip().lower()]) for row in plainly(path)]
+    rows = [
+        (str(row["question_id"]), row["text"], truth[str(row["correct"]).strip().lower()])
+        for row in plainly(path)
+    ]
     return sorted(set(rows))
 
 
 def read_file(path):
     """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
     run = importing.import_answers(path, strict=True)
-    answers, questions = (table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions))
+    answers, questions = (
+        table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions)
+    )
     totals = (run.answers["log_prob"] + run.answers["end_log_prob"].fillna(0.0)).round(9)
     rows = sorted(zip(answers["question_id"], answers["text"], totals, strict=True), key=repr)
     return rows, questions[["question_id", "question", "references", "split"]].to_numpy().tolist()
@@ -263,7 +332,12 @@ def read_file(path):
 
 def _question(entry, identity, question):
     references = entry.get("references")
-    return [str(identity), question, [references] if isinstance(references, str) else references, entry.get("split")]
+    return [
+        str(identity),
+        question,
+        [references] if isinstance(references, str) else references,
+        entry.get("split"),
+    ]
 
 
 def plain_records(path):
@@ -284,22 +358,30 @@ def plain_responses(path):
     for n, entry in enumerate(plainly(path), start=1):
         response = entry.get("response")
         body = response.get("body", response) if isinstance(response, dict) else entry
-        question = next((entry[key] for key in ("question", "prompt") if entry.get(key) is not None), None)
+        question = next(
+            (entry[key] for key in ("question", "prompt") if entry.get(key) is not None), None
+        )
         question = question if isinstance(question, str) else None
         keys = ("question_id", "custom_id", "id")[: 2 if body is entry else 3]
         identity = next((entry[key] for key in keys if entry.get(key) is not None), None)
-        choices = [] if response == [] else body["choices"] if "choices" in body else body["outputs"]
+        choices = (
+            [] if response == [] else body["choices"] if "choices" in body else body["outputs"]
+        )
         if identity is not None and not choices:
             continue
         if identity is None:
-            served = next((body[key] for key in ("request_id", "id") if body.get(key) is not None), None)
+            served = next(
+                (body[key] for key in ("request_id", "id") if body.get(key) is not None), None
+            )
             is_new = isinstance(served, (str, int)) and str(served) not in records
             identity = texts.setdefault(question or n, served if is_new else f"{path.stem}-{n}")
         answers, _ = records.setdefault(str(identity), ([], _question(entry, identity, question)))
         for choice in choices:
             text = plain_text(choice)
             if isinstance(text, str):
-                answers.append((str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body)))
+                answers.append(
+                    (str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body))
+                )
     kept = [answer for answers, _ in records.values() for answer in answers if len(answer) == 3]
     return sorted(kept, key=repr), [row for _, row in records.values()]
 
@@ -308,7 +390,9 @@ def plain_text(choice):
     """The text of a choice; parts that are all texts are one."""
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
+    return (
+        "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
+    )
 
 
 def plain_tokens(choice, *, is_vllm):
@@ -331,7 +415,9 @@ def plain_tokens(choice, *, is_vllm):
         is_number = isinstance(token, (int, float)) and not is_vllm
         value = token.get("logprob") if isinstance(token, dict) else token if is_number else None
         is_behind = None not in names[:-1] and spelled.strip() == text.strip()
-        if is_behind and (value is None or value <= -9999 or not (is_vllm or name in ("</s>", "", None))):
+        if is_behind and (
+            value is None or value <= -9999 or not (is_vllm or name in ("</s>", "", None))
+        ):
             break
         values.append(value)
         spelled += "" if name in (None, "</s>") else name
@@ -344,7 +430,11 @@ def plain_name(token):
     """The text of a token: that of its bytes where they are given."""
     token = token if isinstance(token, dict) else {}
     given = token.get("bytes")
-    if isinstance(given, list) and given and all(type(byte) is int and 0 <= byte < 256 for byte in given):
+    if (
+        isinstance(given, list)
+        and given
+        and all(type(byte) is int and 0 <= byte < 256 for byte in given)
+    ):
         return bytes(given).decode(errors="replace")
     name = token.get("decoded_token", token.get("token"))
     return name if isinstance(name, str) else None
@@ -355,11 +445,17 @@ def plain_log(path):
     answers, rows = [], {}
     for n, entry in enumerate(plainly(path)):
         if "epoch" in entry:
-            choices = entry["output"].get("choices") if isinstance(entry.get("output"), dict) else None
+            choices = (
+                entry["output"].get("choices") if isinstance(entry.get("output"), dict) else None
+            )
             choices = [] if choices is None else choices if isinstance(choices, list) else [choices]
             if entry.get("error") or (entry.get("id") is not None and not choices):
                 continue
-            identity, question, target = f"{path.stem}-'samples/{n}.json'", entry.get("input"), entry.get("target")
+            identity, question, target = (
+                f"{path.stem}-'samples/{n}.json'",
+                entry.get("input"),
+                entry.get("target"),
+            )
             identity = identity if entry.get("id") is None else entry["id"]
             for choice in choices:
                 text = plain_text(choice)
@@ -413,11 +509,65 @@ def read_parameters(path):
 
 # --- Damage ---
 
-BYTES = [b"", b"null", b"[]", b"{}", b"NaN", b"-1e999", b"9" * 400, b'"\\ud800"', b"\n", b"\r", b"\0", b'"', b",", b";"]
+BYTES = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"NaN",
+    b"-1e999",
+    b"9" * 400,
+    b'"\\ud800"',
+    b"\n",
+    b"\r",
+    b"\0",
+    b'"',
+    b",",
+    b";",
+]
 BYTES += [b"\xff", b"\xef\xbb\xbf", b"PAR1", b"[" * 5000, b"x" * 200_000]
-VALUES = [None, math.nan, math.inf, -math.inf, 10**400, -(10**400), 2**63, -1, 0, 1, 0.5, 1e-320, True, False, "", " "]
-VALUES += ["\ud800", "\0", "a\nb\u2028c", "x" * 200_000, "NA", "007", [], {}, [[[[[[]]]]]], [None], {"a": {"b": None}}]
-VALUES += [[["x"] * 50] * 50, "x;y", -9999.0, ["x"] * 1000, "../..", "cuda:99", "2020", [0.5], "test"]
+VALUES = [
+    None,
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+    -(10**400),
+    2**63,
+    -1,
+    0,
+    1,
+    0.5,
+    1e-320,
+    True,
+    False,
+    "",
+    " ",
+]
+VALUES += [
+    "\ud800",
+    "\0",
+    "a\nb\u2028c",
+    "x" * 200_000,
+    "NA",
+    "007",
+    [],
+    {},
+    [[[[[[]]]]]],
+    [None],
+    {"a": {"b": None}},
+]
+VALUES += [
+    [["x"] * 50] * 50,
+    "x;y",
+    -9999.0,
+    ["x"] * 1000,
+    "../..",
+    "cuda:99",
+    "2020",
+    [0.5],
+    "test",
+]
 
 
 def some_bytes(data, rng):
@@ -428,15 +578,31 @@ def some_bytes(data, rng):
     other = rng.randrange(len(data) + 1)
     flipped = bytes([piece[0] ^ (1 << rng.randrange(8))]) + piece[1:] if piece else b""
     strange = rng.choice(BYTES)
-    new = [flipped, flipped, b"", piece * 2, strange + piece, strange, data[other : other + len(piece)]]
+    new = [
+        flipped,
+        flipped,
+        b"",
+        piece * 2,
+        strange + piece,
+        strange,
+        data[other : other + len(piece)],
+    ]
     damaged = [data[:start] + part + data[stop:] for part in new]
     return rng.choice([*damaged, data[:start], data[start:], b""])
 
 
 def places_of(value, path=()):
     """The path to everything inside a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [place for key, part in inner for place in places_of(part, (*path, key))]
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [path] * bool(path) + [
+        place for key, part in inner for place in places_of(part, (*path, key))
+    ]
 
 
 def some_values(data, rng):
@@ -503,8 +669,14 @@ def some_columns(data, rng):
     n, size = rng.randrange(table.num_columns), len(table)
     values = [b"\xff", math.nan, None, {"a": 1}, [None, "x"], "x" * 200_000, True]
     columns = [pa.array([value] * size) for value in values]
-    columns += [pa.array([2**60 + 1] + [None] * (size - 1)), pa.array([2**62] * size, pa.timestamp("us"))]
-    columns += [pa.array(["a"] * size).dictionary_encode(), pa.array(["1990"] * size, pa.large_string())]
+    columns += [
+        pa.array([2**60 + 1] + [None] * (size - 1)),
+        pa.array([2**62] * size, pa.timestamp("us")),
+    ]
+    columns += [
+        pa.array(["a"] * size).dictionary_encode(),
+        pa.array(["1990"] * size, pa.large_string()),
+    ]
     columns += [pa.array([1.0] * size, pa.float32())]
     kind = rng.choice(["double", "drop", "rename", "type", "type", "type", "row", "twice"])
     names = [*table.column_names]
@@ -513,11 +685,15 @@ def some_columns(data, rng):
     elif kind == "drop":
         table = table.remove_column(n)
     elif kind == "rename":
-        table = table.rename_columns([*names[:n], rng.choice(["", "x" * 5000, names[0]]), *names[n + 1 :]])
+        table = table.rename_columns(
+            [*names[:n], rng.choice(["", "x" * 5000, names[0]]), *names[n + 1 :]]
+        )
     elif kind == "type":
         table = table.set_column(n, names[n], rng.choice(columns))
     else:
-        table = pa.concat_tables([table.slice(1), table.slice(0, rng.randrange(3) if kind == "twice" else 0)])
+        table = pa.concat_tables(
+            [table.slice(1), table.slice(0, rng.randrange(3) if kind == "twice" else 0)]
+        )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return sink.getvalue().to_pybytes()
@@ -525,7 +701,11 @@ def some_columns(data, rng):
 
 # By suffix, how an input is damaged; what is not here, in its bytes.
 WAYS = {suffix: [some_bytes, some_values] for suffix in (".json", ".jsonl")}
-WAYS |= {".csv": [some_bytes, some_fields], ".parquet": [some_bytes, some_columns], ".eval": [some_bytes, some_samples]}
+WAYS |= {
+    ".csv": [some_bytes, some_fields],
+    ".parquet": [some_bytes, some_columns],
+    ".eval": [some_bytes, some_samples],
+}
 WAYS[".parameters"] = [some_parameters]
 
 
@@ -582,16 +762,40 @@ def copy_of(path):
 
 
 def make_parameters(folder):
-    given = {"model": ["facts-2m", "facts-1m"], "dataset": "world-facts", "split": "test", "strategy": "greedy"}
-    given |= {"alpha": 0.4, "search_alpha": 0.02, "n_answers": 10, "limit": None, "n_validation": 100, "seed": 0}
-    given |= {"device": "cpu", "similarity": "lexical", "correctness": "rouge_l", "chat": False, "figure_columns": 2}
+    given = {
+        "model": ["facts-2m", "facts-1m"],
+        "dataset": "world-facts",
+        "split": "test",
+        "strategy": "greedy",
+    }
+    given |= {
+        "alpha": 0.4,
+        "search_alpha": 0.02,
+        "n_answers": 10,
+        "limit": None,
+        "n_validation": 100,
+        "seed": 0,
+    }
+    given |= {
+        "device": "cpu",
+        "similarity": "lexical",
+        "correctness": "rouge_l",
+        "chat": False,
+        "figure_columns": 2,
+    }
     (folder / "set.parameters").write_text(json.dumps(given))
     return folder / "set.parameters"
 
 
 READERS = {
-    **{f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions) for s in TABLES},
-    **{f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels) for s in TABLES},
+    **{
+        f"questions{s}": Reader(file_of(f"set{s}", QUESTIONS), read_question_file, plain_questions)
+        for s in TABLES
+    },
+    **{
+        f"labels{s}": Reader(file_of(f"labels{s}", LABELS), read_label_file, plain_labels)
+        for s in TABLES
+    },
     "records": Reader(file_of("r.jsonl", RECORDS), read_file, plain_records),
     "openai": Reader(file_of("r.jsonl", OPENAI), read_file, plain_responses),
     "vllm": Reader(file_of("r.jsonl", VLLM), read_file, plain_responses),
@@ -600,7 +804,9 @@ READERS = {
     "choices": Reader(copy_of(LOGS / "lm_eval_choices.jsonl"), read_file, plain_log),
     "nli cache": Reader(make_nli, similarity._read),
     "run": Reader(make_run, read_run),
-    "parameters": Reader(make_parameters, read_parameters, lambda path: json.loads(path.read_text())),
+    "parameters": Reader(
+        make_parameters, read_parameters, lambda path: json.loads(path.read_text())
+    ),
     "model": Reader(copy_of(ROOT / "data" / "models" / "facts-1m"), read_model, fingerprint),
 }
 
@@ -646,7 +852,9 @@ def tried(reader, original, rng, folder, again):
             expected = reader.plain(path) if reader.plain else original
         except Exception as error:
             raise AssertionError(f"read what nobody else can, {error!r}: {again}") from error
-        assert same(reading, expected), f"silent change: {reading!r:.300} is not {expected!r:.300}: {again}"
+        assert same(reading, expected), (
+            f"silent change: {reading!r:.300} is not {expected!r:.300}: {again}"
+        )
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -656,5 +864,11 @@ def test_damaged_inputs_are_read_as_they_are_or_refused_in_a_sentence(name, size
     assert same(original, reader.plain(whole) if reader.plain else original)
     for seed in range(max(20, int(HOW_MANY[size] * (MODEL_SHARE if name == "model" else 1)))):
         (folder := tmp_path / str(seed)).mkdir()
-        tried(reader, original, random.Random(f"{SEED} {name} {seed}"), folder, f"WALL_SEED={SEED}, {name} {seed}")
+        tried(
+            reader,
+            original,
+            random.Random(f"{SEED} {name} {seed}"),
+            folder,
+            f"WALL_SEED={SEED}, {name} {seed}",
+        )
         shutil.rmtree(folder)

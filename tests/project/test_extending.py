@@ -13,12 +13,16 @@ import pro_lib
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import SCORES, sweeps
+from pro_lib.evaluation import SCORES, tables
 from pro_lib.generation.decoding import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
 PAGE = ROOT / "docs" / "extending.md"
-BLOCKS = [token.content for token in MarkdownIt("commonmark").parse(PAGE.read_text()) if token.info == "python"]
+BLOCKS = [
+    token.content
+    for token in MarkdownIt("commonmark").parse(PAGE.read_text())
+    if token.info == "python"
+]
 
 
 @pytest.fixture
@@ -40,15 +44,19 @@ def registered(tmp_path, monkeypatch, capsys):
 
 def test_a_new_score_is_in_evaluations_and_the_benchmark(registered, tmp_path):
     assert "margin" in registered("SCORES[")
-    [splits, *_] = Experiment(limit=30, generations_dir=tmp_path / "runs", n_validation=None).splits()
-    assert "margin" in list(sweeps.benchmark(splits)["method"])
+    [splits, *_] = Experiment(
+        limit=30, generations_dir=tmp_path / "runs", n_validation=None
+    ).splits()
+    assert "margin" in list(tables.benchmark([splits])["method"])
     top_two = splits.reported.log_probs[:, :2]
     expected = -np.nan_to_num(top_two[:, 0] - top_two[:, 1], nan=0.0)
     np.testing.assert_allclose(splits.reported.baselines["margin"], expected)
 
 
 def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registered, tmp_path):
-    with pytest.raises(SentenceError, match=r"^strategy='similar_beams' is an unknown strategy; choose greedy"):
+    with pytest.raises(
+        SentenceError, match=r"^strategy='similar_beams' is an unknown strategy; choose greedy"
+    ):
         Experiment(strategy="similar_beams")
     assert "similar_beams" in registered("STRATEGIES[")
     for notebook in ("02_alpha_sweep", "03_k_vs_alpha", "04_fixed_k"):
@@ -57,7 +65,9 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
     run = pro_lib.generate("facts-1m", questions, strategy="similar_beams", progress=False)
     assert run.info.strategy == "similar_beams"
     with chdir(tmp_path):
-        asked = CliRunner().invoke(pro, ["ask", "What is the capital of Peru?", "--strategy", "similar_beams"])
+        asked = CliRunner().invoke(
+            pro, ["ask", "What is the capital of Peru?", "--strategy", "similar_beams"]
+        )
     assert asked.exit_code == 0, asked.output
 
 
@@ -75,9 +85,18 @@ def test_a_new_similarity_is_known_by_its_name(registered, monkeypatch):
 
 def test_the_page_names_files_that_exist():
     text = PAGE.read_text()
-    for name in ("evaluation/methods.py", "scoring/similarity.py", "generation/decoding/strategies.py", "plots/"):
+    for name in (
+        "evaluation/methods.py",
+        "scoring/similarity.py",
+        "generation/decoding/strategies.py",
+        "plots/",
+    ):
         assert f"`{name}`" in text
         assert (ROOT / "pro_lib" / name).exists()
-    for name in ("scoring/test_likelihood.py", "generation/test_strategies.py", "app/parameter_values.py"):
+    for name in (
+        "scoring/test_likelihood.py",
+        "generation/test_strategies.py",
+        "app/parameter_values.py",
+    ):
         assert f"`tests/{name}`" in text
         assert (ROOT / "tests" / name).is_file()

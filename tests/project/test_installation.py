@@ -33,7 +33,9 @@ def required(*extras):
 
 def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_load_it():
     lacking = required("notebooks") - required()
-    modules = [module for module, names in packages_distributions().items() if lacking.intersection(names)]
+    modules = [
+        module for module, names in packages_distributions().items() if lacking.intersection(names)
+    ]
     code = f"""
 import sys
 sys.modules.update(dict.fromkeys({modules}))
@@ -49,11 +51,16 @@ for call in (
     except ImportError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     sentences = done.stdout.splitlines()
     assert len(sentences) == 3
-    assert all(re.fullmatch(r".+ needs \w+: pip install 'pro-workbench\[notebooks\]'", line) for line in sentences)
+    assert all(
+        re.fullmatch(r".+ needs \w+: pip install 'pro-workbench\[notebooks\]'", line)
+        for line in sentences
+    )
 
 
 def test_the_constraints_pin_every_direct_dependency_and_environment_yml_takes_them():
@@ -78,7 +85,9 @@ def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_
     with open(tmp_path / "constraints.txt", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         line = ["sh", ROOT / ".ci" / "install", "venv", "stamp", "constraints.txt", "x"]
-        other = subprocess.Popen(line, cwd=tmp_path, env={"PATH": str(tools)}, stdout=subprocess.PIPE, text=True)
+        other = subprocess.Popen(
+            line, cwd=tmp_path, env={"PATH": str(tools)}, stdout=subprocess.PIPE, text=True
+        )
         waits = other.stdout.readline() == "waiting for another make, which installs\n"
     assert (waits, other.communicate()[1], other.returncode) == (locks, None, 0)
     assert (tmp_path / "venv" / "stamp").exists()
@@ -104,7 +113,9 @@ print(pro_lib.__file__)
 def wheel(tmp_path_factory):
     """The wheel of the sdist of this checkout, beside files of a user."""
     folder, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
-    ignored = shutil.ignore_patterns("generations", "__pycache__", ".ipynb_checkpoints", "*.json.xz")
+    ignored = shutil.ignore_patterns(
+        "generations", "__pycache__", ".ipynb_checkpoints", "*.json.xz"
+    )
     for name in ("data", "notebooks", "pro_lib"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "CITATION.cff"):
@@ -112,8 +123,22 @@ def wheel(tmp_path_factory):
     for name in MINE:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}")
-    output(sys.executable, "-c", "from setuptools import build_meta; build_meta.build_sdist('dist')", cwd=folder)
-    pip = ["-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", out]
+    output(
+        sys.executable,
+        "-c",
+        "from setuptools import build_meta; build_meta.build_sdist('dist')",
+        cwd=folder,
+    )
+    pip = [
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--wheel-dir",
+        out,
+    ]
     output(sys.executable, *pip, *folder.glob("dist/*.tar.gz"), cwd=out)
     (made,) = out.iterdir()
     return made
@@ -132,8 +157,14 @@ def workplace(tmp_path):
 
 def output(python, *words, cwd):
     """What a program prints that runs with an environment's Python, away from this checkout."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run([python, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
+    done = subprocess.run(
+        [python, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -145,7 +176,12 @@ def does_its_first_steps(python, package, workplace):
     before = files()
     score, answer, commit, where = output(python, "-c", FIRST, cwd=workplace).splitlines()
     # p = 0.607 and 0.135: α = 0.4 keeps the first, and PRO is its NLL.
-    assert (score, answer, commit, where) == ("[0.5]", "Paris certified", "None", str(package / "__init__.py"))
+    assert (score, answer, commit, where) == (
+        "[0.5]",
+        "Paris certified",
+        "None",
+        str(package / "__init__.py"),
+    )
     runs = workplace / "data" / "generations" / "world-facts" / "facts-1m"
     assert (runs / "diverse_beam,n_answers=2" / "run.json").is_file()
     assert files() == before
@@ -158,10 +194,19 @@ def installed_in(environment):
 def test_the_wheel_of_the_sdist_holds_what_is_tracked_and_nothing_of_the_user(wheel):
     names = {name.removeprefix("pro_lib/") for name in zipfile.ZipFile(wheel).namelist()}
     line = ["git", "ls-files", "-co", "--exclude-standard", "pro_lib", "data", "notebooks"]
-    tracked = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    tracked = subprocess.run(
+        line, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     present = [name for name in tracked if (ROOT / name).exists() and not SOURCES.fullmatch(name)]
-    assert {name for name in names if ".dist-info/" not in name} == {name.removeprefix("pro_lib/") for name in present}
-    assert len([name for name in names if name.endswith(("licenses/LICENSE", "licenses/CITATION.cff"))]) == 2
+    assert {name for name in names if ".dist-info/" not in name} == {
+        name.removeprefix("pro_lib/") for name in present
+    }
+    assert (
+        len(
+            [name for name in names if name.endswith(("licenses/LICENSE", "licenses/CITATION.cff"))]
+        )
+        == 2
+    )
     assert wheel.stat().st_size <= 7_000_000
 
 
@@ -180,7 +225,10 @@ def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workp
 def test_a_wheel_in_a_new_environment_draws_a_figure_in_an_empty_folder(wheel, workplace, tmp_path):
     """With the base alone what needs none of the extras, then a notebook; packages come from the network."""
     venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
-    python, package = tmp_path / "venv" / "bin" / "python", installed_in(tmp_path / "venv") / "pro_lib"
+    python, package = (
+        tmp_path / "venv" / "bin" / "python",
+        installed_in(tmp_path / "venv") / "pro_lib",
+    )
     install = [python, "-m", "pip", "install", "--constraint", ROOT / "constraints.txt"]
     output(*install, wheel, cwd=workplace)
     does_its_first_steps(python, package, workplace)

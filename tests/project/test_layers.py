@@ -15,7 +15,16 @@ PACKAGE = ROOT / "pro_lib"
 FILES = sorted(PACKAGE.rglob("*.py"))
 WALK = (ROOT / "docs" / "walk.md").read_text()
 # Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
-LIGHT = ["app", "common", "evaluation", "generation", "generation.decoding", "importing", "metrics", "questions"]
+LIGHT = [
+    "app",
+    "common",
+    "evaluation",
+    "generation",
+    "generation.decoding",
+    "importing",
+    "metrics",
+    "questions",
+]
 LIGHT += ["runs", "scoring"]
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
@@ -49,7 +58,9 @@ def test_importing_a_package_loads_neither_torch_nor_matplotlib(name):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_module_imports_a_private_name_of_another_package(path):
-    private = [name for name in imported(path) if any(part.startswith("_") for part in name.split("."))]
+    private = [
+        name for name in imported(path) if any(part.startswith("_") for part in name.split("."))
+    ]
     assert private == []
 
 
@@ -67,19 +78,28 @@ def test_all_public_names_of_a_package_are_there_and_type_checkers_see_them(fold
 
 
 # Functions that have the name of their module.
-SAME_NAME = ["app.ask", "evaluation.evaluate", "generation.generate", "metrics.auroc", "plots.benchmark"]
+SAME_NAME = [
+    "app.ask",
+    "evaluation.evaluate",
+    "generation.generate",
+    "metrics.auroc",
+    "plots.benchmark",
+]
 
 
 @pytest.mark.parametrize("first", ["package", "module"])
 @pytest.mark.parametrize("name", SAME_NAME)
 def test_a_function_with_the_name_of_its_module_stays_a_function(name, first):
     package, _, function = name.partition(".")
-    lines = [f"from pro_lib.{package} import {function} as found", f"import_module('pro_lib.{name}')"]
+    lines = [
+        f"from pro_lib.{package} import {function} as found",
+        f"import_module('pro_lib.{name}')",
+    ]
     lines = lines if first == "package" else lines[::-1]
     code = "\n".join(["import pro_lib", "from importlib import import_module", *lines])
-    code += (
-        f"\nprint(type(found).__name__, type(pro_lib.{name}).__name__, type(import_module('pro_lib.{name}')).__name__)"
-    )
+    code += f"\nfrom_package = type(pro_lib.{name}).__name__"
+    code += f"\nfrom_module = type(import_module('pro_lib.{name}')).__name__"
+    code += "\nprint(type(found).__name__, from_package, from_module)"
     assert run(code) == ["function", "function", "module"]
 
 
@@ -95,12 +115,18 @@ def test_the_tree_of_the_docs_has_every_package_and_module():
     assert listed == modules
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_every_name_of_the_package_that_a_benchmark_uses_is_there(path):
     nodes, taken = [*ast.walk(ast.parse(path.read_text()))], {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module.startswith("pro_lib"):
             exec(ast.unparse(node), taken)
     for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in taken:
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in taken
+        ):
             eval(ast.unparse(node), taken)

@@ -23,7 +23,9 @@ CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
 def test_a_formula_becomes_mathml_and_code_stays():
-    found = typeset("Of $p_K$ and `$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n")
+    found = typeset(
+        "Of $p_K$ and `$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n"
+    )
     assert "<msub><mi>p</mi><mi>K</mi></msub>" in found
     assert found.endswith("`$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n")
     found = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")
@@ -63,7 +65,10 @@ def test_of_an_executed_notebook_results_are_shown_and_nothing_of_this_machine(t
     shown = [{"text/html": table, "text/plain": "PLAIN"}, widget, picture]
     *others, drawn = [*streams, *(nbformat.v4.new_output("display_data", data) for data in shown)]
     page = cells.page(NOTEBOOK, executed(tmp_path, *others, drawn), tmp_path)
-    for part in ("```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```", "```text\n9 questions\n```"):
+    for part in (
+        "```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```",
+        "```text\n9 questions\n```",
+    ):
         assert part in page
     assert '<div class="frame"><table><tr></tr></table></div>' in page
     assert 'src="../explorer.html"' in page
@@ -83,7 +88,9 @@ def test_the_gallery_has_every_figure_and_leads_to_its_notebook():
     own_folders = {"other", "custom"}  # figures with other parameters are not in the gallery
     for figure in (figure for figure in figures if not own_folders & {*figure.parts}):
         name = figure.relative_to(ROOT).with_suffix("").as_posix()
-        notebook = re.search(rf"\]\(\.\./{name}\.png\){{ loading=lazy }}\]\(\.\./(notebooks/\S+\.ipynb)\)", page)
+        notebook = re.search(
+            rf"\]\(\.\./{name}\.png\){{ loading=lazy }}\]\(\.\./(notebooks/\S+\.ipynb)\)", page
+        )
         assert (ROOT / notebook[1]).name[:2] == figure.name[:2]
         assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in page
     assert cells.what_to_see(ROOT / "notebooks" / "09_guarantees.ipynb")["09_sets"][1]
@@ -106,18 +113,26 @@ def site(tmp_path_factory):
     return folder / CONFIG["site_dir"]
 
 
-def test_every_page_is_in_the_navigation_links_lead_somewhere_and_nothing_is_asked_of_the_network(site):
+def test_every_page_is_in_the_navigation_links_lead_somewhere_and_nothing_is_asked_of_the_network(
+    site,
+):
     listed = set(re.findall(r"[\w/]+\.md", yaml.safe_dump(CONFIG["nav"])))
-    assert listed >= {name.removeprefix("docs/") for name in pages.DOCS} | {*pages.NOTEBOOKS.values()}
+    assert listed >= {name.removeprefix("docs/") for name in pages.DOCS} | {
+        *pages.NOTEBOOKS.values()
+    }
     tag = re.compile(r'<(script|link|img|iframe|a)\b[^>]*?\b(?:src|href)="([^"#?]*)[^"]*"')
     for page in site.rglob("*.html"):
         for kind, target in tag.findall(page.read_text()):
             if re.match(r"https?:|//|data:|mailto:", target):
                 assert kind == "a" or target.startswith("data:"), (page.name, target)
-            elif target and not target.startswith("/"):  # the page for what was not found has paths of a server
+            elif target and not target.startswith(
+                "/"
+            ):  # the page for what was not found has paths of a server
                 assert (page.parent / target).exists(), (page.name, target)
     for style in site.rglob("*.css"):
-        assert not re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", style.read_text()), style.name
+        assert not re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", style.read_text()), (
+            style.name
+        )
 
 
 @pytest.fixture
@@ -131,7 +146,9 @@ def served(site):
 
 
 def in_a_browser(test):
-    return pytest.mark.slow(pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")(test))
+    return pytest.mark.slow(
+        pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")(test)
+    )
 
 
 @in_a_browser
@@ -140,7 +157,13 @@ def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width
     with browser_page(f"{served}/index.html", width=width) as (page, errors):
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "concepts", "gallery", "notebooks/00_explore_examples", "api/scoring"):
+        for name in (
+            "index",
+            "concepts",
+            "gallery",
+            "notebooks/00_explore_examples",
+            "api/scoring",
+        ):
             page.goto(f"{served}/{name}.html")
             page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
@@ -184,7 +207,9 @@ def public(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_whatever_is_public_is_in_the_api_reference_and_what_takes_arrays_says_their_shape(path, site):
+def test_whatever_is_public_is_in_the_api_reference_and_what_takes_arrays_says_their_shape(
+    path, site
+):
     dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     page = (site / "api" / f"{dotted.split('.')[1]}.html").read_text()
     module = ast.get_docstring(ast.parse(path.read_text()))
@@ -192,4 +217,6 @@ def test_whatever_is_public_is_in_the_api_reference_and_what_takes_arrays_says_t
         assert f'id="{dotted}.{name}"' in page, name
         arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
         if re.search(r": (ArrayLike|NDArray|Floats)\b(?! \| float)", arguments):
-            assert re.search(r"\([a-zA-Z]( \+ 1)?[,)]|shape", ast.get_docstring(node) + module), name
+            assert re.search(r"\([a-zA-Z]( \+ 1)?[,)]|shape", ast.get_docstring(node) + module), (
+                name
+            )

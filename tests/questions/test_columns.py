@@ -10,12 +10,38 @@ from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.tables import benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
 TAKEN = [*storage.CERTIFICATE_COLUMNS, "score_x", "score_NLL", "score_"]
-OTHERS = ["_answers", "_own", "rank", "row", "value", "mean", "votes", "correct", "rouge_l", "exact_match", "cluster"]
-OTHERS += ["relation", "exposure", "conflict", "note", "NLL", "PRO", "id", "answer", "index", "level_0", "closed", ""]
+OTHERS = [
+    "_answers",
+    "_own",
+    "rank",
+    "row",
+    "value",
+    "mean",
+    "votes",
+    "correct",
+    "rouge_l",
+    "exact_match",
+    "cluster",
+]
+OTHERS += [
+    "relation",
+    "exposure",
+    "conflict",
+    "note",
+    "NLL",
+    "PRO",
+    "id",
+    "answer",
+    "index",
+    "level_0",
+    "closed",
+    "",
+]
 NAMES = [*TAKEN, *OTHERS, *storage._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
 NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.QUESTION_COLUMNS]
 KINDS = {
@@ -47,14 +73,22 @@ def results(model, rows, out):
     [folder] = (out / "mine" / model.name).iterdir()
     read, judged = runs.read_run(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)
-    sweeps.benchmark(splits), explorer.to_html(read, out / "page.html")
+    benchmark([splits]), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
     for question in data["questions"]:
         for name in SHOWN:
             question.pop(name, None)
-    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweeps.alpha_sweep(judged)]
-    tables += [run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]] for run in (asked, read)]
-    return [json.dumps(data), *(table.to_json(double_precision=15) for table in tables)], read.questions
+    # A column "relation" declares clusters, which the ends of intervals depend on.
+    sweep = sweeps.alpha_sweep(judged).drop(columns=["low", "high", "interval"])
+    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
+    tables += [
+        run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]
+        for run in (asked, read)
+    ]
+    return [
+        json.dumps(data),
+        *(table.to_json(double_precision=15) for table in tables),
+    ], read.questions
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +97,9 @@ def clean(facts_2m, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, clean, tmp_path, kind):
+def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(
+    facts_2m, clean, tmp_path, kind
+):
     rows = [row | dict.fromkeys(NAMES, KINDS[kind](n)) for n, row in enumerate(FACTS)]
     with pytest.warns(UserWarning, match="get own_ before names that runs need: status, "):
         said, questions = results(facts_2m, rows, tmp_path)
@@ -78,11 +114,16 @@ def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(facts_2m, c
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_questions_beside_records_may_have_such_columns_too(kind):
-    answers = [[{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}] for n in range(12)]
+    answers = [
+        [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
+        for n in range(12)
+    ]
     ids = [{"question_id": str(n), "question": f"Q{n}", "references": ["a"]} for n in range(12)]
     records = [ids[n] | {"answers": answers[n], "scores": {"x": n}} for n in range(12)]
     alone = evaluation.evaluate(importing.from_records(records)).with_pro({"PRO": 0.4})
-    own = pd.DataFrame([about | dict.fromkeys(NAMES, KINDS[kind](n)) for n, about in enumerate(ids)])
+    own = pd.DataFrame(
+        [about | dict.fromkeys(NAMES, KINDS[kind](n)) for n, about in enumerate(ids)]
+    )
     with pytest.warns(UserWarning, match="own_ before names"):
         run = importing.from_records(records, questions=own)
     pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
@@ -91,15 +132,23 @@ def test_questions_beside_records_may_have_such_columns_too(kind):
 def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_their_question():
     names = ("NLL", "PRO", "PRO, default", "oracle", "Stated")
     answers = [{"answers": [{"text": "ab"[n % 2], "log_prob": -1.0 - n}]} for n in range(9)]
-    about = [{"question_id": n, "references": ["a"], "scores": dict.fromkeys(names, float(n))} for n in range(9)]
+    about = [
+        {"question_id": n, "references": ["a"], "scores": dict.fromkeys(names, float(n))}
+        for n in range(9)
+    ]
     records = [one | other for one, other in zip(about, answers, strict=True)]
-    asked = {"question_id": [str(n) for n in range(9)], "question": [f"What is {n}?" for n in range(9)]}
+    asked = {
+        "question_id": [str(n) for n in range(9)],
+        "question": [f"What is {n}?" for n in range(9)],
+    }
     turned = pd.DataFrame({**asked, "references": [["a"]] * 9})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
         judged = evaluation.evaluate(importing.from_records(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
-        assert [name for name in methods if name not in ("PRO", "PRO, default", "NLL", "ALL", "PE")] == given
+        assert [
+            name for name in methods if name not in ("PRO", "PRO, default", "NLL", "ALL", "PE")
+        ] == given
         for name in given:
             assert methods[name].tolist() == expected.tolist()
         assert methods["NLL"].tolist() == (1 + expected).tolist()

@@ -23,7 +23,9 @@ FORMS = {
     "in data": lambda rows: json.dumps({"data": rows}),
     "objects over lines": lambda rows: "\n".join(json.dumps(row, indent=1) for row in rows) + "\n",
 }
-ROW = st.dictionaries(st.text("ab", min_size=1), st.integers() | st.text() | st.lists(st.none()), min_size=1)
+ROW = st.dictionaries(
+    st.text("ab", min_size=1), st.integers() | st.text() | st.lists(st.none()), min_size=1
+)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -33,7 +35,9 @@ def test_rows_are_read_in_every_form(form, rows):
 
 
 def test_one_object_over_several_lines_is_one_value():
-    assert list(json_values(json.dumps(ROWS[1], indent=2).encode(), "f.json")) == [("f.json, entry 1", ROWS[1])]
+    assert list(json_values(json.dumps(ROWS[1], indent=2).encode(), "f.json")) == [
+        ("f.json, entry 1", ROWS[1])
+    ]
 
 
 def test_lines_that_are_lists_are_values_with_their_lines():
@@ -47,15 +51,24 @@ def test_a_line_that_is_not_json_is_passed_over_or_refused_with_its_place(bad, p
     lines = ['{"x": 1}', '{"x": 2}']
     lines.insert(place, bad)
     errors = []
-    found = values_of("\n".join(lines), on_error=lambda where, error: errors.append((where, str(error))))
+    found = values_of(
+        "\n".join(lines), on_error=lambda where, error: errors.append((where, str(error)))
+    )
     assert found == [{"x": 1}, {"x": 2}]
     assert [where for where, _ in errors] == [f"f.jsonl, line {place + 1}"]
-    with pytest.raises(RunError, match=rf"^f.jsonl, line {place + 1} cannot be read: .*; it must be JSON in UTF-8"):
+    with pytest.raises(
+        RunError, match=rf"^f.jsonl, line {place + 1} cannot be read: .*; it must be JSON in UTF-8"
+    ):
         values_of("\n".join(lines))
 
 
-@pytest.mark.parametrize("first", ['data: {"choices": []}', "event: message_start\ndata: {}", "data: [DONE]"])
+@pytest.mark.parametrize(
+    "first", ['data: {"choices": []}', "event: message_start\ndata: {}", "data: [DONE]"]
+)
 def test_server_sent_events_are_refused_in_words(first):
     for options in ({}, {"on_error": lambda *_: None}):
-        with pytest.raises(RunError, match=r"^f.jsonl, line 1: this is a stream of server-sent events.*save the whole"):
+        with pytest.raises(
+            RunError,
+            match=r"^f.jsonl, line 1: this is a stream of server-sent events.*save the whole",
+        ):
             values_of(f"{first}\n\ndata: [DONE]\n", **options)

@@ -17,7 +17,10 @@ from pro_lib.common.catalog import DATA, HUB
 from pro_lib.common.files import RunError
 from pro_lib.questions.question_sets import SPLITS, lend_validation, load_questions
 
-FACTS = [json.loads(line) for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
+FACTS = [
+    json.loads(line)
+    for line in (DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
+]
 COLUMNS = ("question_id", "question", "references", "split")
 ROWS = [
     ("q1", "Capital of France?", ["Paris"], "test"),
@@ -34,10 +37,16 @@ def numbered(n):
 
 
 def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
-    for name, wording in (("world-facts", "question"), ("world-facts-reworded", "question_reworded")):
+    for name, wording in (
+        ("world-facts", "question"),
+        ("world-facts-reworded", "question_reworded"),
+    ):
         questions = load_questions(name, split="validation")
         facts = [fact for fact in FACTS if fact["split"] == "validation"]
-        expected = [[f["fact_id"], f[wording], [f["answer"], *f["aliases"]], f["split"], f["exposure"]] for f in facts]
+        expected = [
+            [f["fact_id"], f[wording], [f["answer"], *f["aliases"]], f["split"], f["exposure"]]
+            for f in facts
+        ]
         assert questions.table[[*COLUMNS, "exposure"]].to_numpy().tolist() == expected
         assert questions.name == name
     assert all(fact["question"] != fact["question_reworded"] for fact in FACTS)
@@ -49,13 +58,17 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
         drawn = np.random.default_rng(seed).choice(len(everything), 20, replace=False)
         some = load_questions("world-facts", limit=20, seed=seed).table["question_id"].tolist()
         assert some == [everything[n] for n in sorted(drawn)]
-    assert repr(load_questions("world-facts", limit=7)) == "QuestionSet(world-facts: 7 questions, 10 shots)"
+    assert (
+        repr(load_questions("world-facts", limit=7))
+        == "QuestionSet(world-facts: 7 questions, 10 shots)"
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     questions = load_questions("world-facts", limit=5, seed=seed)
-    assert questions.shots == load_questions("world-facts", limit=7, seed=2).shots  # whatever else is drawn
+    # Whatever else is drawn
+    assert questions.shots == load_questions("world-facts", limit=7, seed=2).shots
     answers = {fact["question"]: fact["answer"] for fact in FACTS if fact["split"] == "train_shots"}
     assert len(set(questions.shots)) == 10
     assert all(answers[question] == answer for question, answer in questions.shots)
@@ -64,13 +77,21 @@ def test_bundled_shots_are_ten_of_train_shots_with_their_first_reference(seed):
     assert not {question for question, _ in both.shots} & set(both.table["question"])
 
 
-@pytest.mark.parametrize(("n", "how", "n_shots"), [(60, {}, 10), (20, {}, 5), (3, {}, 0), (12, {"n_shots": 2}, 2)])
+@pytest.mark.parametrize(
+    ("n", "how", "n_shots"), [(60, {}, 10), (20, {}, 5), (3, {}, 0), (12, {"n_shots": 2}, 2)]
+)
 def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(n, how, n_shots):
     whole = load_questions(path=numbered(n), **how)
     asked = zip(whole.table["question"], whole.table["references"].str[0], strict=True)
-    assert {*asked, *whole.shots} == {(row["question"], row["references"][0]) for row in numbered(n)}
+    assert {*asked, *whole.shots} == {
+        (row["question"], row["references"][0]) for row in numbered(n)
+    }
     assert (len(whole), len(whole.shots)) == (n - n_shots, n_shots)
-    for asked in ({"limit": 4}, {"seed": 5, "limit": 6}, {"split": ["validation", "test"], "n_validation": 1}):
+    for asked in (
+        {"limit": 4},
+        {"seed": 5, "limit": 6},
+        {"split": ["validation", "test"], "n_validation": 1},
+    ):
         other = load_questions(path=numbered(n), **how, **asked)
         assert other.shots == whole.shots
         assert set(other.table["question"]) <= set(whole.table["question"])
@@ -82,7 +103,10 @@ def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_as
     (shot, answer) = questions.shots[0]
     assert questions.prefix() == f"Answer briefly.\n\nQ: {shot}\nA: {answer}\n\n"
     others = questions.with_questions(["Who?", "Where?"])
-    for some, texts in ((questions, ["Capital of France?", "Capital of Peru?"]), (others, ["Who?", "Where?"])):
+    for some, texts in (
+        (questions, ["Capital of France?", "Capital of Peru?"]),
+        (others, ["Who?", "Where?"]),
+    ):
         assert some.prompts() == [questions.prefix() + f"Q: {text}\nA:" for text in texts]
     assert others.table["question_id"].tolist() == ["asked-0", "asked-1"]
     assert others.table["references"].tolist() == [None, None]
@@ -95,41 +119,76 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
         path.write_bytes(WRITE[path.suffix](ROWS))
     expected = load_questions(path=files[0], **asked)
     assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
-    for source in (*files, ROWS, tuple(ROWS), pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
+    for source in (
+        *files,
+        ROWS,
+        tuple(ROWS),
+        pd.DataFrame(ROWS),
+        pd.DataFrame(ROWS, index=["a"] * len(ROWS)),
+    ):
         found = load_questions(path=source, **asked)
         assert_frame_equal(found.table, expected.table)
         assert (found.name, found.shots) == ("questions", expected.shots)
-        assert found.source == expected.source | {"path": str(source) if isinstance(source, Path) else None}
+        assert found.source == expected.source | {
+            "path": str(source) if isinstance(source, Path) else None
+        }
 
 
 def test_texts_of_csv_stay_as_they_are_written(write):
-    path = write("\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv")
+    path = write(
+        "\ufeffquestion,references,code,split", "Symbol of sodium?,NA,007,test", name="set.csv"
+    )
     table = load_questions(path=path).table
     assert table.to_numpy().tolist() == [["set-0", "Symbol of sodium?", ["NA"], "test", "007"]]
 
 
 def test_numbers_of_parquet_stay_whole_where_some_are_missing(tmp_path):
     numbers = {"question_id": [7, 2**60 + 1], "level": [2**60 + 1, None]}
-    table = pd.DataFrame({name: pd.array(values, dtype="Int64") for name, values in numbers.items()})
+    table = pd.DataFrame(
+        {name: pd.array(values, dtype="Int64") for name, values in numbers.items()}
+    )
     table.assign(question=["A?", "B?"], references=["a", "b"]).to_parquet(tmp_path / "set.parquet")
     read = load_questions(path=tmp_path / "set.parquet").table
     assert read["question_id"].tolist() == ["7", str(2**60 + 1)]
     assert read["level"].tolist() == [2**60 + 1, None]
-    table.assign(question=["A?", "B?"], references=[[1, 2]] * 2).to_parquet(tmp_path / "set.parquet")
+    table.assign(question=["A?", "B?"], references=[[1, 2]] * 2).to_parquet(
+        tmp_path / "set.parquet"
+    )
     read = load_questions(path=tmp_path / "set.parquet", n_shots=0).table
     assert read["references"].tolist() == [["1", "2"]] * 2
 
 
 def test_what_was_drawn_from_where_is_recorded_as_json(write):
     path = write(*ROWS)
-    questions = load_questions("mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2)
-    expected = {"dataset": "mine", "path": str(path), "columns": {name: [name] for name in COLUMNS}, "seed": 4}
-    expected |= {"split": ["validation", "test"], "n_validation": None, "limit": 1, "n_shots": 2, "usual_shots": 2}
+    questions = load_questions(
+        "mine", path=path, split=["validation", "test"], limit=1, seed=4, n_shots=2
+    )
+    expected = {
+        "dataset": "mine",
+        "path": str(path),
+        "columns": {name: [name] for name in COLUMNS},
+        "seed": 4,
+    }
+    expected |= {
+        "split": ["validation", "test"],
+        "n_validation": None,
+        "limit": 1,
+        "n_shots": 2,
+        "usual_shots": 2,
+    }
     assert json.loads(json.dumps(questions.source)) == expected
 
 
 def test_named_columns_win_over_those_called_like_ours_and_others_are_kept():
-    row = {"question": "long form", "short": "A?", "references": ["r"], "gold": "a", "id": 7, "part": "dev", "x": 1}
+    row = {
+        "question": "long form",
+        "short": "A?",
+        "references": ["r"],
+        "gold": "a",
+        "id": 7,
+        "part": "dev",
+        "x": 1,
+    }
     columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
     table = load_questions(path=[row], columns=columns, split="dev").table
     expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
@@ -151,7 +210,9 @@ LAYOUTS = [
 @pytest.mark.parametrize("row", LAYOUTS)
 @pytest.mark.parametrize("form", ["jsonl", "list", "data", "gz", "memory"])
 def test_the_names_and_forms_that_files_have_are_known(write, row, form):
-    text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(form, json.dumps(row))
+    text = {"list": json.dumps([row], indent=1), "data": json.dumps({"data": [row]})}.get(
+        form, json.dumps(row)
+    )
     path = write(text, name=f"mine{'.jsonl.gz' if form == 'gz' else '.json'}")
     questions = load_questions("other", path=[row] if form == "memory" else path, n_shots=0)
     table = questions.table
@@ -174,15 +235,27 @@ def test_numbers_are_answers_and_other_things_are_not():
 
 def test_one_of_several_reference_columns_may_be_empty_but_not_all():
     columns = {"references": ["answer", "aliases"]}
-    rows = [{"question": "A?", "answer": "a", "aliases": None}, {"question": "B?", "answer": "", "aliases": ["b", "c"]}]
-    assert load_questions(path=rows, columns=columns).table["references"].tolist() == [["a"], ["b", "c"]]
+    rows = [
+        {"question": "A?", "answer": "a", "aliases": None},
+        {"question": "B?", "answer": "", "aliases": ["b", "c"]},
+    ]
+    assert load_questions(path=rows, columns=columns).table["references"].tolist() == [
+        ["a"],
+        ["b", "c"],
+    ]
     with pytest.raises(RunError, match=r"entry 3: references=.* must hold a text"):
-        load_questions(path=[*rows, {"question": "C?", "aliases": []}], columns=columns, strict=True)
+        load_questions(
+            path=[*rows, {"question": "C?", "aliases": []}], columns=columns, strict=True
+        )
 
 
 def trivia(number, value, *aliases, question=None):
     answer = {"aliases": list(aliases), "normalized_aliases": ["other"], "type": "", "value": value}
-    return {"question": question or f"Trivia {number}?", "question_id": f"tc_{number}", "answer": answer}
+    return {
+        "question": question or f"Trivia {number}?",
+        "question_id": f"tc_{number}",
+        "answer": answer,
+    }
 
 
 def science(number, split):
@@ -194,7 +267,10 @@ HUB_ROWS = {
     "trivia_qa": {
         # Questions come once per kind of evidence, so that the hub has rows twice.
         "train": [trivia(n, f"answer {n}") for n in range(20) for _ in range(2)]
-        + [trivia(98, "leaked", question="Trivia 100?"), trivia(101, "leaked", question="Other words?")],
+        + [
+            trivia(98, "leaked", question="Trivia 100?"),
+            trivia(101, "leaked", question="Other words?"),
+        ],
         "validation": [
             trivia(100, "Sunset Boulevard", "Sunset Blvd", "Sunset Boulevard", " ", "sunset blvd"),
             trivia(100, "Sunset Boulevard", "Sunset Blvd"),
@@ -209,7 +285,9 @@ HUB_ROWS = {
     },
     "nq": {
         "train": [{"question": f"nq train {n}", "answer": [f"a{n}"]} for n in range(3000)],
-        "validation": [{"question": f"nq {n}", "answer": [f"a{n}", f"b{n}", f"a{n}"]} for n in range(7)],
+        "validation": [
+            {"question": f"nq {n}", "answer": [f"a{n}", f"b{n}", f"a{n}"]} for n in range(7)
+        ],
     },
 }
 
@@ -222,7 +300,9 @@ def hub_dataset(name):
 def hub(monkeypatch):
     """The hub, holding the three sets in their own column layout; a list of what was asked of it."""
     asked = []
-    names = {(repository, configuration): name for name, (repository, configuration, _) in HUB.items()}
+    names = {
+        (repository, configuration): name for name, (repository, configuration, _) in HUB.items()
+    }
 
     def load_dataset(repository, configuration=None):
         asked.append((repository, configuration))
@@ -259,25 +339,35 @@ def test_a_set_of_the_hub_has_the_questions_of_its_labelled_split_once_with_ever
 @pytest.mark.parametrize("name", TESTED)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_validation_and_shots_share_no_question_with_each_other_or_with_the_test(hub, name, seed):
-    splits = [set(load_questions(name, split=split, n_shots=0).table["question"]) for split in SPLITS]
+    splits = [
+        set(load_questions(name, split=split, n_shots=0).table["question"]) for split in SPLITS
+    ]
     assert sum(map(len, splits)) == len(set.union(*splits))
     drawn = load_questions(name, split=["validation", "test"], limit=3, seed=seed, n_shots=8)
     assert {question for question, _ in drawn.shots} <= splits[0]
     assert drawn.shots == load_questions(name, n_shots=8, seed=seed + 1).shots
     assert set(drawn.table["question"]) <= splits[1] | splits[2]
-    other = load_questions(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
+    other = (
+        load_questions(name, split="validation", limit=3, seed=seed + 1).table["question"].tolist()
+    )
     assert other != drawn.table["question"].tolist()[:3]
 
 
 def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
     hub_dataset("trivia_qa").save_to_disk(tmp_path)
-    saved, fetched = (load_questions("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None))
+    saved, fetched = (
+        load_questions("trivia_qa", path=path, n_shots=4) for path in (tmp_path, None)
+    )
     assert_frame_equal(saved.table, fetched.table)
     assert (saved.prompts(), len(hub)) == (fetched.prompts(), 1)
     assert saved.source["path"] == str(tmp_path)
-    with pytest.raises(RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"):
+    with pytest.raises(
+        RunError, match="is a saved dataset; say which with name=, one of trivia_qa, sciq, nq"
+    ):
         load_questions(path=tmp_path)
-    with pytest.raises(RunError, match=r"'sciq' cannot be loaded from /.*Column 'correct_answer' doesn't exist"):
+    with pytest.raises(
+        RunError, match=r"'sciq' cannot be loaded from /.*Column 'correct_answer' doesn't exist"
+    ):
         load_questions("sciq", path=tmp_path)
 
 
@@ -290,12 +380,18 @@ def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, t
 
 def test_a_file_without_a_validation_split_lends_one_always_the_same():
     rows = numbered(10)
-    both = load_questions(path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7).table
+    both = load_questions(
+        path=rows, n_shots=0, split=["validation", "test"], n_validation=4, seed=7
+    ).table
     assert both["split"].value_counts().to_dict() == {"test": 6, "validation": 4}
     alone = load_questions(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
-    with pytest.warns(UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"):
-        few = load_questions("set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6).table
+    with pytest.warns(
+        UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"
+    ):
+        few = load_questions(
+            "set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6
+        ).table
     assert few["split"].value_counts().to_dict() == {"test": 5, "validation": 5}
     assert len(load_questions(path=rows, n_shots=0, n_validation=6)) == 10
 
@@ -303,12 +399,14 @@ def test_a_file_without_a_validation_split_lends_one_always_the_same():
 def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
     rows = [row | {"split": ("validation", "test")[n // 4]} for n, row in enumerate(numbered(8))]
     assert (
-        load_questions(path=rows, n_shots=0, split="validation", n_validation=1).table["split"] == "validation"
+        load_questions(path=rows, n_shots=0, split="validation", n_validation=1).table["split"]
+        == "validation"
     ).sum() == 4
     assert len(load_questions(path=rows, n_shots=0, split=None)) == 8
     assert set(load_questions("world-facts", split=None, n_shots=0).table["split"]) == set(SPLITS)
     shown = load_questions(
-        path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows], split=None
+        path=[row | {"split": row["split"].replace("validation", "train_shots")} for row in rows],
+        split=None,
     )
     assert (len(shown), len(shown.shots)) == (4, 4)  # what is shown is not asked
 
@@ -320,7 +418,10 @@ def test_lent_questions_are_those_of_the_generator_and_at_most_half(n, pool, siz
     drawn = np.random.default_rng(7).choice(20, size=size, replace=False) + 1
     assert set(np.flatnonzero(lent == "validation")) == set(drawn)
     assert (lent == "test").sum() == 20 - size
-    assert lend_validation(table.iloc[:2], n, lender="the set")["split"].tolist() == ["train_shots", "test"]
+    assert lend_validation(table.iloc[:2], n, lender="the set")["split"].tolist() == [
+        "train_shots",
+        "test",
+    ]
 
 
 GOOD = '{"question": "A?", "references": ["a"]}\n'
@@ -330,15 +431,34 @@ BAD = [
     ("header.csv", "question,references\n", {}, "holds no questions"),
     ("column.jsonl", '{"question": "A?"}', {}, "'references'"),
     ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", STRICT, "line 4: references="),
-    ("number.jsonl", GOOD + '{"question": "B?", "references": true}', STRICT, "line 2: references="),
+    (
+        "number.jsonl",
+        GOOD + '{"question": "B?", "references": true}',
+        STRICT,
+        "line 2: references=",
+    ),
     ("split.jsonl", GOOD[:-2] + ', "split": "test"}\n' + GOOD, STRICT, "line 2: split=None"),
     ("none.csv", "question,references\nA?,\n", {}, "line 2: references="),
-    (None, [{"question": "A?", "references": "a", "question_id": "1"}] * 2, {}, "entry 2: question_id '1'"),
-    (None, pd.DataFrame({"question": ["A?", None], "references": "x"}), STRICT, "row 2: question=None"),
+    (
+        None,
+        [{"question": "A?", "references": "a", "question_id": "1"}] * 2,
+        {},
+        "entry 2: question_id '1'",
+    ),
+    (
+        None,
+        pd.DataFrame({"question": ["A?", None], "references": "x"}),
+        STRICT,
+        "row 2: question=None",
+    ),
     ("test.txt", "who was first\n\nwhere is it\nRome\n", STRICT, "line 1: references"),
     (None, ROWS, {"split": ["test", "dev"]}, "split='dev'"),
     (None, ROWS, {"n_shots": 3}, "n_shots=3"),
-    *((None, ROWS, {name: bad}, f"{name}={bad!r}") for name in ("limit", "n_validation", "seed") for bad in (-1, 2.5)),
+    *(
+        (None, ROWS, {name: bad}, f"{name}={bad!r}")
+        for name in ("limit", "n_validation", "seed")
+        for bad in (-1, 2.5)
+    ),
     (None, ROWS, {"columns": {"question": ["question", "split"]}}, "columns=: question="),
     (None, ROWS, {"columns": {"question": "query"}}, "has no column 'query'"),
     (None, ROWS, {"template": "Answer:"}, "template='Answer:'"),
@@ -349,7 +469,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "content", "parameters", "field"), BAD)
-def test_bad_questions_and_requests_are_refused_in_one_line(write, name, content, parameters, field):
+def test_bad_questions_and_requests_are_refused_in_one_line(
+    write, name, content, parameters, field
+):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         load_questions(**{"path": write(content, name=name) if name else content} | parameters)
     assert field in str(caught.value)
@@ -361,7 +483,9 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         raise ConnectionError("offline\nmode")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\); without a network.*offline mode"):
+    with pytest.raises(
+        RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\); without a network.*offline mode"
+    ):
         load_questions("sciq")
 
 

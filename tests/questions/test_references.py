@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pro_lib.common.files import RunError
 from pro_lib.questions.question_sets import load_questions
-from pro_lib.questions.references import list_in_text, read_column, split_at_semicolons
+from pro_lib.questions.references import read_column, split_at_semicolons
+from pro_lib.questions.text_lists import list_in_text
 
 
 def loaded(*rows, **options):
@@ -19,12 +20,16 @@ def loaded(*rows, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = load_questions("set", path=list(rows), n_shots=0, split=None, **options).table
-    return table["references"].tolist(), [str(warning.message).removeprefix("questions: ") for warning in caught]
+    return table["references"].tolist(), [
+        str(warning.message).removeprefix("questions: ") for warning in caught
+    ]
 
 
 def asked(*cells, column="answer", **more):
     """The same for one column of references, with the same other columns in each row."""
-    return loaded(*({"question": f"Question {n}?", column: cell, **more} for n, cell in enumerate(cells)))
+    return loaded(
+        *({"question": f"Question {n}?", column: cell, **more} for n, cell in enumerate(cells))
+    )
 
 
 # --- Lists written as text ---
@@ -35,7 +40,11 @@ LISTS = [
     ("['Rome' 'Roma']", "NumPy", ["Rome", "Roma"]),
     ("['Rome'\n 'Roma']", "NumPy", ["Rome", "Roma"]),
     ("('Rome', 'Roma')", "Python", ["Rome", "Roma"]),
-    ("{'text': array(['Rome'], dtype=object), 'answer_start': array([3], dtype=int32)}", "Python", ["Rome"]),
+    (
+        "{'text': array(['Rome'], dtype=object), 'answer_start': array([3], dtype=int32)}",
+        "Python",
+        ["Rome"],
+    ),
     ("{'text': ['Rome', 'Roma'], 'answer_start': [3, 9]}", "Python", ["Rome", "Roma"]),
     ("['Rome', nan, None]", "Python", ["Rome"]),
     ("['a; b']", "Python", ["a; b"]),
@@ -52,7 +61,9 @@ def test_a_list_that_is_written_as_text_is_that_list(text, notation, expected, c
     )
 
 
-@pytest.mark.parametrize("text", ["[REDACTED]", "(2, 3)", "[0, 1]", "{x: x > 0}", "f(x)", "[a] or [b]"])
+@pytest.mark.parametrize(
+    "text", ["[REDACTED]", "(2, 3)", "[0, 1]", "{x: x > 0}", "f(x)", "[a] or [b]"]
+)
 def test_brackets_that_write_no_list_of_texts_are_text(text):
     assert asked(text, "Rome") == ([[text], ["Rome"]], [])
 
@@ -61,12 +72,19 @@ def test_a_list_that_cannot_be_read_is_left_out_and_said():
     references, said = asked("['Rome', 'Roma'", "['Rome' ...]", "['Oslo']")
     assert references == [["Oslo"]]
     words = "looks like a list but cannot be read as one"
-    assert f"2 of 3 rows cannot be used: entry 1: answer=\"['Rome', 'Roma'\" {words}; entry 2: " in said[1]
+    assert (
+        f"2 of 3 rows cannot be used: entry 1: answer=\"['Rome', 'Roma'\" {words}; entry 2: "
+        in said[1]
+    )
 
 
 # Texts as answers are; a text around which white space stands is one without it.
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
-ANSWERS = st.lists(TEXTS.filter(lambda text: text not in ("<unk>",)), min_size=1, max_size=4, unique=True)
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12
+)
+ANSWERS = st.lists(
+    TEXTS.filter(lambda text: text not in ("<unk>",)), min_size=1, max_size=4, unique=True
+)
 SHAPES = {
     "list": list,
     "array": np.array,
@@ -90,7 +108,9 @@ def test_random_columns_of_every_shape_are_read_as_the_same_lists(shape, columns
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(TEXTS.filter(lambda text: ";" not in text and "&" not in text), min_size=1, max_size=4))
+@given(
+    st.lists(TEXTS.filter(lambda text: ";" not in text and "&" not in text), min_size=1, max_size=4)
+)
 def test_texts_joined_by_semicolons_come_apart_again(texts):
     assert [text.strip() for text in split_at_semicolons("; ".join(texts))] == texts
 
@@ -106,9 +126,14 @@ def test_any_text_in_brackets_is_a_list_or_none(text):
 
 
 def test_an_entity_does_not_end_an_answer_and_stays_as_it_is_written():
-    references, [said] = asked("Simon &amp; Garfunkel", "Guns N&#39; Roses;GNR", "AT&T;Bell", column="references")
+    references, [said] = asked(
+        "Simon &amp; Garfunkel", "Guns N&#39; Roses;GNR", "AT&T;Bell", column="references"
+    )
     assert references == [["Simon &amp; Garfunkel"], ["Guns N&#39; Roses", "GNR"], ["AT&T", "Bell"]]
-    assert said == "references from column 'references', with HTML entities such as &amp; kept as they are"
+    assert (
+        said
+        == "references from column 'references', with HTML entities such as &amp; kept as they are"
+    )
 
 
 def test_the_answer_of_a_rationale_follows_its_mark():
@@ -119,7 +144,9 @@ def test_the_answer_of_a_rationale_follows_its_mark():
 
 
 def test_whole_numbers_of_a_column_with_gaps_are_whole(tmp_path):
-    table = pd.DataFrame({"question": list("abc"), "answer": [1969, None, 0.5], "aliases": [None, ["x"], None]})
+    table = pd.DataFrame(
+        {"question": list("abc"), "answer": [1969, None, 0.5], "aliases": [None, ["x"], None]}
+    )
     assert table["answer"].dtype == float
     table.to_parquet(tmp_path / "set.parquet")
     read = load_questions(path=tmp_path / "set.parquet", n_shots=0).table
@@ -130,7 +157,9 @@ def test_whole_numbers_of_a_column_with_gaps_are_whole(tmp_path):
     assert asked("1969.0", "version 2.0")[0] == [["1969.0"], ["version 2.0"]]
 
 
-@pytest.mark.parametrize("missing", ["<unk>", "", " ", [], [""], ["<unk>"], None, {"text": []}, [None], "[]", "['']"])
+@pytest.mark.parametrize(
+    "missing", ["<unk>", "", " ", [], [""], ["<unk>"], None, {"text": []}, [None], "[]", "['']"]
+)
 def test_a_question_without_an_answer_is_left_out_counted_and_named(missing):
     references, said = asked("Rome", missing, "Oslo", column="answers")
     assert references == [["Rome"], ["Oslo"]]
@@ -158,16 +187,25 @@ NAMED = [
 def test_an_index_or_a_letter_is_the_text_of_its_choice(cells, words, places):
     references, [said] = asked(*cells, choices=GASES)
     assert references == [[GASES[place]] for place in places]
-    assert said == f"references from column 'answer', which names the choices in column 'choices' {words}"
+    assert (
+        said
+        == f"references from column 'answer', which names the choices in column 'choices' {words}"
+    )
 
 
 FORMS = {
     "list": {"choices": GASES},
     "options": {"options": GASES},
     "texts and labels": {"choices": {"text": GASES, "label": ["A", "B", "C", "D"]}},
-    "objects": {"choices": [{"text": text, "label": label} for text, label in zip(GASES, "ABCD", strict=True)]},
+    "objects": {
+        "choices": [
+            {"text": text, "label": label} for text, label in zip(GASES, "ABCD", strict=True)
+        ]
+    },
     "by letter": {"options": dict(zip("ABCD", GASES, strict=True))},
-    "with letters": {"options": [f"{label}) {text}" for label, text in zip("ABCD", GASES, strict=True)]},
+    "with letters": {
+        "options": [f"{label}) {text}" for label, text in zip("ABCD", GASES, strict=True)]
+    },
     "columns": dict(zip("ABCD", GASES, strict=True)),
     "long columns": {f"option_{label}": text for label, text in zip("abcd", GASES, strict=True)},
     "as text": {"choices": repr(GASES)},
@@ -206,14 +244,19 @@ AMBIGUOUS = [
 
 @pytest.mark.parametrize(("cells", "choices", "words"), AMBIGUOUS)
 def test_what_may_name_either_of_two_choices_is_refused(cells, choices, words):
-    with pytest.raises(RunError, match=f"^questions: column 'answer' may hold {words}; write the text"):
+    with pytest.raises(
+        RunError, match=f"^questions: column 'answer' may hold {words}; write the text"
+    ):
         asked(*cells, choices=choices)
 
 
 def test_a_choice_that_is_not_there_costs_its_row_alone():
     references, said = asked("A", "B", "E", -1, choices=GASES)
     assert references == [["Oxygen"], ["Carbon dioxide"]]
-    assert "2 of 4 rows cannot be used: entry 3: answer='E' is not one of the 4 choices; entry 4" in said[1]
+    assert (
+        "2 of 4 rows cannot be used: entry 3: answer='E' is not one of the 4 choices; entry 4"
+        in said[1]
+    )
 
 
 # --- Columns of known datasets ---
@@ -282,7 +325,9 @@ def test_questions_within_the_one_object_of_a_file_are_read(name, write):
         warnings.simplefilter("always")
         table = load_questions(path=path, n_shots=0, split=None).table
     assert "1 of 2 rows cannot be used" in str(caught[-1].message)
-    assert table[["question_id", "question", "references"]].to_numpy().tolist() == [["1", "Q?", ["a"]]]
+    assert table[["question_id", "question", "references"]].to_numpy().tolist() == [
+        ["1", "Q?", ["a"]]
+    ]
 
 
 # --- Names of columns ---
@@ -296,7 +341,9 @@ def test_names_of_another_case_are_recognized_and_said():
 
 def test_the_column_that_is_written_just_so_wins_and_two_others_are_refused():
     assert loaded({"Question": "other", "question": "Q?", "answer": "a"})[0] == [["a"]]
-    with pytest.raises(RunError, match=r"has the columns 'Question' and 'QUESTION', and either may be the question"):
+    with pytest.raises(
+        RunError, match=r"has the columns 'Question' and 'QUESTION', and either may be the question"
+    ):
         loaded({"Question": "Q?", "QUESTION": "R?", "answer": "a"})
 
 
@@ -311,10 +358,21 @@ def test_named_columns_may_differ_in_case():
 
 @pytest.mark.parametrize("form", ["lines", "list"])
 def test_an_unpaired_surrogate_costs_its_row_alone(write, form):
-    rows = ['{"question": "A?", "answer": "a"}', '{"question": "B\\ud800?", "answer": "b"}', '{"question": "C?"']
-    rows = rows if form == "lines" else ["[", f"{rows[0]},", f"{rows[1]},", '{"question": " ", "answer": "c"}', "]"]
+    rows = [
+        '{"question": "A?", "answer": "a"}',
+        '{"question": "B\\ud800?", "answer": "b"}',
+        '{"question": "C?"',
+    ]
+    rows = (
+        rows
+        if form == "lines"
+        else ["[", f"{rows[0]},", f"{rows[1]},", '{"question": " ", "answer": "c"}', "]"]
+    )
     path = write(*rows, name="set.json")
-    with pytest.warns(UserWarning, match=r"2 of 3 rows cannot be used: .*question='B\\ud800\?'.*; they are left out"):
+    with pytest.warns(
+        UserWarning,
+        match=r"2 of 3 rows cannot be used: .*question='B\\ud800\?'.*; they are left out",
+    ):
         table = load_questions(path=path, n_shots=0).table
     assert table["question"].tolist() == ["A?"]
 

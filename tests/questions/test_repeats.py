@@ -22,7 +22,12 @@ SPELLINGS = (
 def copies(n_texts, *, n_copies=5, **columns):
     """Rows with five spellings of each of so many questions, each row under an id of its own."""
     return [
-        {"question_id": f"q{copy}-{text}", "question": SPELLINGS[copy].format(text), "references": ["x"], **columns}
+        {
+            "question_id": f"q{copy}-{text}",
+            "question": SPELLINGS[copy].format(text),
+            "references": ["x"],
+            **columns,
+        }
         for copy in range(n_copies)
         for text in range(n_texts)
     ]
@@ -33,7 +38,16 @@ def text_of(question_id):
 
 
 def test_case_spaces_and_the_last_question_mark_do_not_matter_and_other_signs_do():
-    texts = ["Who wrote Emma?", " who wrote\tEmma", "What is 5?", "What is -5?", "What is C?", "What is C#?", "?", "!"]
+    texts = [
+        "Who wrote Emma?",
+        " who wrote\tEmma",
+        "What is 5?",
+        "What is -5?",
+        "What is C?",
+        "What is C#?",
+        "?",
+        "!",
+    ]
     assert text_groups(texts).tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
 
 
@@ -51,7 +65,9 @@ def test_one_question_of_each_text_is_drawn_by_the_seed_alone():
 
 def test_equal_texts_stay_in_one_split_of_a_file_that_has_none():
     both = ["validation", "test"]
-    with pytest.warns(UserWarning, match="of its 60 questions repeat the text of an earlier question"):
+    with pytest.warns(
+        UserWarning, match="of its 60 questions repeat the text of an earlier question"
+    ):
         table = load_questions(path=copies(12), split=both, n_shots=0, n_validation=6).table
     assert count_shared_texts(table) == 0
     assert (table["split"] == "validation").sum() == 30
@@ -59,7 +75,9 @@ def test_equal_texts_stay_in_one_split_of_a_file_that_has_none():
 
 def test_equal_texts_stay_in_one_split_of_records():
     answers = [{"text": "x", "log_prob": -1.0}]
-    with pytest.warns(UserWarning, match="48 of its 60 questions repeat the text of an earlier question"):
+    with pytest.warns(
+        UserWarning, match="48 of its 60 questions repeat the text of an earlier question"
+    ):
         run = importing.from_records([row | {"answers": answers} for row in copies(12)])
     split = split_records(run, n_validation=None)
     assert count_shared_texts(split.questions) == 0
@@ -68,7 +86,8 @@ def test_equal_texts_stay_in_one_split_of_records():
 
 def test_texts_that_the_splits_of_a_file_share_are_counted_in_a_warning():
     rows = copies(12, n_copies=1, split="validation") + [
-        row | {"question_id": f"t{n}", "split": "test"} for n, row in enumerate(copies(13, n_copies=1))
+        row | {"question_id": f"t{n}", "split": "test"}
+        for n, row in enumerate(copies(13, n_copies=1))
     ]
     with pytest.warns(UserWarning, match="12 texts are in more than one split"):
         load_questions(path=rows, split=None, n_shots=0)
@@ -81,7 +100,9 @@ def test_questions_without_repeats_are_read_without_a_warning_and_drawn_as_befor
         load_questions(path=rows, split=None, n_shots=0)
     table = pd.DataFrame(rows).assign(split="test")
     alone = table.drop(columns="question")
-    lent, as_before = (lend_validation(each, 10, 3, lender="x")["split"].tolist() for each in (table, alone))
+    lent, as_before = (
+        lend_validation(each, 10, 3, lender="x")["split"].tolist() for each in (table, alone)
+    )
     assert lent == as_before
 
 

@@ -13,7 +13,9 @@ from conftest import ROOT
 DATA = ROOT / "data"
 WORLD = DATA / "world_facts"
 MODELS = ("facts-2m", "facts-1m")
-FACTS = pd.DataFrame(map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines()))
+FACTS = pd.DataFrame(
+    map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines())
+)
 build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
@@ -29,7 +31,9 @@ def test_the_facts_keep_their_guarantees():
     for fact in facts.itertuples():
         phrasings = relations[fact.relation]
         assert fact.question in [p.format(subject=fact.subject) for p in phrasings["seen"]]
-        assert fact.question_reworded in [p.format(subject=fact.subject) for p in phrasings["withheld"]]
+        assert fact.question_reworded in [
+            p.format(subject=fact.subject) for p in phrasings["withheld"]
+        ]
     # A contested fact has a wrong answer, stated in a whole number of documents.
     contested = facts[facts.conflict > 0]
     assert set(contested.conflict) == {0.25, 0.5}
@@ -96,11 +100,17 @@ def test_measured_accuracy_is_on_target_and_rises_with_exposure(name):
 
 @pytest.mark.parametrize(
     ("row", "complaint"),
-    [("land x", "row 2: three fields"), ("land x,town ,", "row 2: .*stray white"), ("land x,a,A", "row 2: an alias")],
+    [
+        ("land x", "row 2: three fields"),
+        ("land x,town ,", "row 2: .*stray white"),
+        ("land x,a,A", "row 2: an alias"),
+    ],
 )
 def test_a_bad_row_is_named(tmp_path, row, complaint):
     phrasings = json.dumps([f"Phrasing {i} of {{subject}}?" for i in range(6)])
-    (tmp_path / "capital.toml").write_text(f'description = "d"\nsource = "s"\nphrasings = {phrasings}\n')
+    (tmp_path / "capital.toml").write_text(
+        f'description = "d"\nsource = "s"\nphrasings = {phrasings}\n'
+    )
     (tmp_path / "capital.csv").write_text(f"subject,answer,aliases\n{row}\n")
     with pytest.raises(ValueError, match=rf"capital\.csv, {complaint}"):
         build.build(tmp_path)

@@ -19,7 +19,15 @@ COLUMNS = ("text", "token_ids", "token_log_probs", "end_log_prob", "finished")
 # Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer twice.
 ANSWERS = [
     ("a", "Paris", [5], [-1.0], -0.5, True),
-    ("a", "Paris, France", [5, 6], [-1.0, -0.25], None, True),  # its last token carries text and the line's end
+    # Its last token carries text and the line's end
+    (
+        "a",
+        "Paris, France",
+        [5, 6],
+        [-1.0, -0.25],
+        None,
+        True,
+    ),
     ("a", "Lyon", [7], [-2.0], -1.0, True),
     ("a", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
     ("b", "Pa Pa Pa", [8, 9, 9], [-0.1, -0.1, -0.1], 0.0, False),
@@ -30,7 +38,10 @@ ANSWERS = [
 
 def run_of(rows, ids="abc"):
     """A run of answers, each with its question in front; the last token of one without an ending carries it."""
-    records = {name: {"question_id": name, "question": f"{name}?", "split": "test", "answers": []} for name in ids}
+    records = {
+        name: {"question_id": name, "question": f"{name}?", "split": "test", "answers": []}
+        for name in ids
+    }
     for name, *values in rows:
         answer = dict(zip(COLUMNS, values, strict=True))
         records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
@@ -68,18 +79,27 @@ def test_both_conventions_by_hand(run):
 
 TOKENS = st.lists(st.integers(1, 2), max_size=2)
 PROBS = st.sampled_from([-0.25, -0.5, -1.0])
-ROWS = st.tuples(st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, st.none() | PROBS, st.booleans())
+ROWS = st.tuples(
+    st.sampled_from("abc"), st.just("x"), TOKENS, PROBS, st.none() | PROBS, st.booleans()
+)
 
 
 @given(st.lists(ROWS, min_size=1, max_size=12), st.booleans(), st.booleans())
 def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
-    rows = [(name, text, ids, [p] * len(ids), end if ids else p, done) for name, text, ids, p, end, done in rows]
+    rows = [
+        (name, text, ids, [p] * len(ids), end if ids else p, done)
+        for name, text, ids, p, end, done in rows
+    ]
     expected = []
     for question_id in "cab":
         own = [row for row in rows if row[0] == question_id and row[-1]]
-        values = [(sum(log_probs) + (end or 0) * complete, ids) for _, _, ids, log_probs, end, _ in own]
+        values = [
+            (sum(log_probs) + (end or 0) * complete, ids) for _, _, ids, log_probs, end, _ in own
+        ]
         values.sort(key=lambda pair: -pair[0])
-        distinct_ones = [v for n, (v, ids) in enumerate(values) if ids not in [i for _, i in values[:n]]]
+        distinct_ones = [
+            v for n, (v, ids) in enumerate(values) if ids not in [i for _, i in values[:n]]
+        ]
         expected.append(distinct_ones if distinct else [v for v, _ in values])
     convention = "complete" if complete else "answer_tokens"
     matrix = run_of(rows, "cab").log_probs(convention=convention, distinct=distinct)
@@ -88,7 +108,11 @@ def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
 
 
 # The same text from other tokens is another answer; the same tokens are the same, whatever their numbers say.
-IDS_FIRST = [{"token_ids": [1, 2], "text": "x"}, {"token_ids": [3], "text": "x"}, {"token_ids": [1, 2], "text": "y"}]
+IDS_FIRST = [
+    {"token_ids": [1, 2], "text": "x"},
+    {"token_ids": [3], "text": "x"},
+    {"token_ids": [1, 2], "text": "y"},
+]
 
 
 @pytest.mark.parametrize(
@@ -129,22 +153,38 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
     for tops in ([run.top(), other.top()], [other.top(), run.top()]):
         best = most_probable_answers(tops)
         assert best["question_id"].tolist() == ["a", "b", "c"]
-        assert (texts(best), best["value"].tolist()) == (["Nice", "Oslo", "Rome"], [-0.75, -2.0, -0.5])
+        assert (texts(best), best["value"].tolist()) == (
+            ["Nice", "Oslo", "Rome"],
+            [-0.75, -2.0, -0.5],
+        )
     judged = records_run({"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
-    assert most_probable_answers([judged, run_of(ANSWERS[:1], "a").top()])["rouge_l"].isna().tolist() == [True]
-    assert most_probable_answers([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [0.9]
+    assert most_probable_answers([judged, run_of(ANSWERS[:1], "a").top()])[
+        "rouge_l"
+    ].isna().tolist() == [True]
+    assert most_probable_answers([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [
+        0.9
+    ]
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
     # p = 0.5, 0.25 and the first of them twice; nothing of "b" ended; "c" has one answer of p = 1/4.
-    rows = [("a", "Lima", [1], [np.log(0.5)], 0.0, True), ("a", "Quito", [2], [np.log(0.25)], 0.0, True), ANSWERS[4]]
+    rows = [
+        ("a", "Lima", [1], [np.log(0.5)], 0.0, True),
+        ("a", "Quito", [2], [np.log(0.25)], 0.0, True),
+        ANSWERS[4],
+    ]
     run = run_of([*rows, rows[0], ("c", "Rome", [4], [np.log(0.25)], 0.0, True)])
     table = run.scores(alpha=0.25)
     assert table["question"].tolist() == ["a?", "b?", "c?"]
     assert texts(table) == ["Lima", "-", "Rome"]
     log_probs = np.log([[0.5, 0.25], [NAN, NAN], [0.25, NAN]])
-    np.testing.assert_allclose(table[["pro", "nll"]].T, [scoring.pro(log_probs, alpha=0.25), scoring.nll(log_probs)])
-    assert (table["n_kept"].tolist(), table["mass"].tolist()) == ([2, 0, 1], pytest.approx([0.75, 0.0, 0.25]))
+    np.testing.assert_allclose(
+        table[["pro", "nll"]].T, [scoring.pro(log_probs, alpha=0.25), scoring.nll(log_probs)]
+    )
+    assert (table["n_kept"].tolist(), table["mass"].tolist()) == (
+        [2, 0, 1],
+        pytest.approx([0.75, 0.0, 0.25]),
+    )
     assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
 
 
@@ -170,17 +210,26 @@ def test_what_a_run_does_not_have_is_refused(run):
         with pytest.raises(ValueError, match=words):
             getattr(run, call)(**options)
     unknown_endings = records_run({"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
-    with pytest.raises(RunError, match="run records/records/records does not say what its endings cost"):
+    with pytest.raises(
+        RunError, match="run records/records/records does not say what its endings cost"
+    ):
         unknown_endings.log_probs(convention="answer_tokens")
 
 
 def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(run, tmp_path):
     with RunFolder(tmp_path, RunInfo("set", "model", "greedy", {"seed": 0})) as folder:
         part, rows = next(iter(folder.missing(run.questions, per_part=2).items()))
-        storage.write_part(folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost())
-    with pytest.warns(UserWarning, match="holds 2 of the 3 questions planned; run the generation again"):
+        storage.write_part(
+            folder.path, part, folder.info, part_table(rows, [[], []], [None, None]), Cost()
+        )
+    with pytest.warns(
+        UserWarning, match="holds 2 of the 3 questions planned; run the generation again"
+    ):
         unfinished = run_tables.read_run(tmp_path)
-    assert (unfinished.name, unfinished.questions["question_id"].tolist()) == ("set/model/greedy", ["a", "b"])
+    assert (unfinished.name, unfinished.questions["question_id"].tolist()) == (
+        "set/model/greedy",
+        ["a", "b"],
+    )
     np.testing.assert_array_equal(unfinished.log_probs(), [[NAN], [NAN]])  # nothing was answered
 
 
@@ -189,7 +238,8 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     run = run_of(rows, "ab")
     run = replace(run, answers=run.answers.assign(path_entropy=[2.0, 4.0, 3.0, 0.0, 0.0, 0.0]))
     estimate, low, high = run.entropy().to_numpy().T
-    half = 4.30265 / np.sqrt(3)  # the variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
+    # The variance of 2, 4, 3 is 1, Student's factor for two degrees 4.3027
+    half = 4.30265 / np.sqrt(3)
     assert estimate.tolist() == [3.0, 0.0]
     assert low == pytest.approx([3 - half, 0.0], abs=1e-4)
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
@@ -199,11 +249,16 @@ def test_a_run_of_other_questions_than_its_answers_is_refused(run):
     words = r"has answers to question 'a', which is not among its questions; use Run.for_questions or Run.select"
     with pytest.raises(RunError, match=words):
         replace(run, questions=run.questions.iloc[1:])
-    assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == ["b", "c"]
+    assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == [
+        "b",
+        "c",
+    ]
 
 
 def test_an_id_of_two_questions_is_refused(run):
-    with pytest.raises(RunError, match="has two questions with question_id 'a'; ids must be unique"):
+    with pytest.raises(
+        RunError, match="has two questions with question_id 'a'; ids must be unique"
+    ):
         replace(run, questions=run.questions.assign(question_id=["a", "a", "c"]))
 
 
@@ -214,9 +269,17 @@ def test_a_run_may_have_questions_without_answers_and_in_another_order(run):
 
 
 def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
-    with pytest.warns(UserWarning, match=r"records: 3 of 4 answers have no log-probability \(first entry 1\)"):
-        run = records_run({"text": "x"}, {"text": "y"}, {"text": "y"}, {"text": "z", "log_prob": -1.0})
+    with pytest.warns(
+        UserWarning, match=r"records: 3 of 4 answers have no log-probability \(first entry 1\)"
+    ):
+        run = records_run(
+            {"text": "x"}, {"text": "y"}, {"text": "y"}, {"text": "z", "log_prob": -1.0}
+        )
     assert run.ranked_answers()["text"].tolist() == ["z", "y", "x"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0, NAN, NAN]])
-    assert (run.n_with_log_probs(), run.as_texts().n_with_log_probs(), run.as_texts().is_texts) == (1, 0, True)
+    assert (run.n_with_log_probs(), run.as_texts().n_with_log_probs(), run.as_texts().is_texts) == (
+        1,
+        0,
+        True,
+    )
     assert run.as_texts().top()["text"].tolist() == ["y"]

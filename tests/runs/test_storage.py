@@ -24,7 +24,10 @@ IDS = [f"q{number}" for number in range(10)]
 
 
 def questions_of(ids, suffix="?"):
-    rows = [{"question_id": x, "question": x + suffix, "references": [x, "the " + x], "split": "test"} for x in ids]
+    rows = [
+        {"question_id": x, "question": x + suffix, "references": [x, "the " + x], "split": "test"}
+        for x in ids
+    ]
     return pd.DataFrame(rows)
 
 
@@ -32,7 +35,10 @@ def table_of(questions):
     """Three answers to each question, the last of them open."""
     log_probs = {"token_log_probs": [-0.1] * 2, "log_prob": -0.2, "end_log_prob": -0.5}
     answers = [
-        [{"text": f"{name}{n}", "token_ids": [n, n], "finished": n < 2, **log_probs} for n in range(3)]
+        [
+            {"text": f"{name}{n}", "token_ids": [n, n], "finished": n < 2, **log_probs}
+            for n in range(3)
+        ]
         for name in questions["question_id"]
     ]
     return part_table(questions, answers, [None] * len(questions))
@@ -56,13 +62,17 @@ def finished(tmp_path):
 
 
 def state(path):
-    return {file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".")}
+    return {
+        file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".")
+    }
 
 
 def test_a_part_of_before_own_columns_stood_in_one_is_refused(tmp_path):
     with RunFolder(tmp_path / "run", INFO) as folder:
         [(part, asked)] = folder.missing(questions_of(IDS), per_part=len(IDS)).items()
-        storage.write_part(folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost())
+        storage.write_part(
+            folder.path, part, folder.info, table_of(asked).drop_columns(["_own"]), Cost()
+        )
     for again in (lambda: storage.read_folder(tmp_path / "run"), lambda: written(tmp_path / "run")):
         with pytest.raises(RunError, match="written by an earlier version"):
             again()
@@ -74,9 +84,16 @@ def test_what_was_written_is_what_is_read(finished):
     assert_frame_equal(answers, expected[0])
     assert_frame_equal(questions, expected[1])
     assert questions["references"][0] == ["q0", "the q0"]
-    assert (info.n_planned, info.cost) == (10, Cost(prompt_tokens=10, seconds=4.5, peak_memory_bytes=4))
+    assert (info.n_planned, info.cost) == (
+        10,
+        Cost(prompt_tokens=10, seconds=4.5, peak_memory_bytes=4),
+    )
     assert info.provenance == {"device": "cpu"}
-    assert sorted(file.name[:10] for file in finished.glob("part-*")) == ["part-00000", "part-00001", "part-00002"]
+    assert sorted(file.name[:10] for file in finished.glob("part-*")) == [
+        "part-00000",
+        "part-00001",
+        "part-00002",
+    ]
 
 
 @pytest.mark.parametrize("stop_after", range(4))
@@ -156,7 +173,9 @@ def test_a_question_without_an_answer_is_named(finished):
 )
 def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     columns = ["question_id", "question"]
-    found = storage.stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
+    found = storage.stored_rows(
+        pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns)
+    )
     assert found.tolist() == rows
 
 
@@ -190,7 +209,10 @@ def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_n
     for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
         file.write_bytes(data[:end])
         n_whole = sum(end >= size for size in (first, len(data)))
-        assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
+        assert (
+            list(storage.read_folder(finished)[1]["question_id"])
+            == [*IDS, "x", "y"][: 10 + n_whole]
+        )
 
 
 def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
@@ -217,7 +239,9 @@ def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
 
 
 def test_a_journal_of_another_run_is_refused(finished, tmp_path):
-    other = written(tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5}))
+    other = written(
+        tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5})
+    )
     shutil.copy(journal_of(other, ["x"]), finished)
     with pytest.raises(RunError, match="part of another run"):
         storage.read_folder(finished)
@@ -230,7 +254,9 @@ def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, mon
 
 
 def with_parameters(**parameters):
-    return lambda path: written(path, info=RunInfo("set", "model", "greedy", INFO.parameters | parameters))
+    return lambda path: written(
+        path, info=RunInfo("set", "model", "greedy", INFO.parameters | parameters)
+    )
 
 
 def of_another_run(path):
@@ -273,7 +299,9 @@ def test_every_flipped_bit_is_refused(finished, size):
     storage.read_folder(finished)
 
 
-def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(tmp_path, monkeypatch):
+def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "run"
     assert storage._PATIENCE > 1
     monkeypatch.setattr(storage, "_PATIENCE", 0.0)
@@ -292,7 +320,11 @@ def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended
 def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, finished):
     rows = tmp_path / "rows.jsonl"
     (tmp_path / "dataset_dict.json").touch()
-    for pipe in (rows, finished / "part-00001-0000000000000000.parquet", tmp_path / "model.safetensors"):
+    for pipe in (
+        rows,
+        finished / "part-00001-0000000000000000.parquet",
+        tmp_path / "model.safetensors",
+    ):
         os.mkfifo(pipe)
     for use in (
         lambda: question_sets.load_questions(path=rows),
@@ -308,7 +340,9 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 @pytest.mark.parametrize("succeed", range(4))
-def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(tmp_path, finished, monkeypatch, call, reason, succeed):
+def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(
+    tmp_path, finished, monkeypatch, call, reason, succeed
+):
     path, real, calls = tmp_path / "full", getattr(os, call), []
 
     def refusing(*arguments):
@@ -327,12 +361,20 @@ def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(tmp_path, finished
 
 
 def test_folders_are_named_after_what_differs():
-    assert files.folder_name("multinomial", n_answers=20, temperature=2.0) == "multinomial,n_answers=20,temperature=2"
+    assert (
+        files.folder_name("multinomial", n_answers=20, temperature=2.0)
+        == "multinomial,n_answers=20,temperature=2"
+    )
     of_paths = files.folder_name(model="/home/me/smollm2", dataset=["/data/nq.txt", "sciq"])
     assert re.fullmatch(r"model=smollm2-[0-9a-f]{8},dataset=nq\.txt\+sciq-[0-9a-f]{8}", of_paths)
     values = ["a/b", "a_b", "a+b", ["a", "b"], "ä", {"b": 1}, *("x" * 100 + end for end in "12")]
-    names = {files.folder_name(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)}) for value in values}
-    assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(values)
+    names = {
+        files.folder_name(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)})
+        for value in values
+    }
+    assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(
+        values
+    )
 
 
 SHOTS = [[f"Question {n}?", f"Answer {n}"] for n in range(10)]
@@ -388,7 +430,10 @@ def probed(*lists, within=0.01):
     return {"server": {"probe": {"within": within, "log_probs": list(lists)}}}
 
 
-FIRST, SECOND = "server.probe[0].7=-0.5, now server.probe[0].7=", "server.probe[1].7=-0.5, now server.probe[1].7="
+FIRST, SECOND = (
+    "server.probe[0].7=-0.5, now server.probe[0].7=",
+    "server.probe[1].7=-0.5, now server.probe[1].7=",
+)
 # Log-probabilities of two probes, and how they differ.
 PROBES = {
     "the same": (probed({"7": -0.5}), probed({"7": -0.5}), None),
@@ -396,8 +441,16 @@ PROBES = {
     "beyond": (probed({"7": -0.5}), probed({"7": -0.511}), f"{FIRST}-0.511"),
     "beyond, upwards": (probed({"7": -0.5}), probed({"7": -0.489}), f"{FIRST}-0.489"),
     "a larger tolerance": (probed({"7": -0.5}, within=0.1), probed({"7": -0.55}, within=0.1), None),
-    "the second": (probed({"7": -1.0}, {"7": -0.5}), probed({"7": -1.0}, {"7": -0.6}), f"{SECOND}-0.6"),
-    "others at the end of a list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5, "9": -2.005}), None),
+    "the second": (
+        probed({"7": -1.0}, {"7": -0.5}),
+        probed({"7": -1.0}, {"7": -0.6}),
+        f"{SECOND}-0.6",
+    ),
+    "others at the end of a list": (
+        probed({"7": -0.5, "8": -2.0}),
+        probed({"7": -0.5, "9": -2.005}),
+        None,
+    ),
     "others in it": (
         probed({"7": -0.5, "8": -2.0}),
         probed({"9": -0.5, "8": -2.0}),
@@ -405,7 +458,11 @@ PROBES = {
     ),
     "a shorter list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5}), None),
     "a longer list": (probed({"7": -0.5}), probed({"7": -0.5, "8": -2.0}), None),
-    "a shorter list of others": (probed({"7": -0.5, "8": -2.0}), probed({"8": -0.4}), f"{FIRST}-0.4"),
+    "a shorter list of others": (
+        probed({"7": -0.5, "8": -2.0}),
+        probed({"8": -0.4}),
+        f"{FIRST}-0.4",
+    ),
 }
 
 
@@ -424,7 +481,9 @@ def test_a_part_copied_under_another_number_is_refused(finished):
     copy = part.with_name(part.name.replace("00001", "00007"))
     shutil.copy(part, copy)
     for read in (storage.read_folder, lambda path: written(path)):
-        with pytest.raises(RunError, match=rf"{copy.name} is a copy of {part.name}; move one of them away"):
+        with pytest.raises(
+            RunError, match=rf"{copy.name} is a copy of {part.name}; move one of them away"
+        ):
             read(finished)
 
 

@@ -27,36 +27,53 @@ def padded(rows):
 
 
 def distributions():
-    return st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=12).map(lambda values: np.array(values) / np.sum(values))
+    return st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=12).map(
+        lambda values: np.array(values) / np.sum(values)
+    )
 
 
-@given(st.lists(distributions(), min_size=1, max_size=6), st.lists(st.integers(1, 14), min_size=1, max_size=3))
+@given(
+    st.lists(distributions(), min_size=1, max_size=6),
+    st.lists(st.integers(1, 14), min_size=1, max_size=3),
+)
 def test_every_k_agrees_with_the_formula(rows, ks):
     log_probs = padded(rows)
     expected = [[naive_pro(row, k) for k in ks] for row in rows]
     np.testing.assert_allclose(scoring.pro_at_k(log_probs, ks), expected, rtol=1e-12, atol=1e-12)
-    by_k = [[naive_pro(row, j + 1) if j < len(row) else NAN for j in range(log_probs.shape[1])] for row in rows]
+    by_k = [
+        [naive_pro(row, j + 1) if j < len(row) else NAN for j in range(log_probs.shape[1])]
+        for row in rows
+    ]
     np.testing.assert_allclose(scoring.pro_all_k(log_probs), by_k, rtol=1e-12, atol=1e-12)
 
 
 @given(st.lists(distributions(), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_the_answers_is_irrelevant_and_pro_of_one_is_nll(rows, random):
     log_probs = padded(rows)
-    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 1), scoring.nll(log_probs))  # PRO_1 is exactly NLL
+    # PRO_1 is exactly NLL
+    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 1), scoring.nll(log_probs))
     shuffled = log_probs[:, random.sample(range(log_probs.shape[1]), log_probs.shape[1])]
     wider = np.column_stack([np.full((len(rows), 9), NAN), shuffled])
-    at_alpha = (partial(of, alpha=0.1) for of in (scoring.alpha_floor, scoring.mass_not_found, scoring.adaptive_k))
+    at_alpha = (
+        partial(of, alpha=0.1)
+        for of in (scoring.alpha_floor, scoring.mass_not_found, scoring.adaptive_k)
+    )
     for score in (*ALL_SCORES, *at_alpha):  # to the bit, so that what ties stays a tie
         for moved in (shuffled, wider):
             np.testing.assert_array_equal(score(moved), score(log_probs))
     np.testing.assert_array_equal(scoring.pro_all_k(shuffled), scoring.pro_all_k(log_probs))
 
 
-@given(arrays(np.float64, (4, 5), elements=st.floats(0.001, 1.0)), st.lists(st.floats(0, 1), max_size=4))
+@given(
+    arrays(np.float64, (4, 5), elements=st.floats(0.001, 1.0)),
+    st.lists(st.floats(0, 1), max_size=4),
+)
 def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
     alphas = [*alphas, *probs[0, :2]]  # exact ties among them
     likely = np.log(probs)[:, :, None] >= [np.log(alpha) if alpha else -np.inf for alpha in alphas]
-    np.testing.assert_array_equal(scoring.adaptive_k(np.log(probs), alphas), np.maximum(1, likely.sum(axis=1)))
+    np.testing.assert_array_equal(
+        scoring.adaptive_k(np.log(probs), alphas), np.maximum(1, likely.sum(axis=1))
+    )
     assert scoring.adaptive_k(padded([[0.3, 0.1], []]), [0.2, 1.0]).tolist() == [[1, 1], [0, 0]]
 
 
@@ -66,15 +83,25 @@ def test_scores_by_hand():
     log_probs = log2 * np.array([[-3.0, -1.0], [-2.0, NAN]])
     means = log_probs / np.array([[3, 2], [1, NAN]])  # -1, -1/2; -2
     # PRO at α = 0.1 keeps both answers: 3 - (1/2) 2 - (1/8) 0 = 2; at α = 0.3 the first alone.
-    np.testing.assert_allclose(scoring.pro(log_probs, alpha=[0.1, 0.3]), log2 * np.array([[2, 1], [2, 2]]))
+    np.testing.assert_allclose(
+        scoring.pro(log_probs, alpha=[0.1, 0.3]), log2 * np.array([[2, 1], [2, 2]])
+    )
     np.testing.assert_allclose(scoring.nll(log_probs), [log2, 2 * log2])
-    np.testing.assert_allclose(scoring.average_log_likelihood(means, log_probs), [0.5 * log2, 2 * log2])
-    np.testing.assert_allclose(scoring.predictive_entropy(log_probs), [(1 / 2 + 3 / 8) * log2, 2 / 4 * log2])
-    np.testing.assert_allclose(scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2])
+    np.testing.assert_allclose(
+        scoring.average_log_likelihood(means, log_probs), [0.5 * log2, 2 * log2]
+    )
+    np.testing.assert_allclose(
+        scoring.predictive_entropy(log_probs), [(1 / 2 + 3 / 8) * log2, 2 / 4 * log2]
+    )
+    np.testing.assert_allclose(
+        scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2]
+    )
     np.testing.assert_allclose(scoring.normalized_entropy(means), [(1 + 0.5) / 2 * log2, 2 * log2])
     # Of answers that tie the highest mean counts; where the mean of the most probable is not known there is none.
     means = [[-3.0, -2.0, -1.0], [-1.0, NAN, NAN], [NAN, -0.5, NAN]]
-    all_ = scoring.average_log_likelihood(means, [[-6.0, -6.0, -7.0], [-1.0, -2.0, NAN], [-1.0, -2.0, NAN]])
+    all_ = scoring.average_log_likelihood(
+        means, [[-6.0, -6.0, -7.0], [-1.0, -2.0, NAN], [-1.0, -2.0, NAN]]
+    )
     np.testing.assert_array_equal(all_, [2.0, 1.0, NAN])
 
 
@@ -86,7 +113,9 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
     assert score(np.empty((0, 3))).shape == (0,)
 
 
-@pytest.mark.parametrize("score", [*ALL_SCORES, scoring.pro_all_k, scoring.mass, lambda x: scoring.adaptive_k(x, 0.4)])
+@pytest.mark.parametrize(
+    "score", [*ALL_SCORES, scoring.pro_all_k, scoring.mass, lambda x: scoring.adaptive_k(x, 0.4)]
+)
 def test_impossible_log_probabilities_name_row_and_answer(score):
     for bad in (0.1, 2e-6, np.inf, -np.inf):
         with pytest.raises(ValueError, match="row 1, answer 2"):
@@ -97,8 +126,14 @@ def test_impossible_log_probabilities_name_row_and_answer(score):
 
 ONE = [[-1.0]]
 REFUSED = [
-    *(("alpha", partial(scoring.pro, ONE, alpha=alpha)) for alpha in (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]])),
-    *(("k", partial(scoring.pro_at_k, ONE, k)) for k in (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int))),
+    *(
+        ("alpha", partial(scoring.pro, ONE, alpha=alpha))
+        for alpha in (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]])
+    ),
+    *(
+        ("k", partial(scoring.pro_at_k, ONE, k))
+        for k in (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int))
+    ),
     ("alpha", partial(scoring.adaptive_k, ONE, 2)),
     ("alpha", partial(scoring.alpha_floor, ONE, alpha=0.0)),
     ("search_alpha", partial(scoring.pro, ONE, alpha=0.1, search_alpha=0.2)),
@@ -111,10 +146,14 @@ def test_what_a_score_refuses_it_names():
     for named, call in REFUSED:
         with pytest.raises(ValueError, match=named):
             call()
-    assert np.isnan(scoring.pro_at_k([[NAN]], 1, search_alpha=0.2)).all()  # the best alone asks nothing of a search
+    assert np.isnan(
+        scoring.pro_at_k([[NAN]], 1, search_alpha=0.2)
+    ).all()  # the best alone asks nothing of a search
 
 
-@pytest.mark.parametrize("score", [scoring.pro, lambda x: scoring.pro_at_k(x, 1), scoring.pro_all_k])
+@pytest.mark.parametrize(
+    "score", [scoring.pro, lambda x: scoring.pro_at_k(x, 1), scoring.pro_all_k]
+)
 def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
     log_probs = padded([[0.1], [0.9, 0.6], [0.7, 0.2, 0.6], [0.5, 0.5], []])
     with pytest.warns(scoring.PremiseWarning, match="^2 of 5 questions .*first in row 1") as caught:
@@ -131,19 +170,28 @@ def test_the_alpha_floor_by_hand():
     assert scoring.alpha_floor(log_probs, alpha=0.1) == pytest.approx([terms, -np.log(0.1)])
     opened = scoring.alpha_floor(log_probs, alpha=0.1, open_log_probs=np.log([[0.15], [np.nan]]))
     assert opened[0] == pytest.approx(terms - 0.15 * np.log(0.15) + 0.15 * np.log(0.1))
-    assert scoring.alpha_floor(log_probs, alpha=[0.1, 0.3])[0] == pytest.approx([terms, -0.5 * np.log(0.5 * 0.3)])
+    assert scoring.alpha_floor(log_probs, alpha=[0.1, 0.3])[0] == pytest.approx(
+        [terms, -0.5 * np.log(0.5 * 0.3)]
+    )
     not_found = scoring.mass_not_found(log_probs, alpha=[0.1, 0.01])
     np.testing.assert_allclose(not_found, [[0.3, 0.25], [1.0, 0.97]], atol=1e-12)
 
 
 def test_the_tree_bound_by_hand():
-    prefixes, entropies = np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]]), np.array([[2.0, 1.0, 0.5], [0.3, 0, 0]])
+    prefixes, entropies = (
+        np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]]),
+        np.array([[2.0, 1.0, 0.5], [0.3, 0, 0]]),
+    )
     assert scoring.tree_bound(prefixes, entropies) == pytest.approx([2.45, 0.3])
-    assert scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])[0] == pytest.approx([2.4, 2.45])
+    assert scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])[0] == pytest.approx(
+        [2.4, 2.45]
+    )
 
 
 @given(distributions(), st.integers(1, 12), st.floats(0.001, 1.0))
-def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_entropy(probs, n_found, alpha):
+def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_entropy(
+    probs, n_found, alpha
+):
     log_probs = np.log(np.sort(probs)[None, ::-1])
     by_k, entropy = scoring.pro_all_k(log_probs[:, :n_found])[0], -(probs * np.log(probs)).sum()
     assert (np.diff(by_k) >= -1e-12).all()
@@ -156,6 +204,13 @@ def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_ent
 
 def test_a_certain_answer_has_no_negative_zero():
     certain = [[0.0, np.nan]]
-    scores = [scoring.nll(certain), scoring.pro(certain, alpha=0.4), scoring.predictive_entropy(certain)]
-    scores += [scoring.predictive_entropy_mc(certain), scoring.average_log_likelihood(certain, certain)]
+    scores = [
+        scoring.nll(certain),
+        scoring.pro(certain, alpha=0.4),
+        scoring.predictive_entropy(certain),
+    ]
+    scores += [
+        scoring.predictive_entropy_mc(certain),
+        scoring.average_log_likelihood(certain, certain),
+    ]
     assert [str(score[0]) for score in scores] == ["0.0"] * 5

@@ -21,7 +21,9 @@ PRINTED = read("main_table_printed").set_index("method")
 CELLS = read("main_table").pivot_table(index=["dataset", "model"], columns="method", values="auroc")
 CELLS = CELLS[PRINTED.index].reindex(pd.MultiIndex.from_product([NAMES["dataset"], NAMES["model"]]))
 ALPHAS = read("alpha_per_setting").set_index(["dataset", "model"])["alpha"].reindex(CELLS.index)
-THRESHOLDS = read("rouge_thresholds").pivot_table(index="method", columns="threshold", values="auroc")
+THRESHOLDS = read("rouge_thresholds").pivot_table(
+    index="method", columns="threshold", values="auroc"
+)
 FIXED = read("fixed_k").pivot_table(index="model", columns="k", values="auroc")
 ADAPTIVE = read("fixed_k").query("selection == 'adaptive'").set_index("model")["auroc"]
 GAIN = (CELLS["PRO"] - CELLS["NLL"]).round(3)
@@ -31,11 +33,15 @@ def test_the_files_are_whole_and_those_the_readme_names():
     readme = (PAPER / "README.md").read_text()
     for path in PAPER.glob("*.csv"):
         table = read(path.stem)
-        assert not table.duplicated(subset=[c for c in table if c not in ("auroc", "average", "pro")]).any()
+        assert not table.duplicated(
+            subset=[c for c in table if c not in ("auroc", "average", "pro")]
+        ).any()
         line = next(line for line in readme.splitlines() if line.startswith(f"| `{path.name}`"))
         assert line.endswith(f"| {len(table)} |")
     assert (CELLS.shape, THRESHOLDS.shape) == ((15, 8), (8, 5))
-    assert all(table.notna().all(axis=None) for table in (CELLS, THRESHOLDS, ALPHAS, FIXED, ADAPTIVE))
+    assert all(
+        table.notna().all(axis=None) for table in (CELLS, THRESHOLDS, ALPHAS, FIXED, ADAPTIVE)
+    )
 
 
 def test_all_printed_averages_and_best_counts_are_those_of_the_cells():
@@ -64,7 +70,11 @@ def test_pro_never_falls_below_nll_and_most_of_its_gain_is_of_one_model():
     assert ALPHAS[equal].tolist() == [0.85, 0.65, 0.9]
     most = GAIN.nlargest(2)
     assert most.to_dict() == {("TriviaQA", "Llama2-13B"): 0.118, ("SciQ", "Llama2-13B"): 0.116}
-    assert (round(GAIN.sum(), 3), round(GAIN.mean(), 3), round(most.sum() / GAIN.sum(), 2)) == (0.354, 0.024, 0.66)
+    assert (round(GAIN.sum(), 3), round(GAIN.mean(), 3), round(most.sum() / GAIN.sum(), 2)) == (
+        0.354,
+        0.024,
+        0.66,
+    )
     assert round(GAIN.drop(most.index).mean(), 3) == 0.009
 
 
@@ -80,7 +90,11 @@ def test_half_of_the_chosen_alphas_lie_in_the_recommended_range_and_three_above_
     assert (ALPHAS == 0.4).sum() == 2
     assert (ALPHAS.min(), ALPHAS.median(), ALPHAS.max()) == (0.05, 0.4, 0.9)
     gain = GAIN[(ALPHAS >= 0.5) & (GAIN != 0)].to_dict()
-    assert gain == {("SciQ", "Gemma-7B"): 0.032, ("SciQ", "Falcon-11B"): 0.002, ("NQ", "Gemma-2B"): 0.002}
+    assert gain == {
+        ("SciQ", "Gemma-7B"): 0.032,
+        ("SciQ", "Falcon-11B"): 0.002,
+        ("NQ", "Gemma-2B"): 0.002,
+    }
     assert ALPHAS[list(gain)].tolist() == [0.5, 0.8, 0.7]
 
 
@@ -89,7 +103,9 @@ def test_half_of_the_chosen_alphas_lie_in_the_recommended_range_and_three_above_
 @example([3, 1], 0.5)
 def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha):
     log_probs = np.log(np.sort(weights)[None, ::-1] / np.sum(weights))
-    assert scoring.pro(log_probs, alpha=alpha).item() == pytest.approx(scoring.nll(log_probs).item(), abs=1e-12)
+    assert scoring.pro(log_probs, alpha=alpha).item() == pytest.approx(
+        scoring.nll(log_probs).item(), abs=1e-12
+    )
 
 
 def test_pro_is_best_at_every_rouge_threshold():
@@ -100,7 +116,9 @@ def test_pro_is_best_at_every_rouge_threshold():
 def appendix_log_probs(question, *, repeats):
     examples = read("appendix_examples")
     rows = examples[examples["question"] == question]
-    return np.log(np.sort(np.repeat(rows["probability"], rows["count"] if repeats else 1)))[None, ::-1]
+    return np.log(np.sort(np.repeat(rows["probability"], rows["count"] if repeats else 1)))[
+        None, ::-1
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
@@ -111,10 +129,14 @@ def test_the_appendix_counts_an_answer_as_often_as_it_was_found():
         assert log_probs.shape == (1, 10)
         masses[row.question] = round(np.exp(log_probs).sum(), 3)
         fixed = row.selection == "fixed"
-        pro = scoring.pro_at_k(log_probs, row.k) if fixed else scoring.pro(log_probs, alpha=row.alpha)
+        pro = (
+            scoring.pro_at_k(log_probs, row.k) if fixed else scoring.pro(log_probs, alpha=row.alpha)
+        )
         assert pro.item() == pytest.approx(row.pro, abs=0.005)
         if not fixed:
-            distinct = scoring.pro(appendix_log_probs(row.question, repeats=False), alpha=row.alpha).item()
+            distinct = scoring.pro(
+                appendix_log_probs(row.question, repeats=False), alpha=row.alpha
+            ).item()
             once.append((row.pro, round(distinct, 3)))
     assert once == [(0.404, 1.36), (2.142, 2.209), (2.087, 2.110)]
     assert list(masses.values()) == [1.739, 0.797, 0.754]
@@ -129,10 +151,17 @@ def test_what_the_text_says_of_single_datasets():
     assert (means["NLL"], round(means["PRO"] - means["NLL"], 4)) == (0.6872, 0.0042)
     assert round(means["PRO"] / means["NLL"] - 1, 3) == 0.006
     averages = PRINTED["average"]
-    assert (averages["PRO"], averages["NLL"], round(averages["PRO"] - averages["NLL"], 3)) == (0.739, 0.715, 0.024)
+    assert (averages["PRO"], averages["NLL"], round(averages["PRO"] - averages["NLL"], 3)) == (
+        0.739,
+        0.715,
+        0.024,
+    )
     assert round(CELLS["PRO"].mean() / CELLS["NLL"].mean() - 1, 3) == 0.033
     readme = " ".join((PAPER / "README.md").read_text().split())
-    assert "The text says 0.3 %. The cells' averages are 0.6914 for PRO and 0.6872 for NLL: 0.42 points" in readme
+    assert (
+        "The text says 0.3 %. The cells' averages are 0.6914 for PRO and 0.6872 for NLL: 0.42 points"
+        in readme
+    )
     averages = "The printed averages are 0.739 for PRO and 0.715 for NLL: 2.4 points, or 3.3 %"
     assert f"The text says 3.4 %. {averages}" in readme
     # Gemma-2B is ahead of Gemma-7B on NQ only.

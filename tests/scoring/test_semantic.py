@@ -47,7 +47,9 @@ def naive_clusters(there, label):
     """Cluster lists, built one answer at a time: it joins the first whose first member entails it and is entailed."""
     clusters = []
     for i in there:
-        homes = [cluster for cluster in clusters if label[cluster[0], i] == label[i, cluster[0]] == 0]
+        homes = [
+            cluster for cluster in clusters if label[cluster[0], i] == label[i, cluster[0]] == 0
+        ]
         clusters += [] if homes else [[]]
         (homes or clusters[-1:])[0].append(i)
     return clusters
@@ -66,7 +68,10 @@ def test_clusters_by_hand():
     assert scoring.clusters(chain).tolist() == [[0, 0, 1]]
     assert variants.clusters_by_last_match(chain).tolist() == [[0, 0, 0]]
     # Similarities must reach the threshold in both directions.
-    assert scoring.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [[0, 1], [0, 0]]
+    assert scoring.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [
+        [0, 1],
+        [0, 0],
+    ]
 
 
 @given(CASES)
@@ -82,7 +87,9 @@ def test_variants_and_similarities_by_hand():
     judged, flattened = (torch.tensor(logits / t).softmax(-1).numpy() for t in (1, 3))
     np.testing.assert_allclose(variants.flattened(judged, 3), flattened, rtol=1e-12)
     # Entailment sums to 6.8; a diagonal of 1 adds 4 * 0.2, and the release divides by m = 4.
-    np.testing.assert_allclose(variants.degree_of_uq_nlg(FOUR[..., 0]), [(16 - 7.6) / 4], rtol=1e-14)
+    np.testing.assert_allclose(
+        variants.degree_of_uq_nlg(FOUR[..., 0]), [(16 - 7.6) / 4], rtol=1e-14
+    )
     # A similarity is taken for the kernel.
     density = scoring.semantic_density(np.log([[0.5, 0.25]]), [[[1.0, 0.5], [0.5, 1.0]]])
     np.testing.assert_allclose(density, [(0 * 2 + 0.5 * 1) / 3], rtol=1e-14)
@@ -96,7 +103,9 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
     nli, log_probs = case
     meaning = scoring.clusters(nli)
     meant = np.exp(scoring.meaning_log_probs(log_probs, meaning))
-    results = {variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()}
+    results = {
+        variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()
+    }
     assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
     for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
         members = [row[numbers == c] for c in range(numbers.max() + 1)]
@@ -110,7 +119,9 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
             "lm_polygraph": -sum(size * log for size, log in zip(sizes, logs, strict=True)) / count,
             "uq_nlg": -math.log(total / len(masses)),
         }
-        assert {variant: values[q] for variant, values in results.items()} == pytest.approx(expected, abs=1e-12)
+        assert {variant: values[q] for variant, values in results.items()} == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 @given(CASES, st.integers(0, 4))
@@ -136,7 +147,8 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
             "lin2023": [(1, 1 - nli[q, i, j, 0]) for i in there for j in there],
             "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
             "uqlm": [(math.exp(row[i]), distance[0, i]) for i in others],
-            "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others] + [(math.exp(row[0]), 0)],
+            "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others]
+            + [(math.exp(row[0]), 0)],
             "release": [(1, 1 - (nli[q, 0, i, 0] + nli[q, i, 0, 0]) / 2) for i in kept],
         }
         for name, pairs in terms.items():
@@ -153,7 +165,9 @@ def test_the_order_of_the_answers_matters_only_to_the_clusters(case, others):
     entropy = scoring.semantic_entropy(log_probs, meaning)
     np.testing.assert_array_equal(scoring.semantic_entropy(moved[1], meaning[:, order]), entropy)
     np.testing.assert_array_equal(scoring.degree(moved[0]), scoring.degree(nli))
-    np.testing.assert_array_equal(scoring.semantic_density(*moved[::-1]), scoring.semantic_density(log_probs, nli))
+    np.testing.assert_array_equal(
+        scoring.semantic_density(*moved[::-1]), scoring.semantic_density(log_probs, nli)
+    )
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 3, 3, 3), (2, 0, 0, 3)])
@@ -161,7 +175,10 @@ def test_no_questions_and_no_answers(shape):
     judged = np.full(shape, NAN)
     meaning = scoring.clusters(judged)
     assert meaning.shape == shape[:2]
-    for values in (scoring.degree(judged), scoring.semantic_entropy(np.full(shape[:2], NAN), meaning)):
+    for values in (
+        scoring.degree(judged),
+        scoring.semantic_entropy(np.full(shape[:2], NAN), meaning),
+    ):
         np.testing.assert_array_equal(values, np.full(shape[0], NAN))
 
 
@@ -173,7 +190,9 @@ def test_the_scores_are_those_of_lm_polygraph():
     means = np.array([[sum(answer) / len(answer) for answer in row] for row in tokens])
     samples, sampled = nli[:, 1:, 1:], totals[:, 1:]
     meaning = scoring.clusters(samples)
-    sampled_once = np.column_stack([np.ones(len(texts), bool), scoring.first_occurrences([row[1:] for row in texts])])
+    sampled_once = np.column_stack(
+        [np.ones(len(texts), bool), scoring.first_occurrences([row[1:] for row in texts])]
+    )
     ours = {
         "MaximumSequenceProbability": scoring.nll(totals[:, :1]),
         "Perplexity": scoring.average_log_likelihood(means[:, :1], totals[:, :1]),
@@ -185,11 +204,15 @@ def test_the_scores_are_those_of_lm_polygraph():
         "DegMat_NLI_score_contra": scoring.degree(1 - samples[..., 2]),
         "DegMat_Jaccard_score": scoring.degree(variants.jaccard([row[1:] for row in texts])),
         # Theirs is minus the density, ours 1 minus the density.
-        "SemanticDensityOutput": variants.forward_density(means, nli, keep=sampled_once, with_itself=True) - 1,
+        "SemanticDensityOutput": variants.forward_density(
+            means, nli, keep=sampled_once, with_itself=True
+        )
+        - 1,
     }
     assert golden["lm_polygraph"].startswith("0.7.")
     assert set(ours) == set(expected)
-    assert 1 < meaning.max() < meaning.shape[1] - 1  # the clusters are neither all one nor all apart
+    # The clusters are neither all one nor all apart
+    assert 1 < meaning.max() < meaning.shape[1] - 1
     for name, values in ours.items():
         np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-12, err_msg=name)
 
@@ -240,18 +263,26 @@ def asked(*ids):
 )  # fmt: skip
 def test_alias_matches_right_answers_wrong_answers_and_spellings(identity, answers, same):
     judged = scoring.Alias(TABLE)([answers], asked(identity))[0]
-    assert [np.flatnonzero(row).tolist() for row in judged] == [group for group in same for _ in group]
+    assert [np.flatnonzero(row).tolist() for row in judged] == [
+        group for group in same for _ in group
+    ]
 
 
 def test_alias_without_relations_compares_accepted_names_only():
-    judged = scoring.Alias(TABLE.drop(columns="relation"))([["Adams", "John Adams"]] * 2, asked("us/2", "us/1"))
+    judged = scoring.Alias(TABLE.drop(columns="relation"))(
+        [["Adams", "John Adams"]] * 2, asked("us/2", "us/1")
+    )
     assert judged[:, 0, 1].tolist() == [1, 0]
 
 
 def test_alias_reads_the_bundled_questions():
-    table = question_sets.load_questions("world-facts", split=["train_shots", "validation", "test"], n_shots=0).table
+    table = question_sets.load_questions(
+        "world-facts", split=["train_shots", "validation", "test"], n_shots=0
+    ).table
     questions = table[table["references"].str.len() > 1].head(200)
-    judged = scoring.Alias(table)([[*names[:2], "no such name"] for names in questions["references"]], questions)
+    judged = scoring.Alias(table)(
+        [[*names[:2], "no such name"] for names in questions["references"]], questions
+    )
     assert (judged[:, 0, 1] == 1).all()
     assert (judged[:, :2, 2] == 0).all()
 
@@ -262,8 +293,17 @@ LABEL_ORDERS = {
 }
 ANSWERS = [["Paris", "the city of Paris", "Rome"], ["Austen", None, "Austen", "J. Austen"]]
 QUESTIONS = pd.DataFrame({"question": ["What is the capital of France?", "Who wrote Emma?"]})
-SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-SMALL |= {"max_position_embeddings": 64, "initializer_range": 0.35}  # so that pairs are judged differently
+SMALL = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+# So that pairs are judged differently
+SMALL |= {
+    "max_position_embeddings": 64,
+    "initializer_range": 0.35,
+}
 
 
 def save_classifier(family, folder, id2label):
@@ -271,7 +311,11 @@ def save_classifier(family, folder, id2label):
     tokenizer = transformers.AutoTokenizer.from_pretrained(catalog.locate("facts-2m"))
     options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **SMALL}
     options |= {"id2label": id2label, "label2id": {label: i for i, label in id2label.items()}}
-    kinds = {"deberta": partial(DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0)}
+    kinds = {
+        "deberta": partial(
+            DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
+        )
+    }
     config = kinds.get(family, partial(RobertaConfig, type_vocab_size=1))(**options)
     torch.manual_seed(3)
     for part in (transformers.AutoModelForSequenceClassification.from_config(config), tokenizer):
@@ -281,8 +325,13 @@ def save_classifier(family, folder, id2label):
 
 @pytest.fixture(scope="module")
 def classifiers(tmp_path_factory):
-    keys, root = list(itertools.product(("deberta", "roberta"), LABEL_ORDERS)), tmp_path_factory.mktemp("nli")
-    return {key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys}
+    keys, root = (
+        list(itertools.product(("deberta", "roberta"), LABEL_ORDERS)),
+        tmp_path_factory.mktemp("nli"),
+    )
+    return {
+        key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys
+    }
 
 
 @pytest.mark.parametrize("order", LABEL_ORDERS)
@@ -307,7 +356,9 @@ def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifier
             np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
     apart = judged[judged[..., 0] < 1]
     assert len(apart) == 6 + 4
-    assert (apart.std(axis=0) > 0.01).all()  # the pairs are told apart, so mixing them up would show
+    assert (
+        apart.std(axis=0) > 0.01
+    ).all()  # the pairs are told apart, so mixing them up would show
 
 
 def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_path, monkeypatch):
@@ -329,18 +380,28 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_pa
             np.testing.assert_array_equal(again(answers), first)
     np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
-    assert sorted(counted[6:]) == [("Bern", "Paris"), ("Bern", "Rome"), ("Paris", "Bern"), ("Rome", "Bern")]
+    assert sorted(counted[6:]) == [
+        ("Bern", "Paris"),
+        ("Bern", "Rome"),
+        ("Paris", "Bern"),
+        ("Rome", "Bern"),
+    ]
     (path,) = tmp_path.glob("nli-*.parquet")
     table = pd.read_parquet(path)
     assert (list(table), len(table)) == (["premise", "hypothesis", *scoring.LABELS], 10)
-    scoring.Nli(classifiers["roberta", "contradiction first"], device="cpu", cache=tmp_path)(answers)
+    scoring.Nli(classifiers["roberta", "contradiction first"], device="cpu", cache=tmp_path)(
+        answers
+    )
     assert len(counted) == 10 + 6  # another model has another file
     assert len(list(tmp_path.glob("nli-*.parquet"))) == 2
 
 
 def test_distinct_marks_first_occurrences():
     answers = [["a", "b", "a", None, "b"], ["c", "c"]]
-    assert scoring.first_occurrences(answers).tolist() == [[True, True, False, False, False], [True] + [False] * 4]
+    assert scoring.first_occurrences(answers).tolist() == [
+        [True, True, False, False, False],
+        [True] + [False] * 4,
+    ]
 
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
@@ -376,13 +437,19 @@ REFUSED = {
     "answers has 1 rows": lambda *_: scoring.lexical([["a"]], QUESTIONS),
     "'us/9'": lambda *_: scoring.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
     "alias needs questions": lambda *_: scoring.Alias(TABLE)([["a"]], None),
-    "has the labels": lambda folder, _: nli(save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})),
+    "has the labels": lambda folder, _: nli(
+        save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})
+    ),
     "a pair of answers has 8": lambda _, classifier: nli(classifier, [["x " * 41, "y"]]),
     "lacks weights: classifier": refused_weights,
     "nowhere' could not be loaded": lambda folder, _: nli(folder / "nowhere"),
     "log_probs must have the shape (1, 4)": lambda *_: scoring.semantic_density([[-1.0] * 3], FOUR),
-    "log_probs must be NaN where there is no answer": lambda *_: scoring.semantic_entropy([[-1.0, -2.0]], [[0, -1]]),
-    "log_probs row 0, answer 3 is 0.5": lambda *_: scoring.semantic_density([[-1.0] * 3 + [0.5]], FOUR),
+    "log_probs must be NaN where there is no answer": lambda *_: scoring.semantic_entropy(
+        [[-1.0, -2.0]], [[0, -1]]
+    ),
+    "log_probs row 0, answer 3 is 0.5": lambda *_: scoring.semantic_density(
+        [[-1.0] * 3 + [0.5]], FOUR
+    ),
     "compared must have the shape": lambda *_: scoring.degree(np.ones((2, 3, 4))),
     "compared[0, 0, 1] is 2.0": lambda *_: scoring.degree([[[1.0, 2.0], [0.0, 1.0]]]),
     "compared[0, 0, 1] is nan": lambda *_: scoring.degree([[[1.0, NAN], [0.0, 1.0]]]),

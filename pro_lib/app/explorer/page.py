@@ -23,10 +23,14 @@ from pro_lib.runs.run import Run, identities
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob, plain
 from pro_lib.scoring.similarity import lexical
 
-PAGE, JAVASCRIPT, STYLES = (Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css"))
+PAGE, JAVASCRIPT, STYLES = (
+    Path(__file__).with_name(f"explorer.{kind}") for kind in ("html", "js", "css")
+)
 GENERATOR = "PRO workbench"  # what a page says of its origin
 _SHOWN = ("question", "split", "exposure", "conflict", "note")  # of a question, where it has them
-_CERTIFICATE = [name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"]
+_CERTIFICATE = [
+    name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"
+]
 
 
 def run_data(run: Run, *, alpha: float = 0.4) -> dict:
@@ -38,7 +42,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
     """
     scoring.adaptive_k(np.zeros((1, 1)), alpha)  # raises ValueError for an alpha outside [0, 1]
     if run.is_texts:
-        raise RunError(f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities")
+        raise RunError(
+            f"run {run.name} has texts without log-probabilities, and the explorer shows probabilities"
+        )
     grid = alpha_grid(run.search_alpha, of=DRAWN_ALPHAS)
     alphas = np.unique(np.round([*grid, *np.arange(1, 101) / 100, alpha], 9))
     alphas, answers = alphas[alphas >= grid[0]].tolist(), _answers(run)
@@ -60,16 +66,23 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict:
 def _answers(run: Run) -> list[list[list]]:
     """Return the `answers` of `run_data`."""
     ended, ids = run.ranked_answers(distinct=False), pd.Index(run.questions["question_id"])
-    correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))["correct"]
+    correct = rouge_and_correct(ended, run.questions.iloc[ended["row"]].reset_index(drop=True))[
+        "correct"
+    ]
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
-    cut = cut.assign(row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None)
+    cut = cut.assign(
+        row=ids.get_indexer(cut["question_id"]), value=cut["log_prob"], mean=np.nan, correct=None
+    )
     table = pd.concat([ended.assign(correct=correct), cut], ignore_index=True)
-    table = table[table["value"].notna()]  # a text without a log-probability has no place on the page
+    # A text without a log-probability has no place on the page
+    table = table[table["value"].notna()]
     numbers, answers = dict[object, int](), [list[list]() for _ in ids]
     for identity, answer in zip(identities(table), table.itertuples(), strict=True):
         number, rows = numbers.setdefault(identity, len(numbers)), answers[answer.row]
         text = answer.text if isinstance(answer.text, str) else f"answer {len(rows) + 1}"
-        rows.append([text, float(answer.value), number, bool(answer.finished), plain(answer.correct)])
+        rows.append(
+            [text, float(answer.value), number, bool(answer.finished), plain(answer.correct)]
+        )
     return answers
 
 
@@ -90,7 +103,9 @@ def comparison_data(run: Run, samples: Run | None = None, *, distinct: bool = Tr
     }
 
 
-def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Path | None = None) -> Path:
+def to_html(
+    run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Path | None = None
+) -> Path:
     """Write the explorer of a run, its slider at `alpha`, into one file that needs no kernel or network; return it.
 
     The page says which package wrote it, and a digest of `source`, the file or folder that the run was read from.
@@ -104,10 +119,15 @@ def to_html(run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Pat
     # In JSON, < occurs in texts only, and there it may be written so; nothing can then end the element it stands in.
     data = json.dumps([run_data(run, alpha=alpha), methods], ensure_ascii=False, allow_nan=False)
     parts = {"title": html.escape(run.name), "data": data.replace("<", "\\u003c")}
-    parts |= {"styles": STYLES.read_text(encoding="utf-8"), "javascript": JAVASCRIPT.read_text(encoding="utf-8")}
+    parts |= {
+        "styles": STYLES.read_text(encoding="utf-8"),
+        "javascript": JAVASCRIPT.read_text(encoding="utf-8"),
+    }
     parts["generator"] = GENERATOR
     parts["source"] = "" if source is None else source_digest(source)
-    write_whole(string.Template(PAGE.read_text(encoding="utf-8")).substitute(parts).encode(), Path(path))
+    write_whole(
+        string.Template(PAGE.read_text(encoding="utf-8")).substitute(parts).encode(), Path(path)
+    )
     return Path(path)
 
 
@@ -131,13 +151,25 @@ def appendix_run() -> Run:
     table = table.loc[table.index.repeat(table["count"])].rename(columns={"answer": "text"})
     table = table.assign(question_id=table["question"], log_prob=np.log(table["probability"]))
     run = from_records(table.assign(references=[[truth] for truth in table["truth"]]))
-    adaptive = printed[printed["selection"] == "adaptive"].set_index("question").loc[run.questions["question"]]
+    adaptive = (
+        printed[printed["selection"] == "adaptive"]
+        .set_index("question")
+        .loc[run.questions["question"]]
+    )
     rows = adaptive.itertuples()
-    notes = [f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted." for row in rows]
-    return Run(run.answers, run.questions.assign(note=notes), RunInfo("nq", "Gemma-7B", "the paper's appendix"))
+    notes = [
+        f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted." for row in rows
+    ]
+    return Run(
+        run.answers,
+        run.questions.assign(note=notes),
+        RunInfo("nq", "Gemma-7B", "the paper's appendix"),
+    )
 
 
-def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30) -> pd.DataFrame:
+def prefix_tree(
+    run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: int = 30
+) -> pd.DataFrame:
     """Return the prefix tree that was searched for the one question of `run`, a row per node, parents first.
 
     Columns: node, parent (-1: none), kind, text (what it adds), probability, greedy. A `prefix` was put through the
@@ -147,11 +179,17 @@ def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: in
     """
     run.tree()  # says what is missing
     search = run.questions.iloc[0]
-    parents, greedy, p = search["tree_parents"], search["tree_greedy"], np.exp(np.asarray(search["tree_log_probs"]))
+    parents, greedy, p = (
+        search["tree_parents"],
+        search["tree_greedy"],
+        np.exp(np.asarray(search["tree_log_probs"])),
+    )
     paths: list[tuple[int, ...]] = []
     for parent, token in zip(parents, search["tree_tokens"], strict=True):
         paths.append((*paths[parent], int(token)) if parent >= 0 else ())
-    nodes = sorted({*np.argsort(-p, kind="stable")[:n_nodes].tolist(), *np.flatnonzero(greedy).tolist()})
+    nodes = sorted(
+        {*np.argsort(-p, kind="stable")[:n_nodes].tolist(), *np.flatnonzero(greedy).tolist()}
+    )
     places, ends, rows = {paths[v]: v for v in nodes}, defaultdict(list), list[tuple]()
     log_probs = complete_log_prob(run.answers["log_prob"], run.answers["end_log_prob"])
     for answer in run.answers.assign(probability=np.exp(log_probs)).itertuples():
@@ -160,7 +198,11 @@ def prefix_tree(run: Run, decode: Callable[[Sequence[int]], str], *, n_nodes: in
         ends[places.get(ids if answer.finished and ids in places else ids[:-1])].append(answer)
 
     def add(v: int, parent: int, text: str, lost: float) -> None:
-        whole, before = decode(paths[v]), decode(paths[v][:-1])  # some tokenizers cannot spell the last token alone
+        # Some tokenizers cannot spell the last token alone
+        whole, before = (
+            decode(paths[v]),
+            decode(paths[v][:-1]),
+        )
         text += whole[len(before) :] if whole.startswith(before) else decode(paths[v][-1:])
         below = [u for u in nodes if parents[u] == v]
         lost += p[v] - sum(p[u] for u in below) - sum(answer.probability for answer in ends[v])

@@ -6,27 +6,97 @@ from pro_lib.evaluation.tables.alpha_sweep import (
     printed_alphas,
     redraws,
 )
+from pro_lib.evaluation.tables.benchmark import benchmark, beside_paper, printed_benchmark
+from pro_lib.evaluation.tables.exact_search import (
+    SearchRuns,
+    entropy_bounds,
+    exact_search,
+    exact_search_auroc,
+)
+from pro_lib.evaluation.tables.examples import (
+    answer_details,
+    appendix_answers,
+    appendix_pro,
+    examples,
+    exposure,
+    repeats,
+)
 from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
+from pro_lib.evaluation.tables.gains import (
+    BOTH_VARIED,
+    causes,
+    pro_minus_nll,
+    two_or_more,
+    worlds,
+)
+from pro_lib.evaluation.tables.generated_answers import costs, generated_answers
+from pro_lib.evaluation.tables.guarantees import (
+    answer_sets,
+    default_targets,
+    entropies,
+    guarantees,
+)
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
+from pro_lib.evaluation.tables.rouge_thresholds import (
+    ROUGE_THRESHOLDS,
+    printed_rouge_thresholds,
+    rouge_thresholds,
+)
+from pro_lib.evaluation.tables.selective import accuracy_by_coverage, reliability
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
+    difference_columns,
+    method_columns,
     nll_comparison_columns,
     overview,
+    with_run,
     with_setting,
 )
 
 __all__ = [
+    "BOTH_VARIED",
+    "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
+    "SearchRuns",
+    "accuracy_by_coverage",
     "alpha_choices",
     "alpha_sweep",
+    "answer_details",
+    "answer_sets",
+    "appendix_answers",
+    "appendix_pro",
     "auroc_columns",
+    "benchmark",
+    "beside_paper",
+    "causes",
+    "costs",
+    "default_targets",
+    "difference_columns",
+    "entropies",
+    "entropy_bounds",
+    "exact_search",
+    "exact_search_auroc",
+    "examples",
+    "exposure",
     "fixed_k",
+    "generated_answers",
+    "guarantees",
     "k_vs_alpha",
+    "method_columns",
     "nll_comparison_columns",
     "overview",
     "printed_alphas",
+    "printed_benchmark",
     "printed_fixed_k",
+    "printed_rouge_thresholds",
+    "pro_minus_nll",
     "redraws",
+    "reliability",
+    "repeats",
+    "rouge_thresholds",
+    "two_or_more",
+    "with_run",
     "with_setting",
+    "worlds",
 ]

@@ -40,7 +40,7 @@ def fixed_k(splits: Sequence[Splits], *, max_k: int = 10) -> pd.DataFrame:
             "alpha_choice": [None] * max_k + ["validation"],
             "mean_k": [np.nan] * max_k + [mean_k],
             **auroc_columns(scores, reported),
-            **nll_comparison_columns(scores, reported),
+            **nll_comparison_columns(scores, reported, is_nll=[*(ks == 1), False]),
         }
         tables.append(with_setting(pd.DataFrame(columns), reported))
     return pd.concat(tables, ignore_index=True)

@@ -21,7 +21,9 @@ def k_vs_alpha(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     tables = []
     for evaluation in evaluations:
         alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS)
-        counts = scoring.adaptive_k(evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha)
+        counts = scoring.adaptive_k(
+            evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha
+        )
         mean = counts.mean(axis=0)
         low, high = metrics.normal(mean, counts.std(axis=0, ddof=1) / np.sqrt(len(counts)))
         columns = {"alpha": alphas, "mean_k": mean, "mean_k_low": low, "mean_k_high": high}

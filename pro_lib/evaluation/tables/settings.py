@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.runs.run import Run
 from pro_lib.scoring.likelihood import FloatArray
 
 # The first columns of every table: which questions and answers its rows are about.
@@ -41,6 +42,25 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
+def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
+    """Return a table about the answers of a run, whatever the protocol, with the setting in front.
+
+    Columns: dataset, model, strategy, split and n_questions, then those of the table.
+
+    Args:
+        table: the table.
+        run: the run of the questions that the table is about.
+        split: the name of their split.
+    """
+    setting: dict[str, str | int] = {
+        **run.info.labels(),
+        "strategy": run.info.strategy,
+        "split": split,
+        "n_questions": len(run.questions),
+    }
+    return table.assign(**setting)[[*setting, *table.columns]]
+
+
 def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, ArrayLike]:
     """Return AUROC of each column of `uncertainty` with its 95 % interval.
 
@@ -60,32 +80,102 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
         values = [np.full(uncertainty.shape[1], np.nan)] * 3
     else:
         values = list(metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters))
-    columns: dict[str, ArrayLike] = dict(zip(("auroc", "auroc_low", "auroc_high"), values, strict=True))
+    columns: dict[str, ArrayLike] = dict(
+        zip(("auroc", "auroc_low", "auroc_high"), values, strict=True)
+    )
     columns["interval"] = "by question" if clusters is None else "by cluster"
     return columns
 
 
-def nll_comparison_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, FloatArray]:
-    """Return the paired difference in AUROC between each column of `uncertainty` and NLL.
+def method_columns(
+    names: Sequence[str],
+    *,
+    alphas: Mapping[str, float] | None = None,
+    alpha_choice: str = "validation",
+) -> dict[str, list]:
+    """Return the columns method and similarity of scores that are named "SE, lexical" or "PRO".
+
+    The similarity, which decides what answers mean the same, is None for methods without one. A
+    score that was given with the records keeps its name, such as "SE, given".
+
+    Args:
+        names: the names of the scores.
+        alphas: α by the name of the score; if it is given, there are two further columns, alpha
+            (NaN for scores without α) and alpha_choice (None for these).
+        alpha_choice: how these α were chosen.
+    """
+    parts = [(name, "", "") if name.endswith(", given") else name.partition(", ") for name in names]
+    columns: dict[str, list] = {
+        "method": [method for method, _, _ in parts],
+        "similarity": [similarity or None for _, _, similarity in parts],
+    }
+    if alphas is not None:
+        columns["alpha"] = [alphas.get(name, np.nan) for name in names]
+        columns["alpha_choice"] = [alpha_choice if name in alphas else None for name in names]
+    return columns
+
+
+def difference_columns(
+    uncertainty: FloatArray,
+    reference: FloatArray,
+    correct: ArrayLike,
+    *,
+    name: str,
+    clusters: ArrayLike | None = None,
+    is_reference: ArrayLike = False,
+) -> dict[str, FloatArray]:
+    """Return the paired difference in AUROC between each column of `uncertainty` and a score.
+
+    Args:
+        uncertainty: scores of shape (n, A), higher = more uncertain.
+        reference: the score that they are compared with, of shape (n,).
+        correct: (n,); True for a correct answer.
+        name: the reference, as the names of the columns have it, such as nll.
+        clusters: (n,) names of the clusters of questions.
+        is_reference: (A,), whether a column is the reference by definition, such as PRO with K = 1
+            and NLL. Its interval is 0 to 0, and it has no p-value.
 
     Returns:
-        n_differ, the number of questions on which the two scores differ; auroc_minus_nll with its
-        95 % interval, auroc_minus_nll_low and auroc_minus_nll_high; p_value of the hypothesis of
-        equal AUROCs (`metrics.delong`, not corrected). Each is (A,), NaN if there are fewer than
-        five correct or five wrong answers, or fewer than five clusters.
+        n_differ, the number of questions on which the two scores differ by more than rounding;
+        auroc_minus_<name> with its 95 % interval, auroc_minus_<name>_low and _high; p_value of the
+        hypothesis of equal AUROCs (`metrics.delong`, not corrected). Each is (A,), NaN if there are
+        fewer than five correct or five wrong answers, or fewer than five clusters.
     """
-    nll = evaluation.baselines["NLL"].to_numpy()
-    scores = np.column_stack([nll, uncertainty])
-    clusters = evaluation.answers.get("cluster")
-    tests = metrics.delong(scores, evaluation.correct, clusters=clusters)
+    scores = np.column_stack([reference, uncertainty])
+    tests = metrics.delong(scores, correct, clusters=clusters)
     low, high = tests.interval()
+    by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
+    quantity = f"auroc_minus_{name}"
     return {
-        "n_differ": (uncertainty != nll[:, None]).sum(axis=0),
-        "auroc_minus_nll": tests.difference[1:],
-        "auroc_minus_nll_low": low[1:],
-        "auroc_minus_nll_high": high[1:],
-        "p_value": tests.p_value[1:],
+        "n_differ": metrics.count_differing(uncertainty, reference),
+        quantity: tests.difference[1:],
+        f"{quantity}_low": np.where(by_definition, 0.0, low[1:]),
+        f"{quantity}_high": np.where(by_definition, 0.0, high[1:]),
+        "p_value": np.where(by_definition, np.nan, tests.p_value[1:]),
     }
+
+
+def nll_comparison_columns(
+    uncertainty: FloatArray, evaluation: Evaluation, *, is_nll: ArrayLike = False
+) -> dict[str, FloatArray]:
+    """Return the paired difference in AUROC between each column of `uncertainty` and NLL.
+
+    Args:
+        uncertainty: scores of shape (n, A), higher = more uncertain.
+        evaluation: the n questions, whether their answers are correct, and their NLL.
+        is_nll: (A,), whether a column is NLL by definition, such as PRO with K = 1.
+
+    Returns:
+        The columns of `difference_columns`, with the name nll.
+    """
+    return difference_columns(
+        uncertainty,
+        evaluation.baselines["NLL"].to_numpy(),
+        evaluation.correct,
+        name="nll",
+        clusters=evaluation.answers.get("cluster"),
+        is_reference=is_nll,
+    )
 
 
 def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:

@@ -54,7 +54,14 @@ load_lazily(
     {
         "exact_search": ["FEWEST", "N_QUESTIONS", "measured_epsilon"],
         "next_tokens": ["Endings"],
-        "packed_tree": ["ForwardCounts", "PackedTree", "Prefix", "Tree", "common_prefix_length", "encode_prefix"],
+        "packed_tree": [
+            "ForwardCounts",
+            "PackedTree",
+            "Prefix",
+            "Tree",
+            "common_prefix_length",
+            "encode_prefix",
+        ],
         "plain_tree": ["PlainTree"],
         "steps": ["Outcome"],
     },

@@ -18,7 +18,12 @@ def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[li
 
 
 def diverse_beam(
-    tree: Tree, endings: Endings, n_answers: int = 10, diversity_penalty: float = 1.0, *, max_new_tokens: int = 32
+    tree: Tree,
+    endings: Endings,
+    n_answers: int = 10,
+    diversity_penalty: float = 1.0,
+    *,
+    max_new_tokens: int = 32,
 ) -> list[list[Outcome]]:
     """Grow N groups of one beam each (Vijayakumar et al. 2018); a token costs λ for every earlier group that took it.
 
@@ -29,7 +34,10 @@ def diverse_beam(
         # Only tokens that do not stop are ever penalised, at most one more per group. So a group's best of them is
         # among the N best of its row, and its best stop token is the row's.
         others = (piece.index_fill(1, endings.stop_ids, -torch.inf) for piece in pieces(log_probs))
-        ids, values = map(torch.cat, zip(*(most_probable_tokens(piece, n_answers) for piece in others), strict=True))
+        ids, values = map(
+            torch.cat,
+            zip(*(most_probable_tokens(piece, n_answers) for piece in others), strict=True),
+        )
         stop_value, place = log_probs[:, endings.stop_ids].max(dim=-1)
         stop_id = endings.stop_ids[place]
         tokens, taken = torch.empty_like(rows), torch.empty_like(rows)

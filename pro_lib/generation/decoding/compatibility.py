@@ -8,7 +8,12 @@ from typing import Any
 import torch
 from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
 from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from pro_lib.common.validation import one_line, refusing
 from pro_lib.generation.decoding.packed_tree import (
@@ -48,7 +53,9 @@ class Fit:
     plain: str = ""
     cached: bool = True
 
-    def tree(self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: ForwardCounts) -> Tree:
+    def tree(
+        self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: ForwardCounts
+    ) -> Tree:
         """Return the tree of some prompts; a plain one does without the prefix."""
         if self.plain:
             return PlainTree(network, prompts, counts, cached=self.cached)
@@ -56,7 +63,9 @@ class Fit:
 
     def notice(self, name: str) -> str:
         """Say of a model by name that it is asked on the plain tree."""
-        return one_line(f"model {name} {self.plain}; it is asked on the plain tree: the same answers, slower")
+        return one_line(
+            f"model {name} {self.plain}; it is asked on the plain tree: the same answers, slower"
+        )
 
 
 def auto_class(config: PreTrainedConfig) -> Any:
@@ -87,7 +96,10 @@ def positions(config: PreTrainedConfig) -> int:
     scalings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
     longrope = (scaling for scaling in scalings if scaling.get("rope_type") == "longrope")
     limits = (scaling.get("original_max_position_embeddings") for scaling in longrope)
-    return min(filter(None, (getattr(config, "max_position_embeddings", None), *limits)), default=sys.maxsize)
+    return min(
+        filter(None, (getattr(config, "max_position_embeddings", None), *limits)),
+        default=sys.maxsize,
+    )
 
 
 def best_fit(network: PreTrainedModel) -> Fit:
@@ -105,17 +117,28 @@ def best_fit(network: PreTrainedModel) -> Fit:
 def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     """Return how texts of up to `n_tokens` are asked of a network, or refuse what is beyond its positions."""
     config = network.config.get_text_config()
-    longest, kinds = positions(config), getattr(config, "layer_types", None) or ("sliding_attention",)
+    longest, kinds = (
+        positions(config),
+        getattr(config, "layer_types", None) or ("sliding_attention",),
+    )
     if n_tokens > longest:
         reason = f"has a number of positions of {longest}, the longest prompt and its answer take {n_tokens} tokens"
         raise PackingError(f"{reason}; use fewer shots or a model that sees further")
-    windows = {name: getattr(config, name, None) or n_tokens for kind, name in _WINDOWS.items() if kind in kinds}
-    short = (f"{name.replace('_', ' ')} of {size}" for name, size in windows.items() if n_tokens > size)
+    windows = {
+        name: getattr(config, name, None) or n_tokens
+        for kind, name in _WINDOWS.items()
+        if kind in kinds
+    }
+    short = (
+        f"{name.replace('_', ' ')} of {size}" for name, size in windows.items() if n_tokens > size
+    )
     window = next(short, None)
     if not fit.plain and not window:
         return fit
     reason = fit.plain or f"has a {window}, texts have {n_tokens}"
-    return _plain_fit(network, reason, min(longest, 1 << (n_tokens - 1).bit_length()), cached=fit.cached)
+    return _plain_fit(
+        network, reason, min(longest, 1 << (n_tokens - 1).bit_length()), cached=fit.cached
+    )
 
 
 def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: bool = True) -> Fit:
@@ -124,7 +147,9 @@ def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: 
     try:
         with refusing(PackingError, "cannot go on from a text alone"):
             error = _largest_error(
-                network, lambda prompts: PlainTree(network, prompts, ForwardCounts(), cached=cached), ids
+                network,
+                lambda prompts: PlainTree(network, prompts, ForwardCounts(), cached=cached),
+                ids,
             )
         _check_rounding(network, error, "a plain step")
     except PackingError:
@@ -145,27 +170,43 @@ def _check_rounding(network: PreTrainedModel, error: float, step: str) -> None:
 def check_causal(network: PreTrainedModel) -> None:
     """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives."""
     if type(network.config) in MASKED and not getattr(network.config, "is_decoder", False):
-        raise PackingError("is no causal model: its configuration says that it is no decoder (is_decoder)")
+        raise PackingError(
+            "is no causal model: its configuration says that it is no decoder (is_decoder)"
+        )
     ids = _random_text(network, _SHORT)
-    texts = (torch.tensor([text], device=network.device) for text in (ids, [*ids[:-1], ids[0]], ids[:-1]))
-    with refusing(PackingError, "cannot go on from a text alone"), attention_kernels(network.device):
-        logits = [network(input_ids=text, use_cache=False).logits[0, : _SHORT - 1] for text in texts]
+    texts = (
+        torch.tensor([text], device=network.device) for text in (ids, [*ids[:-1], ids[0]], ids[:-1])
+    )
+    with (
+        refusing(PackingError, "cannot go on from a text alone"),
+        attention_kernels(network.device),
+    ):
+        logits = [
+            network(input_ids=text, use_cache=False).logits[0, : _SHORT - 1] for text in texts
+        ]
     whole, other, shorter = (rows.float().log_softmax(-1).nan_to_num(nan=0.0) for rows in logits)
     # Texts of one shape round alike, so that half precision hides little; ProphetNet's kind sees how long a text is.
     error = max(float((whole - other).abs().max()), float((whole - shorter)[-1].abs().max()))
     if error > TOLERANCE[network.dtype]:
-        raise PackingError(f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats")
+        raise PackingError(
+            f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats"
+        )
 
 
 def checked_error(network: PreTrainedModel) -> float:
     """Return how far packed steps, beside a crowd of slots, are from plain passes, in nats; refuse beyond rounding."""
     ids = _random_text(network, 11)  # within the window of any test model
-    with refusing(PackingError, "cannot run a packed step, of keys and values, a mask and positions"):
+    with refusing(
+        PackingError, "cannot run a packed step, of keys and values, a mask and positions"
+    ):
         prefix = encode_prefix(network, ids[:-5])
         size = sum(keys.nbytes + values.nbytes for keys, values in prefix.layers)
         crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, size))
         error = _largest_error(
-            network, lambda prompts: PackedTree(network, prompts, prefix, ForwardCounts()), ids, crowd
+            network,
+            lambda prompts: PackedTree(network, prompts, prefix, ForwardCounts()),
+            ids,
+            crowd,
         )
     trouble = "it ignores the 4-D mask or the positions, or counts the slots of the cache"
     _check_rounding(network, error, f"a packed step: {trouble}")
@@ -187,7 +228,9 @@ def _largest_error(
     paths = [[*other, a], [*one, b], [*other, c], [*other, b], [*one, b, c]]
     texts = (torch.tensor([path], device=network.device) for path in paths)
     with attention_kernels(network.device):
-        alone = torch.cat([network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts])
+        alone = torch.cat(
+            [network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts]
+        )
     error = (torch.cat(steps) - torch.log_softmax(alone.float(), dim=-1).to(steps[0].device)).abs()
     return float(error.nan_to_num(nan=float("inf")).max())
 

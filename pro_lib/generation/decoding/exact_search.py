@@ -30,7 +30,11 @@ _EVENT = np.dtype(
     align=True,
 )
 _OPEN, _COMPLETE, _CUT, _EXPANDED = range(4)
-_FIRST_ALPHA, _STEP = 0.02, math.log(4)  # where the search for the N most probable begins; nats further down each time
+# Where the search for the N most probable begins; nats further down each time
+_FIRST_ALPHA, _STEP = (
+    0.02,
+    math.log(4),
+)
 N_QUESTIONS, FEWEST = 16, 4  # on whose likely answers ε is measured
 _LOG_PROBS_AT_ONCE = 2**25  # a wider search goes depth first, in pieces, to the same end: 128 MiB
 
@@ -45,11 +49,16 @@ def search(
     `(T + 1,)` by the tokens of a prefix, its ending counted; the search goes that far below α.
     """
     results: dict[int, tuple[list[Outcome], Certificate]] = {}
-    epsilon, log_alpha = np.broadcast_to(epsilon, max_new_tokens + 1), math.log(search_alpha or _FIRST_ALPHA)
+    epsilon, log_alpha = (
+        np.broadcast_to(epsilon, max_new_tokens + 1),
+        math.log(search_alpha or _FIRST_ALPHA),
+    )
     task, left = Search(tree, endings, max_new_tokens, top_n, budget, epsilon), None
     while left != []:
         left = task.run(log_alpha, left)
-        results |= {question: task.result(question) for question in left if task.is_enough(question)}
+        results |= {
+            question: task.result(question) for question in left if task.is_enough(question)
+        }
         left = [question for question in left if question not in results]
         log_alpha -= _STEP
     return [results[question] for question in sorted(results)]
@@ -99,7 +108,9 @@ class Search:
         """Return the places of the prefixes to expand next; the deepest first where not all fit at once."""
         places = self.waiting if self.budget is None else self._affordable()
         if len(places) > self.max_width:
-            places = places[np.argsort(-self.events["depth"][places], kind="stable")[: self.max_width]]
+            places = places[
+                np.argsort(-self.events["depth"][places], kind="stable")[: self.max_width]
+            ]
         self.waiting = np.setdiff1d(self.waiting, places, assume_unique=True)
         return places
 
@@ -136,12 +147,16 @@ class Search:
         self.events["kind"][batch], self.events["entropy"][batch] = _EXPANDED, events.entropy
         parents = prefixes[events.row]
         depth, log_prob = parents["depth"] + 1, parents["log_prob"] + events.log_prob
-        if hasattr(self.tree, "children"):  # which token it is counts in the entropy of what a server does not list
+        if hasattr(
+            self.tree, "children"
+        ):  # which token it is counts in the entropy of what a server does not list
             depth = depth - (events.token <= OTHER)
         greedy = parents["greedy"] & (events.token == events.best[events.row])
         kind = np.where(events.completes, _COMPLETE, np.where(depth == self.length, _CUT, _OPEN))
         is_seen = events.token != UNSEEN
-        named = (events.token != OTHER) & ((log_prob >= self.floor - self.band[depth]) | greedy | ~is_seen)
+        named = (events.token != OTHER) & (
+            (log_prob >= self.floor - self.band[depth]) | greedy | ~is_seen
+        )
         start = self._add(
             len(events.row),
             question=parents["question"],
@@ -155,7 +170,9 @@ class Search:
             greedy=greedy,
             named=named,
         )
-        self.waiting = np.concatenate([self.waiting, start + (named & is_seen & (kind == _OPEN)).nonzero()[0]])
+        self.waiting = np.concatenate(
+            [self.waiting, start + (named & is_seen & (kind == _OPEN)).nonzero()[0]]
+        )
 
     def is_enough(self, question: int) -> bool:
         """Return whether a question needs no search further down, or the budget may not pay for another path."""
@@ -164,7 +181,9 @@ class Search:
 
     def _may_miss(self, events: np.ndarray) -> bool:
         """Return whether fewer than N answers to a question reach α, and below α there is some probability."""
-        answers = (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= self.floor)
+        answers = (
+            (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= self.floor)
+        )
         below = ((events["kind"] == _COMPLETE) & ~answers) | (events["kind"] == _OPEN)
         return answers.sum() < (self.top_n or 0) and bool(np.exp(events["log_prob"][below]).any())
 
@@ -172,16 +191,22 @@ class Search:
         """Return the answers to a question and their certificate."""
         places = (self.events["question"] == question).nonzero()[0]
         events, log_alpha = self.events[places], self.floor
-        answers = (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= log_alpha)
+        answers = (
+            (events["kind"] == _COMPLETE) & events["named"] & (events["log_prob"] >= log_alpha)
+        )
         if self.top_n and answers.sum() >= self.top_n:
             log_alpha = float(np.sort(events["log_prob"][answers])[-self.top_n])
         near = events["named"] & (events["log_prob"] >= log_alpha - self.band[events["depth"]])
         near |= events["token"] == UNSEEN
         ended = (events["kind"] == _COMPLETE) | (events["kind"] == _CUT)
         paths = events[(near & ended) | (events["greedy"] & (events["kind"] != _EXPANDED))]
-        return [self._answer(event) for event in paths], self._certificate(question, places, log_alpha, near)
+        return [self._answer(event) for event in paths], self._certificate(
+            question, places, log_alpha, near
+        )
 
-    def _certificate(self, question: int, places: np.ndarray, log_alpha: float, near: np.ndarray) -> Certificate:
+    def _certificate(
+        self, question: int, places: np.ndarray, log_alpha: float, near: np.ndarray
+    ) -> Certificate:
         """Return what is certain of a question's events at these places; those `near` may lie at or above α."""
         events = self.events[places]
         p, kind, is_open = np.exp(events["log_prob"]), events["kind"], events["kind"] == _OPEN
@@ -196,9 +221,13 @@ class Search:
         masses: dict[str, Any] = {name: float(p[where].sum()) for name, where in parts.items()}
         status, why = self._status(events, log_alpha, near, found.sum())
         expanded = kind == _EXPANDED
-        at_least_alpha = np.where(events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha)
+        at_least_alpha = np.where(
+            events["named"], np.maximum(events["log_prob"], log_alpha), log_alpha
+        )
         nodes = events[expanded]
-        parents = np.where(nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"]))
+        parents = np.where(
+            nodes["parent"] < 0, -1, np.searchsorted(places[expanded], nodes["parent"])
+        )
         tree_bound = float(np.sum(np.exp(nodes["log_prob"]) * nodes["entropy"]))
         tokens_left = np.sum((p * (self.length - events["depth"]))[is_open])
         return Certificate(
@@ -220,7 +249,9 @@ class Search:
             tree_greedy=tuple(nodes["greedy"].tolist()),
         )
 
-    def _status(self, events: np.ndarray, log_alpha: float, near: np.ndarray, n_answers: int) -> tuple[str, str]:
+    def _status(
+        self, events: np.ndarray, log_alpha: float, near: np.ndarray, n_answers: int
+    ) -> tuple[str, str]:
         """Return the status of a question's search, and why; the events `near` may lie at or above α."""
         kind, band = events["kind"], self.band[events["depth"]]
         unseen = near & (events["token"] == UNSEEN)
@@ -238,9 +269,14 @@ class Search:
             return "undecided", why
         if not n_answers:
             if (events["greedy"] & (kind == _CUT)).any():
-                return "cut", f"no answer reaches α, and the greedy one is still open at {self.length} tokens"
+                return (
+                    "cut",
+                    f"no answer reaches α, and the greedy one is still open at {self.length} tokens",
+                )
             return "fallback", "no answer reaches α"
-        return "certified", f"there are only {n_answers} answers" if n_answers < (self.top_n or 0) else ""
+        return "certified", f"there are only {n_answers} answers" if n_answers < (
+            self.top_n or 0
+        ) else ""
 
     def _answer(self, event: np.void) -> Outcome:
         """Return the path from the prompt to an event, as an answer."""
@@ -256,7 +292,11 @@ class Search:
 
 
 def measured_epsilon(
-    tree_of: Callable[..., Tree], prompts: Sequence[Sequence[int]], endings: Endings, *, max_new_tokens: int
+    tree_of: Callable[..., Tree],
+    prompts: Sequence[Sequence[int]],
+    endings: Endings,
+    *,
+    max_new_tokens: int,
 ) -> np.ndarray:
     """Ask prompts together and alone; return twice the largest difference up to each depth, nats `(T + 1,)`.
 
@@ -264,8 +304,13 @@ def measured_epsilon(
     """
     ends = (prompts[0][n % len(prompts[0]) :] for n in range(FEWEST))
     prompts = [*prompts, *ends][: min(max(len(prompts), FEWEST), N_QUESTIONS)]
-    batches, answered = [[prompt] for prompt in prompts], partial(search, endings=endings, search_alpha=0.01)
-    together, *alone = (answered(tree_of(batch), max_new_tokens=max_new_tokens) for batch in (prompts, *batches))
+    batches, answered = (
+        [[prompt] for prompt in prompts],
+        partial(search, endings=endings, search_alpha=0.01),
+    )
+    together, *alone = (
+        answered(tree_of(batch), max_new_tokens=max_new_tokens) for batch in (prompts, *batches)
+    )
     largest = np.zeros(max_new_tokens + 1)
     for (answers, _), [(others, _)] in zip(together, alone, strict=True):
         mine, theirs = _prefixes(answers), _prefixes(others)
@@ -278,6 +323,10 @@ def _prefixes(answers: list[Outcome]) -> dict[tuple[int, ...], float]:
     """Return the log-probability of each prefix of some answers, and of the answers: their ending is the token -1."""
     prefixes: dict[tuple[int, ...], float] = {}
     for answer in answers:
-        sums = np.cumsum([*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])]).tolist()
-        prefixes |= {(*answer.token_ids, -1)[:length]: total for length, total in enumerate(sums, start=1)}
+        sums = np.cumsum(
+            [*answer.token_log_probs, *([answer.end_log_prob] if answer.end_log_prob else [])]
+        ).tolist()
+        prefixes |= {
+            (*answer.token_ids, -1)[:length]: total for length, total in enumerate(sums, start=1)
+        }
     return prefixes

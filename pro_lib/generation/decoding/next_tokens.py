@@ -60,7 +60,9 @@ def most_probable_tokens(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return ids, values.gather(1, order)
 
 
-def reaching(log_probs: Tensor, top: Tensor, lowest: Tensor, greedy: Tensor, *, most: int, padding: int) -> Tensor:
+def reaching(
+    log_probs: Tensor, top: Tensor, lowest: Tensor, greedy: Tensor, *, most: int, padding: int
+) -> Tensor:
     """Return the flat places in `(rows, V)` of what reaches its row's `lowest (rows,)`, and a `greedy` row's best.
 
     A GPU's host would wait to hear how many they are: there `most` are returned, the rest of them `padding`.
@@ -68,7 +70,10 @@ def reaching(log_probs: Tensor, top: Tensor, lowest: Tensor, greedy: Tensor, *, 
     if log_probs.device.type == "cpu":
         floors = torch.where(greedy, torch.minimum(lowest, top), lowest)
         return torch.from_numpy(np.flatnonzero(log_probs.numpy() >= floors.numpy()[:, None]))
-    best = torch.arange(log_probs.shape[1], device=log_probs.device) == log_probs.argmax(dim=-1)[:, None]
+    best = (
+        torch.arange(log_probs.shape[1], device=log_probs.device)
+        == log_probs.argmax(dim=-1)[:, None]
+    )
     reached = ((log_probs >= lowest[:, None]) | (best & greedy[:, None])).flatten()
     if most > _MOST_PADDED:
         return reached.nonzero().squeeze(1)
@@ -95,7 +100,9 @@ def next_events(log_probs: Tensor, endings: Endings) -> tuple[Tensor, Tensor, Te
     """Return probabilities `(rows, V)`, 0 of stop tokens; log-probability `(rows,)` of ending; H(next | row), nats."""
     # In sums, what is not above e^-80 is nothing: as it is, it would be -inf times 0, or subnormal and slow.
     clamped = log_probs.clamp_min(-80.0)
-    probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(1, endings.stop_ids, 0)
+    probs = torch.threshold_(clamped.exp(), math.exp(-79.99), 0.0).index_fill_(
+        1, endings.stop_ids, 0
+    )
     end = endings.log_prob(log_probs).clamp_min(-1e4)
     return probs, end, -clamped.mul_(probs).sum(dim=-1, dtype=torch.float64) - end.exp() * end
 
@@ -108,7 +115,9 @@ def check_numbers(log_probs: Tensor | np.ndarray) -> None:
 
 
 @torch.inference_mode()
-def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray) -> Children:
+def children(
+    log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
+) -> Children:
     """List tokens at or above `floors (rows,)`, a little less too, and the best of `greedy (rows,)`; sum up others."""
     (rows, vocabulary), columns, start = log_probs.shape, list[list[Tensor]](), 0
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
@@ -123,11 +132,22 @@ def children(log_probs: Tensor, endings: Endings, floors: np.ndarray, greedy: np
         top, n = piece.amax(dim=-1), math.ceil(most[mine].sum())
         listed = reaching(piece, top, lowest[mine], takes_best[mine], most=n, padding=padding)
         probs.view(-1).index_fill_(0, listed, 0)
-        sums.append(probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log())
-        sums.append(probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64).log())
-        columns.append([part.double() for part in (*sums, top, piece.take(listed), listed + mine.start * vocabulary)])
+        sums.append(
+            probs.index_select(1, endings.closing_ids).sum(dim=-1, dtype=torch.float64).log()
+        )
+        sums.append(
+            probs.index_fill_(1, endings.closing_ids, 0).sum(dim=-1, dtype=torch.float64).log()
+        )
+        columns.append(
+            [
+                part.double()
+                for part in (*sums, top, piece.take(listed), listed + mine.start * vocabulary)
+            ]
+        )
     # One copy to the host, for which it waits; doubles hold every place in `(rows, V)`.
-    numbers = torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
+    numbers = (
+        torch.cat([part for column in zip(*columns, strict=True) for part in column]).cpu().numpy()
+    )
     end, entropy, closing, other, greatest = numbers[: 5 * rows].reshape(5, rows)
     check_numbers(greatest)
     listed_log_prob, places = numbers[5 * rows :].reshape(2, -1)

@@ -17,7 +17,9 @@ from transformers import DynamicCache, PreTrainedModel
 # Tokens put through the network at once: a processor loses by masked tokens of other questions, a GPU by small calls.
 _AT_ONCE, _AT_ONCE_ELSEWHERE = 256, 4096
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-_Cache: TypeAlias = Any  # a `DynamicCache`, whose layers are declared wider than those that have keys and values
+_Cache: TypeAlias = (
+    Any  # a `DynamicCache`, whose layers are declared wider than those that have keys and values
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class Prefix:
     def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
         """Return as much of the prefix as all prompts begin with, leaving each at least one token of its own."""
         length = min(common_prefix_length([self.token_ids, *prompts]), min(map(len, prompts)) - 1)
-        layers = ((keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers if length)
+        layers = (
+            (keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers if length
+        )
         return Prefix(self.token_ids[:length], tuple(layers))
 
 
@@ -45,8 +49,14 @@ class ForwardCounts:
 
 def common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Return the length of the longest prefix that all sequences share."""
-    ends = min(map(tuple, sequences)), max(map(tuple, sequences))  # all between them share what they do
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False)))
+    # All between them share what they do
+    ends = (
+        min(map(tuple, sequences)),
+        max(map(tuple, sequences)),
+    )
+    return sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))
+    )
 
 
 class Tree(Protocol):
@@ -69,7 +79,9 @@ class Tree(Protocol):
 
 
 @torch.inference_mode()
-def encode_prefix(network: PreTrainedModel, token_ids: Sequence[int], *, counts: ForwardCounts | None = None) -> Prefix:
+def encode_prefix(
+    network: PreTrainedModel, token_ids: Sequence[int], *, counts: ForwardCounts | None = None
+) -> Prefix:
     """Run the shared prefix through the network once; an empty prefix costs nothing."""
     if not token_ids:
         return Prefix((), ())
@@ -91,12 +103,20 @@ class PackedTree:
     """
 
     def __init__(
-        self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], prefix: Prefix, counts: ForwardCounts
+        self,
+        network: PreTrainedModel,
+        prompts: Sequence[Sequence[int]],
+        prefix: Prefix,
+        counts: ForwardCounts,
     ):
         prefix = prefix.shared_with(prompts)
         self._network, self._counts = network, counts
         # A network's properties walk over its parameters.
-        self._device, self._dtype, self._at_once = network.device, network.dtype, tokens_per_call(network)
+        self._device, self._dtype, self._at_once = (
+            network.device,
+            network.dtype,
+            tokens_per_call(network),
+        )
         self._is_spread = len(set(getattr(network, "hf_device_map", {}).values())) > 1
         self.prefix_length, self._prefix_layers = len(prefix.token_ids), prefix.layers
         self._suffixes = [prompt[self.prefix_length :] for prompt in prompts]
@@ -118,7 +138,9 @@ class PackedTree:
         positions = self.prefix_length + np.arange(len(tokens)) - (last - lengths + 1)[owner]
         shared = np.ones((len(tokens), self.prefix_length), np.bool_)
         self._counts.prompt_tokens += len(tokens)
-        return self._run(tokens, positions, owner, shared, last, _sizes(lengths.tolist(), self._at_once))
+        return self._run(
+            tokens, positions, owner, shared, last, _sizes(lengths.tolist(), self._at_once)
+        )
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
@@ -130,13 +152,18 @@ class PackedTree:
         self._counts.token_forwards += len(tokens)
         # A child is its own owner: it sees itself and none of the others.
         owner = np.arange(len(tokens))
-        sizes = [len(piece) for piece in np.array_split(owner, max(1, -(-len(tokens) // self._at_once)))]
+        sizes = [
+            len(piece) for piece in np.array_split(owner, max(1, -(-len(tokens) // self._at_once)))
+        ]
         return self._run(tokens.numpy(), positions, owner, inherited[len(rows) :], owner, sizes)
 
     def crowd(self, slots: int) -> None:
         """Add a row that alone sees so many further slots of zeros: what other questions of a batch are to the rest."""
         self._cache = _filled(
-            [torch.nn.functional.pad(tensor, (0, 0, 0, slots)) for tensor in (layer.keys, layer.values)]
+            [
+                torch.nn.functional.pad(tensor, (0, 0, 0, slots))
+                for tensor in (layer.keys, layer.values)
+            ]
             for layer in self._cache.layers
         )
         self._visible = np.pad(self._visible, ((0, 1), (0, slots)))
@@ -162,7 +189,9 @@ class PackedTree:
                 own_from.append(len(kept))
             own = (mine[:, None] == mine) & (at[:, None] >= at)
             wanted = last[(last >= start) & (last < start + size)] - start
-            log_probs.append(self._forward(cache, tokens[piece], at, np.concatenate([seen, own], axis=1), wanted))
+            log_probs.append(
+                self._forward(cache, tokens[piece], at, np.concatenate([seen, own], axis=1), wanted)
+            )
             start += size
         self._cache = _joined(caches, own_from)
         n, slots = self._visible.shape
@@ -175,8 +204,14 @@ class PackedTree:
     def _only(self, slots: np.ndarray) -> _Cache:
         """Return a copy of some of the cache's slots."""
         layers = self._cache.layers
-        places = {device: to_device(device, slots)[0] for device in {layer.keys.device for layer in layers}}
-        return _filled([pair[:, :, places[pair.device]] for pair in (layer.keys, layer.values)] for layer in layers)
+        places = {
+            device: to_device(device, slots)[0]
+            for device in {layer.keys.device for layer in layers}
+        }
+        return _filled(
+            [pair[:, :, places[pair.device]] for pair in (layer.keys, layer.values)]
+            for layer in layers
+        )
 
     def _drop_dead(self, visible: np.ndarray) -> np.ndarray:
         """Leave out of the cache the slots that no row of `visible` sees, once they outnumber the others."""
@@ -207,7 +242,8 @@ class PackedTree:
         self._counts.model_calls += 1
         logits = output.logits[0]
         logits = (logits if len(logits) == len(keep) else logits[keep]).float()
-        log_probs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: a wide vocabulary's logits are large
+        # In place: a wide vocabulary's logits are large
+        log_probs = torch.log_softmax(logits, dim=-1, out=logits)
         return log_probs.to(reducing_device(self._device))
 
 
@@ -225,10 +261,17 @@ def _joined(caches: Sequence[_Cache], starts: Sequence[int]) -> _Cache:
     """Return one cache of the slots of several, of each from its start on; one without slots may have no layers."""
     if len(caches) == 1:
         return caches[0]
-    used = [(cache.layers, start) for cache, start in zip(caches, starts, strict=True) if cache.layers]
-    parts = [[(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in layers] for layers, start in used]
+    used = [
+        (cache.layers, start) for cache, start in zip(caches, starts, strict=True) if cache.layers
+    ]
+    parts = [
+        [(layer.keys[:, :, start:], layer.values[:, :, start:]) for layer in layers]
+        for layers, start in used
+    ]
     layers = zip(*parts, strict=True)
-    return _filled([torch.cat(tensors, dim=2) for tensors in zip(*layer, strict=True)] for layer in layers)
+    return _filled(
+        [torch.cat(tensors, dim=2) for tensors in zip(*layer, strict=True)] for layer in layers
+    )
 
 
 def _sizes(lengths: Sequence[int], limit: int) -> list[int]:
@@ -246,14 +289,21 @@ def to_device(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     """Return arrays on a device, by one copy that the host does not wait for: torch keeps the pinned memory so long."""
     if device.type == "cpu":
         return [torch.from_numpy(array) for array in arrays]
-    starts = np.cumsum([0, *(-(-array.nbytes // 8) * 8 for array in arrays)]).tolist()  # as views of 64 bits must
-    pieces = [slice(start, start + array.nbytes) for start, array in zip(starts, arrays, strict=False)]
+    starts = np.cumsum(
+        [0, *(-(-array.nbytes // 8) * 8 for array in arrays)]
+    ).tolist()  # as views of 64 bits must
+    pieces = [
+        slice(start, start + array.nbytes) for start, array in zip(starts, arrays, strict=False)
+    ]
     packed = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
     for piece, array in zip(pieces, arrays, strict=True):
         packed.numpy()[piece] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     there = packed.to(device, non_blocking=True)
     like = [torch.from_numpy(array) for array in arrays]
-    return [there[piece].view(one.dtype).view(one.shape) for piece, one in zip(pieces, like, strict=True)]
+    return [
+        there[piece].view(one.dtype).view(one.shape)
+        for piece, one in zip(pieces, like, strict=True)
+    ]
 
 
 def tokens_per_call(network: PreTrainedModel) -> int:
@@ -273,7 +323,11 @@ def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
 
 def keep_logits(network: PreTrainedModel, keep: Tensor | int) -> dict[str, Tensor | int]:
     """Return the argument that asks the network for the logits of some positions, or the last, where it has one."""
-    return {"logits_to_keep": keep} if "logits_to_keep" in forward_parameters(type(network).forward) else {}
+    return (
+        {"logits_to_keep": keep}
+        if "logits_to_keep" in forward_parameters(type(network).forward)
+        else {}
+    )
 
 
 @lru_cache(maxsize=16)

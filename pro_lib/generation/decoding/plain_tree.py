@@ -34,7 +34,12 @@ class PlainTree:
     prefix_length = 0
 
     def __init__(
-        self, network: PreTrainedModel, prompts: Sequence[Sequence[int]], counts: ForwardCounts, *, cached: bool = True
+        self,
+        network: PreTrainedModel,
+        prompts: Sequence[Sequence[int]],
+        counts: ForwardCounts,
+        *,
+        cached: bool = True,
     ):
         self._network, self._prompts, self._counts, self._cached = network, prompts, counts, cached
         self._at_once = tokens_per_call(network)
@@ -51,7 +56,10 @@ class PlainTree:
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """Run as `Tree.grow`."""
-        steps = [(self._rows[row], (token,)) for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)]
+        steps = [
+            (self._rows[row], (token,))
+            for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)
+        ]
         self._rows = [] if keep is None else [self._rows[row] for row in keep.tolist()]
         log_probs, n_tokens = self._run(steps)  # which adds the children to the rows
         self._counts.token_forwards += n_tokens
@@ -71,9 +79,13 @@ class PlainTree:
                 cache = copy.deepcopy(parents[0].cache)  # others may grow from the same rows
                 if cache is not None:
                     cache.reorder_cache(
-                        *to_device(self._network.device, np.array([parent.place for parent in parents]))
+                        *to_device(
+                            self._network.device, np.array([parent.place for parent in parents])
+                        )
                     )
-                piece_log_probs, cache = self._forward([inputs[number] for number in numbers], cache)
+                piece_log_probs, cache = self._forward(
+                    [inputs[number] for number in numbers], cache
+                )
                 for place, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
                     rows[number] = _Row(parent.text + steps[number][1], cache, place)
                 order += numbers
@@ -82,15 +94,21 @@ class PlainTree:
         joined = torch.cat(log_probs)
         return joined[to_device(joined.device, np.argsort(order))[0]], sum(map(len, inputs))
 
-    def _forward(self, inputs: Sequence[Sequence[int]], cache: Cache | None) -> tuple[Tensor, Cache | None]:
+    def _forward(
+        self, inputs: Sequence[Sequence[int]], cache: Cache | None
+    ) -> tuple[Tensor, Cache | None]:
         """Run texts, or what follows a cache's rows; return log-probabilities in float32, and the cache after."""
         [ids] = to_device(self._network.device, np.array(inputs))
         name = (
-            "cache_params" if "cache_params" in forward_parameters(type(self._network).forward) else "past_key_values"
+            "cache_params"
+            if "cache_params" in forward_parameters(type(self._network).forward)
+            else "past_key_values"
         )
         past = {} if cache is None else {name: cache}
         with attention_kernels(ids.device):
-            output = self._network(input_ids=ids, use_cache=self._cached, **past, **keep_logits(self._network, 1))
+            output = self._network(
+                input_ids=ids, use_cache=self._cached, **past, **keep_logits(self._network, 1)
+            )
         self._counts.model_calls += 1
         log_probs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
         return log_probs.to(reducing_device(ids.device)), output[name] if self._cached else None

@@ -18,12 +18,17 @@ def multinomial(
 ) -> list[list[Outcome]]:
     """Draw samples by inversion of `uniforms (questions, N, T)`, float64; unshaped ones have a `path_entropy`."""
     uniforms = uniforms.to(endings.stop.device)
-    buffer = uniforms.new_empty(0)  # memory given back and asked for anew costs more than the numbers
+    # Memory given back and asked for anew costs more than the numbers
+    buffer = uniforms.new_empty(0)
     is_model = temperature == 1 and top_p == 1
     entropies = torch.zeros_like(uniforms[:, :, 0])
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        parts, places, column = pieces(log_probs), [], torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
+        parts, places, column = (
+            pieces(log_probs),
+            [],
+            torch.arange(rows.shape[1], device=rows.device).expand_as(rows),
+        )
         if is_model:
             entropy = torch.cat([next_events(piece, endings)[2] for piece in parts])
             entropies.add_(torch.where(is_open, entropy[rows], 0.0))
@@ -37,10 +42,15 @@ def multinomial(
         # Rounding may push a draw onto the total itself, one past the last token.
         return torch.cat(places)[rows, column].clamp_(max=log_probs.shape[1] - 1)
 
-    samples = decode_steps(tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2])
+    samples = decode_steps(
+        tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2]
+    )
     if is_model:
         for answers, sums in zip(samples, entropies.tolist(), strict=True):
-            answers[:] = (replace(answer, path_entropy=nats) for answer, nats in zip(answers, sums, strict=True))
+            answers[:] = (
+                replace(answer, path_entropy=nats)
+                for answer, nats in zip(answers, sums, strict=True)
+            )
     return samples
 
 
@@ -59,5 +69,7 @@ def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tok
     for row, question_id in enumerate(question_ids):
         entropy = int.from_bytes(hashlib.sha256(question_id.encode()).digest()[:16])
         for sample in range(n_answers):
-            draws[row, sample] = np.random.default_rng([seed, entropy, sample]).random(max_new_tokens)
+            draws[row, sample] = np.random.default_rng([seed, entropy, sample]).random(
+                max_new_tokens
+            )
     return torch.from_numpy(draws)

@@ -66,19 +66,33 @@ def decode_steps(
         # A child for each distinct (row, token) of the open answers; the row of a closed answer means nothing.
         vocabulary = log_probs.shape[1]
         log_probs = torch.empty(0)  # let go of, so that there is room for the next ones
-        children, child_of = torch.unique(rows[is_open] * vocabulary + tokens[is_open], return_inverse=True)
+        children, child_of = torch.unique(
+            rows[is_open] * vocabulary + tokens[is_open], return_inverse=True
+        )
         log_probs = tree.grow(children // vocabulary, children % vocabulary)
         rows = torch.zeros_like(rows).masked_scatter_(is_open, child_of)
     return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
 
 
-def _answers(tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor) -> list[list[Outcome]]:
+def _answers(
+    tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor
+) -> list[list[Outcome]]:
     """Return the outcomes in columns `(questions, answers, steps)`; what stands after an end means nothing."""
     check_numbers(log_probs)
     ended, closed = stops | closes, closes.any(dim=-1)
     finished = ended.any(dim=-1)
-    length = torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1]) - stops.any(dim=-1).int()
-    columns = (tokens, log_probs.double(), length, torch.where(stops, ends, 0.0).sum(dim=-1), closed, finished)
+    length = (
+        torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1])
+        - stops.any(dim=-1).int()
+    )
+    columns = (
+        tokens,
+        log_probs.double(),
+        length,
+        torch.where(stops, ends, 0.0).sum(dim=-1),
+        closed,
+        finished,
+    )
     return [
         [
             Outcome(tuple(t[:size]), tuple(p[:size]), None if own else end, done)

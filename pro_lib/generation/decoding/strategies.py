@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from pro_lib.common.validation import NotNegative, Positive, PositiveInt, PositiveShare, Texts, WholeNumber, checked
+from pro_lib.common.validation import (
+    NotNegative,
+    Positive,
+    PositiveInt,
+    PositiveShare,
+    Texts,
+    WholeNumber,
+    checked,
+)
 from pro_lib.runs.certificate import Certificate
 
 if TYPE_CHECKING:
@@ -24,7 +32,9 @@ class Strategy:
     """
 
     name: ClassVar[str]
-    ranked: ClassVar[bool] = True  # answers are stored downwards in probability, not in the order of their draws
+    ranked: ClassVar[bool] = (
+        True  # answers are stored downwards in probability, not in the order of their draws
+    )
     _: KW_ONLY
     max_new_tokens: PositiveInt = 32
     stop: Texts = ()
@@ -36,13 +46,22 @@ class Strategy:
     def changes(self) -> dict[str, Any]:
         """Return the settings that are not as they are by default; they go into the name of a run folder."""
         default = asdict(type(self)())
-        return {name: value for name, value in asdict(self).items() if value is not None and value != default[name]}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and value != default[name]
+        }
 
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
         raise NotImplementedError
 
     def decode(
-        self, tree: "Tree", endings: "Endings", *, question_ids: Sequence[str], epsilon: ArrayLike = 0.0
+        self,
+        tree: "Tree",
+        endings: "Endings",
+        *,
+        question_ids: Sequence[str],
+        epsilon: ArrayLike = 0.0,
     ) -> list[tuple[list["Outcome"], Certificate | None]]:
         """Return the answers to each question of the tree, and from a search what is certain of them.
 
@@ -50,7 +69,9 @@ class Strategy:
         `exact_search.search`.
         """
         if getattr(tree, "is_partial", False):
-            raise ValueError(f"strategy={self.name!r} reads all probabilities; a server lists some: use 'threshold'")
+            raise ValueError(
+                f"strategy={self.name!r} reads all probabilities; a server lists some: use 'threshold'"
+            )
         return [(answers, None) for answers in self._answers(tree, endings, question_ids)]
 
 
@@ -81,7 +102,9 @@ class Multinomial(Strategy):
         from pro_lib.generation.decoding.sampling import multinomial, uniforms
 
         numbers = uniforms(self.seed, question_ids, self.n_answers, self.max_new_tokens)
-        return multinomial(tree, endings, uniforms=numbers, temperature=self.temperature, top_p=self.top_p)
+        return multinomial(
+            tree, endings, uniforms=numbers, temperature=self.temperature, top_p=self.top_p
+        )
 
 
 @checked
@@ -95,7 +118,13 @@ class DiverseBeam(Strategy):
     def _answers(self, tree: "Tree", endings: "Endings", question_ids: Sequence[str]) -> list:
         from pro_lib.generation.decoding.beams import diverse_beam
 
-        return diverse_beam(tree, endings, self.n_answers, self.diversity_penalty, max_new_tokens=self.max_new_tokens)
+        return diverse_beam(
+            tree,
+            endings,
+            self.n_answers,
+            self.diversity_penalty,
+            max_new_tokens=self.max_new_tokens,
+        )
 
 
 @checked
@@ -109,7 +138,9 @@ class Threshold(Strategy):
 
     def __post_init__(self) -> None:
         if self.search_alpha is not None and self.top_n is not None:
-            raise ValueError("search_alpha and top_n are two ways to end a search; give one of them")
+            raise ValueError(
+                "search_alpha and top_n are two ways to end a search; give one of them"
+            )
         if self.search_alpha is None and self.top_n is None:
             object.__setattr__(self, "search_alpha", 0.02)
 
@@ -117,12 +148,19 @@ class Threshold(Strategy):
         """Search, as `Strategy.decode`."""
         from pro_lib.generation.decoding.exact_search import search
 
-        settings = {"search_alpha": self.search_alpha, "top_n": self.top_n, "budget": self.budget, "epsilon": epsilon}
+        settings = {
+            "search_alpha": self.search_alpha,
+            "top_n": self.top_n,
+            "budget": self.budget,
+            "epsilon": epsilon,
+        }
         return search(tree, endings, max_new_tokens=self.max_new_tokens, **settings)
 
 
 # The registry of strategies: `generate`, `ask`, notebooks and `pro` know a strategy by its name here.
-STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)}
+STRATEGIES: dict[str, type[Strategy]] = {
+    kind.name: kind for kind in (Greedy, Multinomial, DiverseBeam, Threshold)
+}
 
 
 def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Strategy:
@@ -132,7 +170,9 @@ def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Str
     """
     names = _setting_names(name)
     if others := sorted(settings.keys() - set(names)):
-        raise ValueError(f"{others[0]} is no setting of strategy {name}; these are: {', '.join(names)}")
+        raise ValueError(
+            f"{others[0]} is no setting of strategy {name}; these are: {', '.join(names)}"
+        )
     if settings.get("max_new_tokens") is None:
         settings["max_new_tokens"] = 64 if chat else 32
     return STRATEGIES[name](**settings)
@@ -141,7 +181,11 @@ def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Str
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of some settings that a strategy has, but for None, its default; `ValueError` if it is unknown."""
     names = _setting_names(name)
-    return {setting: value for setting, value in settings.items() if setting in names and value is not None}
+    return {
+        setting: value
+        for setting, value in settings.items()
+        if setting in names and value is not None
+    }
 
 
 def _setting_names(name: str) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pro_lib.common.nested import as_items, as_mapping, inner_value
+from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value
 from pro_lib.common.validation import Format, SentenceError, Text, sentence
 from pro_lib.importing.formats.openai import completion_tokens
 from pro_lib.importing.formats.parsed import (
@@ -26,14 +26,15 @@ _AI_TYPES = ("ai", "AIMessage", "AIMessageChunk")
 
 
 def langchain_message(value: object) -> dict | None:
-    """Return the fields of a message that a model wrote, in any of LangChain's three forms; else None."""
+    """Return the fields of a model's message in one of LangChain's three forms, else None."""
     fields = as_mapping(value)
     if fields.get("lc") is not None and isinstance(fields.get("kwargs"), dict):
-        name = as_items(fields.get("id"))[-1:]
-        return fields["kwargs"] if name and name[0] in _AI_TYPES else None
+        class_name = as_items(fields.get("id"))[-1:]
+        return fields["kwargs"] if class_name and class_name[0] in _AI_TYPES else None
     if fields.get("type") in _AI_TYPES and isinstance(fields.get("data"), dict):
         return fields["data"]
-    is_message = "content" in fields and ("response_metadata" in fields or "additional_kwargs" in fields)
+    has_metadata = "response_metadata" in fields or "additional_kwargs" in fields
+    is_message = "content" in fields and has_metadata
     return fields if is_message and fields.get("type") in (None, *_AI_TYPES) else None
 
 
@@ -52,21 +53,29 @@ def _parse_langchain(body: dict) -> list[ParsedAnswer]:
             message = langchain_message(generation.get("message"))
             if message is None:
                 message = {"content": generation.get("text")}
-            answers.append(_langchain_answer(message, as_mapping(generation.get("generation_info"))))
+            info = as_mapping(generation.get("generation_info"))
+            answers.append(_langchain_answer(message, info))
     return answers
 
 
 def _langchain_answer(message: dict, info: dict) -> ParsedAnswer:
+    """Return the answer of a message; `info` is the metadata of its generation."""
     metadata = info | as_mapping(message.get("response_metadata"))
     text, has_thoughts = text_of_parts(message.get("content"))
-    hidden = inner_value(message, "usage_metadata", "output_token_details", "reasoning")
-    has_thoughts = has_thoughts or has_thought_field(message.get("additional_kwargs")) or bool(hidden)
-    reason = next((metadata[name] for name in _REASON_NAMES if metadata.get(name) is not None), None)
+    n_hidden = inner_value(message, "usage_metadata", "output_token_details", "reasoning")
+    if n_hidden or has_thought_field(message.get("additional_kwargs")):
+        has_thoughts = True
     steps = metadata.get("logprobs_result")  # of Gemini
     tokens = completion_tokens(metadata.get("logprobs")) if steps is None else token_list(steps)
-    lacks = metadata.get("stop_reason") is not None or metadata.get("stopReason") is not None  # of Anthropic, Bedrock
-    lacks = lacks and tokens.log_probs is None
-    return parsed_answer(text, reason, tokens, has_thoughts=has_thoughts, lacks_log_probs=lacks)
+    # Anthropic and Bedrock have these fields, but no log-probabilities.
+    has_stop_reason = first_value(metadata, ("stop_reason", "stopReason")) is not None
+    return parsed_answer(
+        text,
+        first_value(metadata, _REASON_NAMES),
+        tokens,
+        has_thoughts=has_thoughts,
+        lacks_log_probs=has_stop_reason and tokens.log_probs is None,
+    )
 
 
 # --- inspect_ai ---
@@ -80,14 +89,20 @@ def _parse_inspect(body: dict) -> list[ParsedAnswer]:
     """Return the answers of a sample, with the verdict of its first scorer."""
     scores = as_mapping(body.get("scores")).values()
     values = [as_mapping(score).get("value") for score in scores]
-    first = next((value for value in values if value is not None), None)
+    first_score = next((value for value in values if value is not None), None)
     answers = []
     for choice in choices_of(inner_value(body, "output", "choices")):
         message = as_mapping(choice.get("message"))
         text, has_thoughts = text_of_parts(message.get("content"))
-        reason, tokens = choice.get("stop_reason"), completion_tokens(choice.get("logprobs"))
-        has_thoughts = has_thoughts or has_thought_field(message)
-        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts, correct=verdict(first)))
+        answers.append(
+            parsed_answer(
+                text,
+                choice.get("stop_reason"),
+                completion_tokens(choice.get("logprobs")),
+                has_thoughts=has_thoughts or has_thought_field(message),
+                correct=verdict(first_score),
+            )
+        )
     return answers
 
 
@@ -95,7 +110,7 @@ def _parse_inspect(body: dict) -> list[ParsedAnswer]:
 
 
 class _Line(Format):
-    """A line of lm-evaluation-harness, as far as it is relied upon."""
+    """The fields of a line of lm-evaluation-harness that are used."""
 
     doc_id: int | Text
     resps: list[list[Text | list]]
@@ -109,13 +124,13 @@ def _parse_harness(line: dict) -> list[ParsedAnswer]:
     """Return the texts of a line, or its choices with their log-probabilities."""
     requests = _requests(line)
     try:
-        replied = _Line.model_validate(line).resps
+        replies_by_request = _Line.model_validate(line).resps
     except ValidationError as error:
         raise SentenceError(sentence(error)) from None
-    if len(replied) != len(requests):
-        raise SentenceError(f"{len(replied)} resps of {len(requests)} arguments")
+    if len(replies_by_request) != len(requests):
+        raise SentenceError(f"{len(replies_by_request)} resps of {len(requests)} arguments")
     answers = []
-    for n, (request, replies) in enumerate(zip(requests, replied, strict=True)):
+    for n, (request, replies) in enumerate(zip(requests, replies_by_request, strict=True)):
         for reply in replies:
             if isinstance(reply, list):
                 answers.append(_choice(n, request, reply, line.get("target")))
@@ -126,14 +141,16 @@ def _parse_harness(line: dict) -> list[ParsedAnswer]:
 
 
 def _choice(n: int, request: Any, reply: list, target: object) -> ParsedAnswer:
-    """Return choice n; its reply holds its log-probability, as text."""
+    """Return choice n, whose reply contains the log-probability as text."""
     text = request.get("arg_1") if isinstance(request, dict) else inner_value(request, 1)
     if not isinstance(text, str):
         raise SentenceError(f"the text of choice {n} is missing")
-    text, value = text.strip(), str(inner_value(reply, 0))
+    text = text.strip()
+    value = str(inner_value(reply, 0))
     is_number = re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", value)
-    correct = str(target) in (str(n), text)
-    return ParsedAnswer(text, "stop", log_prob=float(value) if is_number else value, correct=correct)
+    log_prob = float(value) if is_number else value
+    is_correct = str(target) in (str(n), text)
+    return ParsedAnswer(text, "stop", log_prob=log_prob, correct=is_correct)
 
 
 def _first_metric(line: dict) -> Any:
@@ -147,18 +164,24 @@ def _requests(line: dict) -> list:
 
 
 def harness_question(line: dict, answers: list[ParsedAnswer]) -> dict[str, Any]:
-    """Return the text of a line's question, and the references: the choices that are right, else the target."""
+    """Return the id, the question and the references of a line.
+
+    The references are the right choices, or the target if there are no choices.
+    """
     request = inner_value(_requests(line), 0)
     prompt = request.get("arg_0") if isinstance(request, dict) else inner_value(request, 0)
     question = inner_value(line, "doc", "question")
-    right = [answer.text for answer in answers if answer.log_prob is not None and answer.correct]
+    choices = [answer for answer in answers if answer.log_prob is not None]
+    right_texts = [choice.text for choice in choices if choice.correct]
     return {
         "question_id": line.get("doc_id"),
         "question": prompt if question is None else question,
-        "references": right or line.get("target"),
+        "references": right_texts or line.get("target"),
     }
 
 
-LANGCHAIN = ResponseFormat("langchain", "logprobs=True of the model", _is_langchain, _parse_langchain)
+LANGCHAIN = ResponseFormat(
+    "langchain", "logprobs=True of the model", _is_langchain, _parse_langchain
+)
 INSPECT = ResponseFormat("inspect_ai", "", _is_inspect, _parse_inspect)
 HARNESS = ResponseFormat("lm-eval", "", _is_harness, _parse_harness)

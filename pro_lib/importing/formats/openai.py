@@ -1,4 +1,4 @@
-"""Responses of OpenAI's APIs, and of the many servers that answer as they do (vLLM, SGLang, llama.cpp, LiteLLM)."""
+"""Responses of OpenAI's APIs, which vLLM, SGLang, llama.cpp, LiteLLM and others also return."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from pro_lib.importing.formats.parsed import (
 )
 
 _ONLY_TOP = (
-    "logprobs have top_logprobs (the likeliest tokens of each step), but not the log-probability of the chosen "
-    "token; save the whole logprobs object"
+    "logprobs have top_logprobs (the likeliest tokens of each step), but not the log-probability "
+    "of the chosen token; save the whole logprobs object"
 )
 
 
@@ -30,25 +30,21 @@ def _is_completion(body: dict) -> bool:
 
 def _parse_completion(body: dict) -> list[ParsedAnswer]:
     """Return the answers of a chat completion or a text completion."""
-    hidden = (inner_value(body, "usage", "completion_tokens_details", "reasoning_tokens") or 0) != 0
-    answers = []
+    n_hidden = inner_value(body, "usage", "completion_tokens_details", "reasoning_tokens")
+    has_hidden_thoughts = (n_hidden or 0) != 0
     choices = choices_of(body["choices"])
-    usage = as_mapping(body.get("usage")) if len(choices) == 1 else {}  # of all choices together
+    # The counts are those of all choices together.
+    usage = as_mapping(body.get("usage")) if len(choices) == 1 else {}
+    answers = []
     for choice in choices:
-        message, tokens = choice.get("message"), completion_tokens(choice.get("logprobs"))
-        if isinstance(message, dict):
-            text, has_thoughts = text_of_parts(message.get("content"))
-            beside = has_thought_field(message, message.get("provider_specific_fields"))
-            has_thoughts = has_thoughts or beside or hidden
-        else:
-            text, has_thoughts = choice.get("text"), has_thought_field(choice) or hidden
+        text, has_thoughts = _text_of_choice(choice)
         index = choice.get("index")
         answers.append(
             parsed_answer(
                 text,
                 choice.get("finish_reason"),
-                tokens,
-                has_thoughts=has_thoughts,
+                completion_tokens(choice.get("logprobs")),
+                has_thoughts=has_thoughts or has_hidden_thoughts,
                 index=index if type(index) is int else None,
                 log_prob=choice.get("cumulative_logprob"),
                 stop=text_or_none(choice.get("stop_reason")),  # of vLLM's server
@@ -59,59 +55,92 @@ def _parse_completion(body: dict) -> list[ParsedAnswer]:
     return answers
 
 
+def _text_of_choice(choice: dict) -> tuple[Any, bool]:
+    """Return the text of a choice, and whether it has a thought besides those in the text."""
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return choice.get("text"), has_thought_field(choice)
+    text, has_thoughts = text_of_parts(message.get("content"))
+    if has_thought_field(message, message.get("provider_specific_fields")):
+        has_thoughts = True
+    return text, has_thoughts
+
+
 def completion_tokens(logprobs: object) -> Tokens:
-    """Return the tokens of a choice's `logprobs`: of a chat in `content`, of a text in `token_logprobs`."""
+    """Return the tokens of a choice's `logprobs`.
+
+    Those of a chat are in `content`, those of a text in `token_logprobs`.
+    """
     if isinstance(logprobs, (list, tuple)):
         return token_list(logprobs)
     if not isinstance(logprobs, dict):
         return Tokens()
     content = logprobs.get("content")
     if content is not None:
-        has_only_top = not any(as_mapping(step).get("logprob") is not None for step in as_items(content))
-        if has_only_top and any(as_mapping(step).get("top_logprobs") for step in as_items(content)):
-            return Tokens(problem=_ONLY_TOP)
-        return token_list(content)
+        return _chat_tokens(content)
     values = logprobs.get("token_logprobs")
     if values is None:
         return Tokens(problem=_ONLY_TOP if logprobs.get("top_logprobs") else None)
-    texts, offsets = logprobs.get("tokens"), logprobs.get("text_offset")
-    is_list = isinstance(values, list)
+    if not isinstance(values, list):
+        return Tokens(log_probs=values)
+    texts = logprobs.get("tokens")
+    offsets = logprobs.get("text_offset")
     return Tokens(
-        texts=texts if is_list and _is_list_of(texts, str, len(values)) else None,
+        texts=texts if _is_list_of(texts, str, len(values)) else None,
         log_probs=values,
-        offsets=offsets if is_list and _is_list_of(offsets, int, len(values)) else None,
+        offsets=offsets if _is_list_of(offsets, int, len(values)) else None,
     )
 
 
+def _chat_tokens(content: Any) -> Tokens:
+    """Return the tokens of a chat, or the problem if only `top_logprobs` are given."""
+    steps = as_items(content)
+    has_chosen = any(as_mapping(step).get("logprob") is not None for step in steps)
+    if not has_chosen and any(as_mapping(step).get("top_logprobs") for step in steps):
+        return Tokens(problem=_ONLY_TOP)
+    return token_list(content)
+
+
 def _is_list_of(value: Any, kind: type, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length and all(isinstance(part, kind) for part in value)
+    """Return whether a value is a list of this length, with values of a type."""
+    if not isinstance(value, list) or len(value) != length:
+        return False
+    return all(isinstance(part, kind) for part in value)
 
 
 def _is_response(body: dict) -> bool:
+    if body.get("object") == "response":
+        return True
     output = body.get("output")
-    return body.get("object") == "response" or (isinstance(output, (list, str)) and bool("status" in body or output))
+    return isinstance(output, (list, str)) and bool("status" in body or output)
 
 
 def _parse_response(body: dict) -> list[ParsedAnswer]:
-    """Return the answer of the Responses API: the text of its messages, without its reasoning items."""
-    texts, tokens = [], []
+    """Return the answer of the Responses API: the text of its messages, without its reasoning."""
+    texts: list[Any] = []
+    tokens: list[Tokens] = []
     has_thoughts = bool(inner_value(body, "usage", "output_tokens_details", "reasoning_tokens"))
     for item in choices_of(body.get("output")):
         if item.get("type") == "reasoning":
-            has_thoughts = has_thoughts or any(item.get(name) for name in ("content", "summary", "encrypted_content"))
+            if any(item.get(name) for name in ("content", "summary", "encrypted_content")):
+                has_thoughts = True
             continue
         for part in as_items(item.get("content")):
             if is_thought(part):
                 has_thoughts = True
                 continue
-            text = as_mapping(part).get("text")
-            if text is not None:
-                texts.append(text)
-                tokens.append(token_list(as_mapping(part).get("logprobs")))
+            fields = as_mapping(part)
+            if fields.get("text") is not None:
+                texts.append(fields["text"])
+                tokens.append(token_list(fields.get("logprobs")))
     text, _ = text_of_parts(texts)
-    answer = parsed_answer(text, body.get("status"), joined_tokens(tokens), has_thoughts=has_thoughts)
-    return [answer]
+    reason = body.get("status")
+    return [parsed_answer(text, reason, joined_tokens(tokens), has_thoughts=has_thoughts)]
 
 
-CHAT_OR_TEXT = ResponseFormat("openai", "logprobs=true (chat) or logprobs=1 (text)", _is_completion, _parse_completion)
-RESPONSES = ResponseFormat("responses", 'include=["message.output_text.logprobs"]', _is_response, _parse_response)
+CHAT_OR_TEXT = ResponseFormat(
+    "openai", "logprobs=true (chat) or logprobs=1 (text)", _is_completion, _parse_completion
+)
+RESPONSES = ResponseFormat(
+    "responses", 'include=["message.output_text.logprobs"]', _is_response, _parse_response
+)

@@ -28,14 +28,12 @@ def _is_vllm(body: dict) -> bool:
 def _parse_vllm(body: dict) -> list[ParsedAnswer]:
     answers = []
     for output in choices_of(body["outputs"]):
-        text, reason, whole = output.get("text"), output.get("finish_reason"), output.get("cumulative_logprob")
-        tokens = _vllm_tokens(output.get("logprobs"), output.get("token_ids"))
         answers.append(
             parsed_answer(
-                text,
-                reason,
-                tokens,
-                log_prob=whole,
+                output.get("text"),
+                output.get("finish_reason"),
+                _vllm_tokens(output.get("logprobs"), output.get("token_ids")),
+                log_prob=output.get("cumulative_logprob"),
                 stop=text_or_none(output.get("stop_reason")),
                 n_generated=count_or_none(len(as_items(output.get("token_ids")))),
                 has_thoughts=has_thought_field(output),
@@ -45,13 +43,16 @@ def _parse_vllm(body: dict) -> list[ParsedAnswer]:
 
 
 def _vllm_tokens(steps: Any, token_ids: Any) -> Tokens:
-    """Return the tokens of vLLM's steps. A step lists several tokens by id, and the chosen one counts."""
+    """Return the chosen tokens of vLLM's steps; a step lists several tokens by id."""
     if not isinstance(steps, (list, tuple)) or not isinstance(token_ids, (list, tuple)):
         return token_list(steps)
     if len(steps) != len(token_ids):
         return token_list(steps)
-    chosen = [as_mapping(as_mapping(step).get(str(token))) for step, token in zip(steps, token_ids, strict=True)]
-    return token_list(chosen, text=("decoded_token",))
+    chosen_tokens = [
+        as_mapping(as_mapping(step).get(str(token_id)))
+        for step, token_id in zip(steps, token_ids, strict=True)
+    ]
+    return token_list(chosen_tokens, text=("decoded_token",))
 
 
 # --- Ollama ---
@@ -81,17 +82,22 @@ def _parse_sglang(body: dict) -> list[ParsedAnswer]:
     reason = meta.get("finish_reason")
     stop = text_or_none(as_mapping(reason).get("matched"))
     reason = reason.get("type") if isinstance(reason, dict) else reason
-    return [parsed_answer(body.get("text"), reason, _sglang_tokens(meta.get("output_token_logprobs")), stop=stop)]
+    tokens = _sglang_tokens(meta.get("output_token_logprobs"))
+    return [parsed_answer(body.get("text"), reason, tokens, stop=stop)]
 
 
 def _sglang_tokens(steps: Any) -> Tokens:
-    """Return the tokens of steps `[log-probability, id, text]`; the text is None unless it was asked for."""
+    """Return the tokens of steps `[log-probability, id, text]`; the text may be None."""
     if not isinstance(steps, (list, tuple)):
         return Tokens(log_probs=steps)
-    texts = [inner_value(step, 2) for step in steps]
-    texts = [text if isinstance(text, str) else None for text in texts]
-    log_probs = [inner_value(step, 0) if isinstance(step, (list, tuple)) else None for step in steps]
-    return Tokens(texts if any(text is not None for text in texts) else None, log_probs)
+    texts: list[TokenText] = []
+    log_probs: list[Any] = []
+    for step in steps:
+        text = inner_value(step, 2)
+        texts.append(text if isinstance(text, str) else None)
+        log_probs.append(inner_value(step, 0) if isinstance(step, (list, tuple)) else None)
+    has_texts = any(text is not None for text in texts)
+    return Tokens(texts if has_texts else None, log_probs)
 
 
 # --- Text Generation Inference ---
@@ -110,7 +116,8 @@ def _parse_tgi(body: dict) -> list[ParsedAnswer]:
 
 
 def _tgi_answer(sequence: dict, details: dict) -> ParsedAnswer:
-    steps, reason = details.get("tokens"), details.get("finish_reason", sequence.get("finish_reason"))
+    steps = details.get("tokens")
+    reason = details.get("finish_reason", sequence.get("finish_reason"))
     tokens = token_list(steps, text=("text",))
     if isinstance(steps, list) and isinstance(tokens.log_probs, list):
         specials = [as_mapping(step).get("special") is True for step in steps]
@@ -121,22 +128,32 @@ def _tgi_answer(sequence: dict, details: dict) -> ParsedAnswer:
 
 # --- llama.cpp's /completion ---
 
-_ENDINGS = (("stopped_eos", "eos"), ("stopped_word", "word"), ("stopped_limit", "limit"))  # of older servers
+# The finish reasons of older servers, by the field that states them.
+_ENDINGS = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
 _AFTER_SAMPLING = (
-    "the probabilities are those after the sampling filters (post_sampling_probs), not the model's; "
-    "ask without post_sampling_probs"
+    "the probabilities are those after the sampling filters (post_sampling_probs), "
+    "not the model's; ask without post_sampling_probs"
 )
-
 _FILTERED = (
-    "the probabilities are those after the sampling filters{}, not the model's; ask with temperature=-1, or a newer "
-    "server with n_probs=1"
+    "the probabilities are those after the sampling filters{}, not the model's; "
+    "ask with temperature=-1, or a newer server with n_probs=1"
 )
 # Values of llama.cpp's settings with which the probabilities of older servers are the model's.
 _NEUTRAL_SETTINGS = {
-    "temperature": 1, "dynatemp_range": 0, "top_k": 0, "top_p": 1, "min_p": 0, "tfs_z": 1, "typical_p": 1,
-    "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "mirostat": 0, "xtc_probability": 0,
+    "temperature": 1,
+    "dynatemp_range": 0,
+    "top_k": 0,
+    "top_p": 1,
+    "min_p": 0,
+    "tfs_z": 1,
+    "typical_p": 1,
+    "repeat_penalty": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "mirostat": 0,
+    "xtc_probability": 0,
     "dry_multiplier": 0,
-}  # fmt: skip
+}
 
 
 def _is_llama_cpp(body: dict) -> bool:
@@ -147,10 +164,16 @@ def _is_llama_cpp(body: dict) -> bool:
 def _parse_llama_cpp(body: dict) -> list[ParsedAnswer]:
     reason = body.get("stop_type")
     if reason is None:
-        reason = next((word for name, word in _ENDINGS if body.get(name) is True), None)
-    tokens = _llama_cpp_tokens(body.get("completion_probabilities"), as_mapping(body.get("generation_settings")))
+        reason = next((word for name, word in _ENDINGS.items() if body.get(name) is True), None)
+    tokens = _llama_cpp_tokens(
+        body.get("completion_probabilities"), as_mapping(body.get("generation_settings"))
+    )
     stop = text_or_none(body.get("stopping_word"))
-    return [parsed_answer(body.get("content"), reason, tokens, stop=stop, has_thoughts=has_thought_field(body))]
+    return [
+        parsed_answer(
+            body.get("content"), reason, tokens, stop=stop, has_thoughts=has_thought_field(body)
+        )
+    ]
 
 
 def _llama_cpp_tokens(steps: Any, settings: dict) -> Tokens:
@@ -166,27 +189,39 @@ def _llama_cpp_tokens(steps: Any, settings: dict) -> Tokens:
 def _older_llama_cpp_tokens(dicts: list[dict], settings: dict) -> Tokens:
     """Return the tokens of an older server, which lists probabilities after sampling.
 
-    They are the model's own only if no setting changes or filters them. Of the tokens that a step lists, the one
-    whose text is the step's content was chosen.
+    They are the model's own only if no setting changes or filters them. The chosen token of a step
+    is the listed token whose text is the step's content.
     """
-    listed = [choices_of(step.get("probs")) for step in dicts]
+    candidates_by_step = [choices_of(step.get("probs")) for step in dicts]
     changing = _changing_settings(settings)
-    if changing or any(entry.get("prob") == 0 for entries in listed for entry in entries):
+    has_zero = any(token.get("prob") == 0 for tokens in candidates_by_step for token in tokens)
+    if changing or has_zero:
         names = f" ({', '.join(changing)})" if changing else ""
         return Tokens(problem=_FILTERED.format(names))
     texts: list[TokenText] = []
     log_probs: list[float | None] = []
-    for step, entries in zip(dicts, listed, strict=True):
+    for step, candidates in zip(dicts, candidates_by_step, strict=True):
         text = step.get("content")
-        chosen: list[Any] = [entry.get("prob") for entry in entries if entry.get("tok_str") == text]
-        is_probability = len(chosen) == 1 and type(chosen[0]) in (int, float) and 0 < chosen[0] <= 1
         texts.append(text if isinstance(text, str) else None)
-        log_probs.append(math.log(chosen[0]) if is_probability else None)
+        probabilities = [token.get("prob") for token in candidates if token.get("tok_str") == text]
+        log_probs.append(_log_of_only(probabilities))
     return Tokens(texts, log_probs)
 
 
+def _log_of_only(probabilities: list[Any]) -> float | None:
+    """Return the logarithm of a single probability; None if there are several, or it is invalid."""
+    if len(probabilities) != 1:
+        return None
+    [probability] = probabilities
+    is_valid = type(probability) in (int, float) and 0 < probability <= 1
+    return math.log(probability) if is_valid else None
+
+
 def _changing_settings(settings: dict) -> list[str]:
-    """Return the sampling settings that change probabilities, as `name=value`; none if the temperature is below 0."""
+    """Return the sampling settings that change probabilities, as `name=value`.
+
+    With a temperature below 0, no setting changes them.
+    """
     temperature = settings.get("temperature")
     if isinstance(temperature, (int, float)) and temperature < 0:
         return []

@@ -20,12 +20,15 @@ _FINISH_NUMBERS = {1: "stop", 2: "max_tokens", 3: "safety", 4: "recitation", 5: 
 
 
 def _is_gemini(body: dict) -> bool:
-    return any(body.get(name) is not None for name in ("candidates", "promptFeedback", "prompt_feedback"))
+    return any(
+        body.get(name) is not None for name in ("candidates", "promptFeedback", "prompt_feedback")
+    )
 
 
 def _parse_gemini(body: dict) -> list[ParsedAnswer]:
     usage = as_mapping(body.get("usageMetadata", body.get("usage_metadata")))
-    hidden = bool(usage.get("thoughtsTokenCount") or usage.get("thoughts_token_count"))
+    n_hidden = usage.get("thoughtsTokenCount") or usage.get("thoughts_token_count")
+    has_hidden = bool(n_hidden)
     answers = []
     for candidate in choices_of(body.get("candidates")):
         text, has_thoughts = text_of_parts(inner_value(candidate, "content", "parts"))
@@ -34,7 +37,7 @@ def _parse_gemini(body: dict) -> list[ParsedAnswer]:
         result = as_mapping(candidate.get("logprobsResult", candidate.get("logprobs_result")))
         steps = result.get("chosenCandidates", result.get("chosen_candidates"))
         tokens = token_list(steps, log_prob=("logProbability", "log_probability"))
-        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts or hidden))
+        answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts or has_hidden))
     return answers
 
 
@@ -42,7 +45,11 @@ def _parse_gemini(body: dict) -> list[ParsedAnswer]:
 
 
 def _is_cohere(body: dict) -> bool:
-    return isinstance(body.get("message"), dict) and "content" in body["message"] and "finish_reason" in body
+    return (
+        isinstance(body.get("message"), dict)
+        and "content" in body["message"]
+        and "finish_reason" in body
+    )
 
 
 def _parse_cohere(body: dict) -> list[ParsedAnswer]:
@@ -52,7 +59,7 @@ def _parse_cohere(body: dict) -> list[ParsedAnswer]:
 
 
 def _cohere_tokens(steps: Any) -> Tokens:
-    """Return the tokens of steps that hold a text and the log-probabilities of one or several tokens."""
+    """Return the tokens of steps with a text and the log-probabilities of one or more tokens."""
     if not isinstance(steps, (list, tuple)):
         return Tokens(log_probs=steps)
     texts: list[TokenText] = []

@@ -40,7 +40,9 @@ def test_unicode_of_any_width_is_read_without_a_word(read, encoding):
 def test_windows_1252_is_read_and_said_with_a_sample(read):
     rows, [said] = read(ROWS.encode("cp1252"))
     assert rows == EXPECTED
-    assert said.startswith("read as Windows-1252, such as 'Köln?' in line 2; if letters are wrong, save it as UTF-8")
+    assert said.startswith(
+        "read as Windows-1252, such as 'Köln?' in line 2; if letters are wrong, save it as UTF-8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,8 @@ def test_windows_1252_is_read_and_said_with_a_sample(read):
 def test_an_encoding_that_is_not_certain_is_one_sentence_with_the_line(read, text, encoding):
     content = f"question,answer\nWhat?,Rome\nWho?,{text}\n"
     with pytest.raises(
-        RunError, match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8, .*; save it as UTF-8"
+        RunError,
+        match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8, .*; save it as UTF-8",
     ):
         read(content.encode(encoding))
 
@@ -69,7 +72,10 @@ def test_a_damaged_byte_in_utf8_costs_its_row_alone(read):
     content = ROWS.encode() + b"Wo ist Nizza?,S\xfcden\n"
     rows, [said] = read(content)
     assert rows == EXPECTED
-    assert said == "1 of 2 rows cannot be used: line 3: column 'answer' has bytes that are not UTF-8; they are left out"
+    assert (
+        said
+        == "1 of 2 rows cannot be used: line 3: column 'answer' has bytes that are not UTF-8; they are left out"
+    )
 
 
 # --- Separators and quotes ---
@@ -79,8 +85,14 @@ DIALECTS = {
     "tab": ("question\tanswer\nWho, please?\tAnn\n", "fields separated by a tab"),
     "pipe": ("question|answer\nWho, please?|Ann\n", "fields separated by '|'"),
     "sep line": ("sep=;\nquestion;answer\nWho, please?;Ann\n", "fields separated by ';'"),
-    "quoted sep line": ('"sep=|"\r\nquestion|answer\r\nWho, please?|Ann\r\n', "fields separated by '|'"),
-    "backslash": ('question,answer\n"Who, please?",Ann\n"\\"Eve\\", who?",Bob\n', "escaped by backslashes"),
+    "quoted sep line": (
+        '"sep=|"\r\nquestion|answer\r\nWho, please?|Ann\r\n',
+        "fields separated by '|'",
+    ),
+    "backslash": (
+        'question,answer\n"Who, please?",Ann\n"\\"Eve\\", who?",Bob\n',
+        "escaped by backslashes",
+    ),
 }
 
 
@@ -106,7 +118,9 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_what_is_certain_is_read_without_a_word(read, name):
     rows, said = read(PLAIN[name])
-    expected = ["Who, please?", ["Ann, or Bob"]] if name == "space after comma" else ["Who?", ["Ann"]]
+    expected = (
+        ["Who, please?", ["Ann, or Bob"]] if name == "space after comma" else ["Who?", ["Ann"]]
+    )
     assert (rows[0], said) == (expected, [])
 
 
@@ -131,7 +145,9 @@ def test_rows_of_another_length_are_named_by_line_and_left_out(read):
         "line 4: it has 3 fields, the header has 2; quote fields that contain the separator; "
         "line 5: it has 1 field, the header has 2; quote fields that contain the separator; they are left out"
     )
-    with pytest.raises(RunError, match=r"set\.csv: 2 of 4 rows cannot be used: line 4: .* \(strict\)$"):
+    with pytest.raises(
+        RunError, match=r"set\.csv: 2 of 4 rows cannot be used: line 4: .* \(strict\)$"
+    ):
         read(content, strict=True)
 
 
@@ -150,7 +166,11 @@ OTHERS = [
     ("set.jsonl", POINTER, r"is a Git LFS pointer, not the file itself; run `git lfs pull` in"),
     ("set.parquet", POINTER, r"is a Git LFS pointer, not the file itself; run `git lfs pull` in"),
     ("set.jsonl", b"\n<!DOCTYPE html>\n<html>", r"is a web page \(HTML\), not a data file"),
-    ("set.csv", b"PK\x03\x04\0\0", r"is an Excel workbook or an archive, not CSV; save the sheet as CSV"),
+    (
+        "set.csv",
+        b"PK\x03\x04\0\0",
+        r"is an Excel workbook or an archive, not CSV; save the sheet as CSV",
+    ),
     ("set.xlsx", b"PK\x03\x04\0\0", r"is none of .*; save the sheet as CSV"),
     ("set.csv", b"PAR1", r"is a Parquet file; give it the ending \.parquet"),
 ]

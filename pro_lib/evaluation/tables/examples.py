@@ -1,0 +1,169 @@
+"""The tables of single questions and their answers, and of what the bundled models were trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import metrics, scoring
+from pro_lib.common import catalog
+from pro_lib.evaluation.evaluate import rouge_and_correct
+from pro_lib.evaluation.tables.settings import with_run
+from pro_lib.runs.run import Run
+
+_N_EXAMPLES = 6
+
+
+def answer_details(
+    run: Run, *, alpha: float = 0.4, distinct: bool = True, split: str = "test"
+) -> pd.DataFrame:
+    """Return every answer of a run with its probability and its PRO, the most probable first.
+
+    Args:
+        run: the run of the questions.
+        alpha: α of PRO.
+        distinct: count repeated answers once.
+        split: the name of the split of the questions.
+
+    Returns:
+        A table with the dataset, model, strategy, split and n_questions; question_id and question;
+        k, the rank of the answer; text; probability; is_kept, whether PRO keeps the answer at α;
+        is_correct; pro_at_k, PRO of the first k answers; pro, PRO of the question at α; reference,
+        its first reference answer. A missing text is called "answer" with its rank.
+    """
+    log_probs = run.log_probs(distinct=distinct)
+    answers = run.ranked_answers(distinct=distinct)
+    row = answers["row"].to_numpy()
+    place = answers.groupby("row").cumcount().to_numpy()
+    questions = run.questions.iloc[row].reset_index(drop=True)
+    n_kept = scoring.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
+    ranks = pd.Series(place + 1).astype(str)
+    columns = {
+        "question_id": answers["question_id"],
+        "question": questions["question"].fillna("question " + questions["question_id"]),
+        "k": place + 1,
+        "text": answers["text"].fillna("answer " + ranks),
+        "probability": np.exp(answers["value"]),
+        "is_kept": place < n_kept[row],
+        "is_correct": rouge_and_correct(answers, questions)["correct"],
+        "pro_at_k": scoring.pro_all_k(log_probs)[row, place],
+        "pro": scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
+        "reference": questions["references"].str[0],
+    }
+    return with_run(pd.DataFrame(columns), run, split)
+
+
+def examples(run: Run, *, alpha: float = 0.4, seed: int = 0, split: str = "test") -> pd.DataFrame:
+    """Return the answers to six questions, drawn with `seed`, as `answer_details` does.
+
+    Two questions have a correct most probable answer, two a wrong one, and two keep more than one
+    answer at α. If there are fewer kinds of questions, more are drawn of each.
+    """
+    ids = run.questions["question_id"].to_numpy(object)
+    is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
+    kinds = is_correct.map({True: "right", False: "wrong"}).fillna("")
+    n_kept = scoring.adaptive_k(run.log_probs(), alpha, search_alpha=run.search_alpha)
+    groups = pd.Series(ids).groupby(np.where(n_kept > 1, "~", kinds)).indices
+    generator = np.random.default_rng(seed)
+    n_each = _N_EXAMPLES // len(groups)
+    chosen = [generator.permutation(ids[rows])[:n_each] for rows in groups.values()]
+    some = run.select(question_ids=list(np.concatenate(chosen)))
+    return answer_details(some, alpha=alpha, split=split)
+
+
+def appendix_answers(run: Run) -> pd.DataFrame:
+    """Return the answers of the paper's appendix, with PRO at each K and the PRO that is printed.
+
+    Args:
+        run: the three questions of the appendix, with the printed probabilities.
+
+    Returns:
+        A table with question, k, text, probability, is_kept (at α = 0.1, repeats counted),
+        is_correct, pro_at_k, and printed_pro, which is missing where the paper prints nothing.
+    """
+    printed = catalog.paper("appendix_scores").rename(columns={"pro": "printed_pro"})
+    details = answer_details(run, alpha=0.1, distinct=False).astype({"k": "Int64"})
+    table = details.merge(
+        printed[["question", "k", "printed_pro"]], on=["question", "k"], how="left"
+    )
+    columns = [
+        "question",
+        "k",
+        "text",
+        "probability",
+        "is_kept",
+        "is_correct",
+        "pro_at_k",
+        "printed_pro",
+    ]
+    return table[columns]
+
+
+def appendix_pro(run: Run) -> pd.DataFrame:
+    """Return PRO at α = 0.1 of the questions of the paper's appendix, as printed and as computed.
+
+    Columns: question; printed_pro; pro_with_repeats, if repeated answers are counted; pro, if each
+    answer counts once.
+    """
+    printed = catalog.paper("appendix_scores").dropna(subset="alpha").set_index("question")
+    table = printed[["pro"]].rename(columns={"pro": "printed_pro"})
+    for name, distinct in (("pro_with_repeats", False), ("pro", True)):
+        details = answer_details(run, alpha=0.1, distinct=distinct)
+        table[name] = details.groupby("question")["pro"].first()
+    return table.reset_index()
+
+
+def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
+    """Return the summed probabilities of the answers of a run, with and without repeats.
+
+    The bound of PRO holds if the answers are distinct and their probabilities sum to at most 1.
+
+    Columns: dataset, model, strategy, split and n_questions; repeats, `counted` or `left out`;
+    mean_answers, the mean number of answers to a question; largest_mass, the largest sum of the
+    probabilities of the answers to a question; n_above_one, the number of questions with a sum above
+    1; share_several, the share of questions of which PRO keeps more than one answer at α.
+    """
+    rows = []
+    for name, distinct in (("counted", False), ("left out", True)):
+        log_probs = run.log_probs(distinct=distinct)
+        n_kept = scoring.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
+        row = {
+            "repeats": name,
+            "mean_answers": np.isfinite(log_probs).sum(axis=1).mean(),
+            "largest_mass": scoring.mass(log_probs).max(),
+            "n_above_one": int(scoring.above_one(log_probs).sum()),
+            "share_several": (n_kept > 1).mean(),
+        }
+        rows.append(row)
+    return with_run(pd.DataFrame(rows), run, split)
+
+
+def exposure(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
+    """Return accuracy, NLL and PRO by how many training documents a fact has, and how many are false.
+
+    Only the bundled models were trained on documents about the bundled facts. For other models or
+    questions the table is empty.
+
+    Columns: dataset, model, strategy, split and n_questions; measure, `accuracy`, `NLL` or `PRO`;
+    exposure, the number of documents about a fact; conflict, the share of them that are false;
+    n_in_group, the number of questions with both; mean of the measure, with its 95 % interval.
+    """
+    is_bundled = run.info.model.startswith("facts-")
+    if not is_bundled or not {"exposure", "conflict"} <= set(run.questions):
+        return pd.DataFrame()
+    scores = run.scores(alpha=alpha)
+    is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
+    table = run.questions[["exposure", "conflict"]]
+    table = table.assign(accuracy=is_correct, NLL=scores["nll"], PRO=scores["pro"]).dropna()
+    long = table.melt(["exposure", "conflict"], var_name="measure").astype({"value": float})
+    groups = long.groupby(["measure", "exposure", "conflict"])["value"]
+    means = groups.agg(["size", "mean", "sem"]).reset_index()
+    means = means.sort_values("measure", key=lambda names: names.str.lower(), kind="stable")
+    means = means.reset_index(drop=True)
+    means["mean_low"], means["mean_high"] = metrics.normal(means["mean"], means["sem"])
+    is_share = means["measure"] == "accuracy"
+    shares = means[is_share]
+    ends = np.column_stack(metrics.wilson(shares["mean"], shares["size"]))
+    means.loc[is_share, ["mean_low", "mean_high"]] = ends
+    means = means.rename(columns={"size": "n_in_group"}).drop(columns="sem")
+    return with_run(means, run, split)

@@ -1,0 +1,210 @@
+"""Spell the tokens that a server lists, in the forms that servers and tokenizers write them."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
+
+_CONTROL_TOKENS = rf"(?:(?:{CONTROL_TOKEN.pattern})\s*)+"
+_CONTROL_EDGES = re.compile(rf"\A\s*{_CONTROL_TOKENS}|\s*{_CONTROL_TOKENS}\Z")
+
+_BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+# A token of incomplete characters: OpenAI writes "bytes:\xe2\x80", llama.cpp one byte, "byte:
+# \xe2".
+_ESCAPED = re.compile(r"bytes:(?=.*\\x)(.*)|byte: ((?:\\x[0-9a-fA-F]{2})+)", re.DOTALL)
+# Many libraries show a part of a character as U+FFFD.
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT_BYTES = REPLACEMENT.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTokens:
+    """An answer's text and the tokens that a server lists for it.
+
+    Attributes:
+        text: the answer's text, as the server returned it.
+        token_texts: the text of each token, or its bytes; None where it is unknown.
+        log_probs: the log-probability of each token, in nats; None or a placeholder where it is
+            unknown.
+        finished: whether the model ended the answer; False if the answer was cut at a length.
+        token_specials: whether each token is a special one, where the server says so.
+        text_offsets: the position of each token's first character in the text, where the server
+            lists it.
+        prompt: the text of the prompt, or of the question in it.
+        n_prompt_tokens: the number of the prompt's tokens, as the server counts them.
+        n_generated: the number of tokens that the model generated, as the server counts them.
+        stop: the stop string that ended the answer, where the server names it.
+        has_reasoning: whether the server returned reasoning in a field of its own.
+    """
+
+    text: str
+    token_texts: Sequence[str | bytes | None]
+    log_probs: Sequence[Any]
+    finished: bool = True
+    token_specials: Sequence[bool] | None = None
+    text_offsets: Sequence[int] | None = None
+    prompt: str | None = None
+    n_prompt_tokens: int | None = None
+    n_generated: int | None = None
+    stop: str | None = None
+    has_reasoning: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended the answer and the tokens are all that it generated."""
+        return self.finished and self.n_generated == len(self.token_texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The bytes that each token adds to the text.
+
+    Attributes:
+        units: the bytes of each token; none for a special token.
+        is_special: whether each token is special.
+        joined: the bytes of all tokens.
+        ends: the position in `joined` after each token.
+    """
+
+    units: list[bytes]
+    is_special: list[bool]
+    joined: bytes
+    ends: list[int]
+
+    def start_of(self, index: int) -> int:
+        """Return the position of a token in `joined`."""
+        return self.ends[index - 1] if index else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the joined tokens, in bytes."""
+
+    start: int
+    end: int
+
+
+def possible_spellings(
+    answer: AnswerTokens, texts: list[str], is_special: list[bool]
+) -> Iterator[Spelling]:
+    """Yield the possible spellings of the tokens.
+
+    They are the texts as they are, and the texts in the spelling of SentencePiece or of byte-level
+    tokenizers if they look like it.
+
+    Args:
+        answer: the answer, whose tokens may be bytes.
+        texts: the text of each token, "" if unknown.
+        is_special: whether each token is special.
+    """
+    spellers: list[Callable[[str], bytes]] = [_as_written]
+    joined = "".join(texts)
+    if "▁" in joined or "<0x" in joined:
+        spellers.append(_from_sentencepiece)
+    if not joined.isascii():
+        spellers.append(_from_byte_level)
+    tokens = list(zip(answer.token_texts, texts, is_special, strict=True))
+    for spell in spellers:
+        units = []
+        for token, text, special in tokens:
+            has_only_bytes = spell is _as_written or REPLACEMENT in text
+            if special:
+                units.append(b"")
+            elif isinstance(token, bytes) and has_only_bytes:
+                units.append(token)
+            else:
+                units.append(spell(text))
+        yield spelling_of(units, is_special)
+
+
+def spelling_of(units: list[bytes], is_special: list[bool]) -> Spelling:
+    """Return the spelling with these bytes of each token."""
+    return Spelling(units, is_special, b"".join(units), list(accumulate(map(len, units))))
+
+
+def without_space(spelling: Spelling) -> Spelling:
+    """Return a spelling without white space."""
+    return spelling_of([b"".join(unit.split()) for unit in spelling.units], spelling.is_special)
+
+
+@lru_cache(maxsize=1 << 16)
+def _as_written(text: str) -> bytes:
+    """Return the bytes of a token's text; escaped bytes become bytes."""
+    escaped = _ESCAPED.fullmatch(text) if text.startswith("byte") else None
+    if not escaped:
+        return encoded(text)
+    data = encoded(escaped[1] or escaped[2])
+    return re.sub(rb"\\x([0-9a-fA-F]{2})", lambda digits: bytes.fromhex(digits[1].decode()), data)
+
+
+@lru_cache(maxsize=1 << 16)
+def _from_sentencepiece(text: str) -> bytes:
+    """Return the bytes of a token in SentencePiece's spelling: `▁Paris`, `<0x0A>`."""
+    byte = _BYTE_FALLBACK.fullmatch(text)
+    return bytes.fromhex(byte[1]) if byte else encoded(text.replace("▁", " "))
+
+
+def _bytes_by_character() -> dict[str, int]:
+    """Return the byte of each character in GPT-2's table for byte-level tokenizers."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+BYTE_OF_CHARACTER = _bytes_by_character()
+
+
+@lru_cache(maxsize=1 << 16)
+def _from_byte_level(text: str) -> bytes:
+    """Return the bytes of a token in the spelling of byte-level tokenizers: `ĠParis`."""
+    if all(character in BYTE_OF_CHARACTER for character in text):
+        return bytes(BYTE_OF_CHARACTER[character] for character in text)
+    return encoded(text)
+
+
+# --- Texts and bytes ---
+
+
+def encoded(text: str) -> bytes:
+    """Return a text in UTF-8, also with unpaired surrogates."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def shown(text: str | bytes | None) -> str:
+    """Return a token as text; "" if it has no text, as the ending alone may have."""
+    if text is None:
+        return ""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+@lru_cache(maxsize=1 << 16)
+def is_control_token(text: str) -> bool:
+    """Return whether a token's text is that of a control token."""
+    return bool(CONTROL_TOKEN.fullmatch(text.strip()))
+
+
+def without_special_edges(text: str) -> str:
+    """Return a text without the special tokens at its ends and the white space next to them."""
+    if not any(sign in text for sign in CONTROL_SIGNS):
+        return text
+    return _CONTROL_EDGES.sub("", text)
+
+
+def left_stripped(data: bytes) -> bytes:
+    """Return bytes of text without white space at the start."""
+    return data.decode("utf-8", "surrogateescape").lstrip().encode("utf-8", "surrogateescape")
+
+
+def right_stripped(data: bytes) -> bytes:
+    """Return bytes of text without white space at the end."""
+    return data.decode("utf-8", "surrogateescape").rstrip().encode("utf-8", "surrogateescape")
+
+
+def is_space(data: bytes) -> bool:
+    """Return whether bytes of text are white space only, or empty."""
+    return not data.decode("utf-8", "surrogateescape").strip()

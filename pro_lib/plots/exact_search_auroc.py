@@ -1,0 +1,93 @@
+"""The figure of AUROC of the scores that an exact search gives, beside PRO of beams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from pro_lib.plots.style import (
+    COLORS,
+    checked_table,
+    label_figure,
+    name_rows,
+    panels,
+    title_at_right,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ANSWERS = {"threshold": "exact search", "diverse_beam": "beams"}
+# The panels, by the column that they show.
+_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "difference to PRO"}
+
+
+def exact_search_auroc(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "AUROC of PRO from an exact search, from beams, and of other scores",
+) -> Figure:
+    """Draw AUROC of each score, and its paired difference to PRO of the exact search.
+
+    Args:
+        table: needs the columns method, strategy, alpha_choice, auroc and auroc_minus_pro, each
+            with its interval (auroc_low, auroc_high, auroc_minus_pro_low, auroc_minus_pro_high). It
+            may have dataset, model and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        experiment = Experiment(strategy="threshold", search_alpha=0.02, limit=200)
+        plots.exact_search_auroc(experiment.exact_search_auroc())
+    """
+    ends = [f"{quantity}_{end}" for quantity in _PANELS for end in ("low", "high")]
+    needed = ["method", "strategy", "alpha_choice", *_PANELS, *ends]
+    table = checked_table(table, needed, "exact_search_auroc")
+    table = table.assign(score=_score_names(table))
+    names = list(dict.fromkeys(table["score"]))
+    parts = []
+    for quantity, heading in _PANELS.items():
+        values = {"value": table[quantity], "low": table[f"{quantity}_low"]}
+        values |= {"high": table[f"{quantity}_high"], "quantity": quantity, "panel": heading}
+        parts.append(table.assign(**values))
+    grid = panels(
+        pd.concat(parts),
+        "dataset",
+        "model",
+        "panel",
+        figure_columns=figure_columns,
+        per_line=figure_columns,
+        height=0.17 * len(names) + 0.2,
+        sharey=True,
+    )
+    with grid as (figure, axes):
+        for ax, _, rows in axes:
+            places = rows["score"].map(names.index)
+            ax.hlines(places, rows["low"], rows["high"], color="black", lw=1)
+            ax.plot(rows["value"], places, marker="o", ls="", color=COLORS[0])
+            name_rows(ax, names, list(rows["score"]))
+            title_at_right(ax)
+            if rows["quantity"].iloc[0] == "auroc_minus_pro":
+                ax.axvline(0, color="black", lw=0.6)
+        label_figure(
+            figure,
+            title=title,
+            x="AUROC, and its paired difference to PRO of the exact search, with 95 % intervals",
+            y="score",
+        )
+    return figure
+
+
+def _score_names(table: pd.DataFrame) -> list[str]:
+    """Return the name of the score of each row; that of PRO says which answers it uses."""
+    names = []
+    for row in table.to_dict("records"):
+        name = row["method"]
+        if name == "PRO":
+            name = f"PRO, {_ANSWERS.get(row['strategy'], row['strategy'])}"
+        if row["alpha_choice"] == "exact search":
+            name = f"{name}, α of search"
+        names.append(name)
+    return names

@@ -1,0 +1,173 @@
+"""The figures of the gain of PRO over NLL: in simulated worlds, and without a suspected cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from pro_lib.plots.style import (
+    checked_table,
+    distinct_values,
+    handles,
+    label_figure,
+    line_style,
+    name_rows,
+    panels,
+    set_ticks,
+    title_at_right,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_GAIN = ["auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high"]
+_LINEAR = 0.02  # the x-axis is linear up to this difference, and logarithmic beyond
+_X = f"AUROC of PRO minus AUROC of NLL, with 95 % interval (log scale beyond ±{_LINEAR:g})"
+
+
+def worlds(
+    table: pd.DataFrame,
+    *,
+    panel: str = "varied",
+    y: str = "world, named by the value of what is varied",
+    figure_columns: int = 2,
+    title: str = "Gain of PRO over NLL in simulated worlds",
+) -> Figure:
+    """Draw the gain of PRO over NLL in simulated worlds: a row for each world, with its interval.
+
+    Args:
+        table: needs the columns level, k_choice, k, alpha and auroc_minus_nll with its interval. It
+            may have the other columns of `tables.worlds`; the base world is then marked and
+            described.
+        panel: the column with a panel for each of its values, such as varied or calibration.
+        y: what the values in column level are, as the y-axis names them.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = tables.worlds(n_questions=2000)
+        plots.worlds(table[table["varied"] == "spellings of each meaning"])
+    """
+    needed = [panel, "level", "k_choice", "k", "alpha", *_GAIN]
+    table = checked_table(table, needed, "worlds").drop(columns="model")
+    values = table[panel]
+    if panel == "calibration":
+        table = table.sort_values("calibration", kind="stable")
+        values = table["calibration"].map(_calibration_name)
+    is_base = table["is_base"] if "is_base" in table else pd.Series(False, table.index)
+    rows = table["level"].astype(str) + is_base.map({True: " (base)", False: ""})
+    drawn = table.assign(panel=values, row=rows)
+    return _draw_gains(
+        drawn.drop(columns="n_questions", errors="ignore"),
+        ["panel"],
+        figure_columns=figure_columns,
+        per_line=figure_columns,
+        title=title,
+        x=f"{_X}. {_describe_base(table)}",
+        y=y,
+    )
+
+
+def causes(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Gain of PRO over NLL if one suspected cause is removed",
+) -> Figure:
+    """Draw the gain of PRO over NLL in a setting: a row for each cause that is removed alone.
+
+    Args:
+        table: needs the columns cause, k_choice, k, alpha and auroc_minus_nll with its interval. It
+            may have dataset, model, protocol and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        plots.causes(Experiment(model="facts-2m", limit=200).causes())
+    """
+    needed = ["cause", "k_choice", "k", "alpha", *_GAIN]
+    table = checked_table(table, needed, "causes")
+    return _draw_gains(
+        table.assign(row=table["cause"]),
+        ["dataset", "model"],
+        figure_columns=figure_columns,
+        per_line=1,
+        title=title,
+        x=_X,
+        y="what is changed",
+    )
+
+
+def _draw_gains(
+    table: pd.DataFrame,
+    by: list[str],
+    *,
+    figure_columns: int,
+    per_line: int,
+    title: str,
+    x: str,
+    y: str,
+) -> Figure:
+    """Draw a panel for each value of `by`, a row for each `row`, and a marker for each α and K."""
+    table = table.assign(score=[_score_name(row) for row in table.to_dict("records")])
+    scores = distinct_values(table, "score")
+    present = [name for name in by if name in table]
+    n_rows = table.groupby(present)["row"].nunique().max() if present else table["row"].nunique()
+    grid = panels(
+        table,
+        *by,
+        figure_columns=figure_columns,
+        per_line=per_line,
+        height=0.22 * n_rows + 0.3,
+        sharex=True,
+    )
+    with grid as (figure, axes):
+        for ax, _, rows in axes:
+            _draw_rows(ax, rows, scores)
+            set_ticks(ax, [-0.1, -_LINEAR, 0, _LINEAR, 0.1])
+            ax.tick_params(labelbottom=True)
+            title_at_right(ax)
+        label_figure(figure, title=title, x=x, y=y, entries=handles(scores, ls=""))
+    return figure
+
+
+def _draw_rows(ax: Axes, rows: pd.DataFrame, scores: list[str]) -> None:
+    names = list(dict.fromkeys(rows["row"]))
+    for index, score in enumerate(scores):
+        of_score = rows[rows["score"] == score]
+        shift = 0.7 * ((index + 0.5) / len(scores) - 0.5)
+        places = of_score["row"].map(names.index) + shift
+        style = {**line_style(index), "ls": "", "ms": 2.6}
+        low, high = of_score["auroc_minus_nll_low"], of_score["auroc_minus_nll_high"]
+        ax.hlines(places, low, high, color=style["color"], lw=0.9)
+        ax.plot(of_score["auroc_minus_nll"], places, **style)
+    name_rows(ax, names, names)
+    ax.axvline(0, color="black", lw=0.6)
+    ax.set_xscale("symlog", linthresh=_LINEAR)
+
+
+def _score_name(row: dict) -> str:
+    return (
+        f"PRO, α = {row['alpha']:g}" if row["k_choice"] == "adaptive" else f"PRO, K = {row['k']:g}"
+    )
+
+
+def _calibration_name(value: float) -> str:
+    words = "calibrated"
+    if value != 1:
+        words = "overconfident" if value < 1 else "underconfident"
+    return f"calibration\xa0{value:g} ({words})"
+
+
+def _describe_base(table: pd.DataFrame) -> str:
+    """Say which properties the base world has; empty if the table does not have it."""
+    if "is_base" not in table or not table["is_base"].any():
+        return ""
+    base = table[table["is_base"]].iloc[0]
+    return (
+        f"Base world: sharpness {base['sharpness']:g}, {base['n_meanings']} meanings, calibrated, one "
+        f"spelling of each meaning, one of the meanings is always true, the {base['n_answers']} most "
+        f"probable answers found. {base['n_questions']:,} questions in each world."
+    )

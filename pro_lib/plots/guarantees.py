@@ -1,0 +1,201 @@
+"""The figures of the guarantees: accuracy on the answered questions, answer sets, and the entropy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.style import (
+    COLORS,
+    SHARE_TICKS,
+    checked_table,
+    draw_curve,
+    label_figure,
+    panels,
+    set_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The lines of the figure of answer sets: column, whether its interval is drawn, and name.
+_SET_LINES = (
+    ("missed_limit", False, "missed, limit from validation"),
+    ("missed", True, "missed, with 95 % interval"),
+    ("share_empty", False, "empty sets"),
+    ("auroc", False, "AUROC of PRO"),
+)
+_MOST_QUESTIONS = 200  # of the figure of entropies
+
+
+def guarantees(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Share of questions that may be answered with a guaranteed accuracy",
+) -> Figure:
+    """Draw the share of questions that each method may answer, and the accuracy on these.
+
+    There is a panel for each target, dataset, model and protocol, and a row for each method.
+
+    Args:
+        table: needs the columns method, target, coverage and accuracy. It may have similarity,
+            accuracy_low and accuracy_high, and dataset, model, protocol and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = Experiment(model="facts-2m", dataset="world-facts").guarantees()
+        plots.guarantees(table)
+    """
+    table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
+    table = table.assign(row_name=method_labels(table).to_numpy())
+    table["goal"] = [f"{100 * target:g} % correct" for target in table["target"]]
+    coverages = table.groupby("row_name", sort=False)["coverage"].mean()
+    names = list(coverages.sort_values(ascending=False, kind="stable").index)
+    shape: dict[str, Any] = {
+        "per_line": 1 if figure_columns == 1 else 3,
+        "height": 0.15 * len(names),
+    }
+    shape |= {"figure_columns": figure_columns, "sharex": True, "sharey": True}
+    with panels(table, "protocol", "dataset", "model", "goal", **shape) as (figure, drawn):
+        for ax, _, rows in drawn:
+            _draw_guarantees(ax, rows, names)
+        points, line, bars = drawn[0][0].get_legend_handles_labels()[0]
+        label_figure(
+            figure,
+            title=title,
+            x="share of questions, or of answered questions",
+            y="method",
+            entries=[bars, points, line],
+        )
+    return figure
+
+
+def answer_sets(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "How often the set of all answers with p ≥ α misses every correct answer",
+) -> Figure:
+    """Draw how often answer sets miss, against α: a panel for each model and dataset.
+
+    Args:
+        table: needs the columns alpha, delta (missing for an α that is fixed beforehand),
+            missed_limit, missed, share_empty, auroc and set_size. It may have missed_low and
+            missed_high, and dataset, model and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = Experiment(model="facts-2m", dataset="world-facts").answer_sets()
+        plots.answer_sets(table)
+    """
+    needed = ["alpha", "delta", *(column for column, _, _ in _SET_LINES), "set_size"]
+    table = checked_table(table, needed, "answer_sets")
+    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
+        figure,
+        drawn,
+    ):
+        for ax, _, rows in drawn:
+            _draw_sets(ax, rows)
+        label_figure(
+            figure,
+            title=title,
+            x="α, the least probability of an answer in a set (mean number of answers in a set)",
+            y="share of questions, or AUROC",
+            entries=drawn[0][0].get_legend_handles_labels()[0],
+        )
+    return figure
+
+
+def entropies(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Entropy of the answers to each question",
+) -> Figure:
+    """Draw the entropy of each question in ascending order: a panel for each dataset and model.
+
+    If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
+
+    Args:
+        table: needs the columns entropy and tree_bound. It may have entropy_low and entropy_high,
+            which are drawn as a band, and dataset, model and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Example:
+        table = Experiment(model="facts-2m", dataset="world-facts").entropies()
+        plots.entropies(table)
+    """
+    table = checked_table(table, ["entropy", "tree_bound"], "entropies")
+    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
+        figure,
+        drawn,
+    ):
+        for ax, _, rows in drawn:
+            _draw_entropies(ax, rows.sort_values("entropy"))
+        label_figure(
+            figure,
+            title=title,
+            x="share of questions, from the smallest entropy to the largest",
+            y="entropy, nats",
+            entries=drawn[0][0].get_legend_handles_labels()[0],
+        )
+    return figure
+
+
+def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
+    places = rows["row_name"].map(names.index)
+    ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], label="share answered")
+    style: dict[str, Any] = {
+        "color": COLORS[1],
+        "ms": 2.5,
+        "label": "their accuracy, 95 % interval",
+    }
+    ax.plot(rows["accuracy"], places, "o", **style)
+    if "accuracy_low" in rows:
+        ax.hlines(places, rows["accuracy_low"], rows["accuracy_high"], color=COLORS[1], lw=1)
+    target = rows["target"].iloc[0]
+    ax.axvline(target, color="black", lw=0.8, ls="--", label="guaranteed accuracy")
+    for place in places[rows["coverage"] == 0]:
+        ax.text(0.02, place, "not guaranteed", fontsize=7, va="center")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlim(0, 1.02)
+    set_ticks(ax, SHARE_TICKS)
+
+
+def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
+    fixed = rows[rows["delta"].isna()]
+    for index, (column, has_interval, name) in enumerate(_SET_LINES):
+        interval = f"{column}_" if has_interval else ""
+        draw_curve(ax, fixed["alpha"], fixed, index, y=column, of=interval, label=name)
+    chosen = rows.dropna(subset=["delta", "alpha"])
+    style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
+    name = "guaranteed δ, at α = τ"
+    ax.plot(chosen["alpha"], chosen["delta"], marker="D", label=name, **style)
+    ax.set(xscale="log", ylim=(0, 1))
+    labels = []
+    for alpha, size in zip(fixed["alpha"], fixed["set_size"], strict=True):
+        labels.append(f"{alpha:g}\n({size:.1f})")
+    ax.set_xticks(fixed["alpha"], labels)
+    ax.minorticks_off()
+
+
+def _draw_entropies(ax: Axes, rows: pd.DataFrame) -> None:
+    places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
+    some = rows.iloc[places]
+    shares = pd.Series((places + 1) / len(rows), some.index)
+    name = "mean over samples, 95 % interval"
+    draw_curve(ax, shares, some, 0, y="entropy", of="entropy_", marker="", label=name)
+    name = "tree bound, a lower bound from the exact search"
+    draw_curve(ax, shares, some, 1, y="tree_bound", marker="", lw=0.6, label=name)
+    ax.set_xlim(0, 1)
+    if "entropy_high" in some and some["entropy_high"].notna().any():
+        ax.set_ylim(0, some["entropy_high"].quantile(0.98))
