@@ -1,4 +1,4 @@
-"""Measure the estimates from labels by hand: bias, error beside random labels, and coverage of the intervals.
+"""Measure the estimates from labels by hand: bias, error and coverage.
 
     python benchmarks/label_estimates.py --repetitions 2000 --output docs/label_estimates.csv
 
@@ -48,7 +48,7 @@ QUANTITIES = ("auroc", "difference_1", "difference_2", "accuracy", "agreement")
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions with scores (n, 3), ROUGE-L (n,), true labels (n,) and numbers of clusters (n,) or None.
+    """Questions with scores (n, 3), ROUGE-L (n,), true labels (n,) and clusters (n,) or None.
 
     The first score stands for NLL. The second has another AUROC; the third differs for one question
     in five.
@@ -93,7 +93,9 @@ def made_up(cell: dict, n: int, rng: np.random.Generator) -> Questions:
     scores = np.column_stack([first, second, third])
     if kind == "ties":
         scores = np.round(scores)
-    rouge = made_up_rouge(correct, noise, cell["agreement"], rng, strength=2.0 if kind == "strong errors" else 1.0)
+    rouge = made_up_rouge(
+        correct, noise, cell["agreement"], rng, strength=2.0 if kind == "strong errors" else 1.0
+    )
     if kind == "rare bin":
         # One answer in a hundred is a long right answer that shares few words with the reference.
         is_rare = rng.random(n) < 0.01
@@ -103,7 +105,12 @@ def made_up(cell: dict, n: int, rng: np.random.Generator) -> Questions:
 
 
 def made_up_rouge(
-    correct: np.ndarray, noise: np.ndarray, agreement: float, rng: np.random.Generator, *, strength: float
+    correct: np.ndarray,
+    noise: np.ndarray,
+    agreement: float,
+    rng: np.random.Generator,
+    *,
+    strength: float,
 ) -> np.ndarray:
     """Draw ROUGE-L values whose verdicts agree with the labels with about this probability."""
     n = len(correct)
@@ -112,14 +119,16 @@ def made_up_rouge(
     error = expit(logit(1 - agreement) * scale + strength * noise * (2 * correct - 1))
     verdict = np.where(rng.random(n) < error, 1 - correct, correct)
     level = rng.random(n)
-    accepted = np.where(level < np.where(correct == 1, 0.6, 0.25), 1.0, np.where(level < 0.8, 0.8, 0.5))
+    accepted = np.where(
+        level < np.where(correct == 1, 0.6, 0.25), 1.0, np.where(level < 0.8, 0.8, 0.5)
+    )
     rejected = np.where(level < np.where(correct == 1, 0.5, 0.8), 0.0, 0.2)
     return np.where(verdict == 1, accepted, rejected)
 
 
 @cache
 def from_records(path: Path) -> Questions:
-    """Return the questions of a records file: NLL, the average log-likelihood and their mean rank."""
+    """Return the questions of a records file, scored by NLL, ALL and their mean rank."""
     from pro_lib.evaluation import evaluate
     from pro_lib.importing import from_records as read
 
@@ -139,7 +148,10 @@ def from_runs(folder: Path, dataset: str, model: str) -> Questions:
 
 
 def of_evaluation(evaluation, *, truth: str) -> Questions:
-    """Return scores, ROUGE-L and labels of an evaluation; PRO at α = 0.4, or a mixture where PRO equals NLL."""
+    """Return scores, ROUGE-L and labels of an evaluation.
+
+    PRO has α = 0.4; where it equals NLL, a mixture takes its place.
+    """
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
     pro = evaluation.pro(0.1)
@@ -172,12 +184,21 @@ def made_up_cells() -> Iterator[dict]:
 
 
 def stored_cells(records: Path | None, runs: Path | None) -> Iterator[dict]:
-    """Yield the cells of records files and of runs: all questions, and draws from them with replacement."""
+    """Yield the cells of records files and of runs.
+
+    Each has a cell with all questions and one that draws from them with replacement.
+    """
     sources = []
     if records is not None:
-        sources += [{"kind": "records", "source": path.stem} for path in sorted(records.glob("*.jsonl"))]
+        sources += [
+            {"kind": "records", "source": path.stem} for path in sorted(records.glob("*.jsonl"))
+        ]
     if runs is not None:
-        pairs = (("world-facts", "facts-2m"), ("world-facts", "facts-1m"), ("world-facts-reworded", "facts-2m"))
+        pairs = (
+            ("world-facts", "facts-2m"),
+            ("world-facts", "facts-1m"),
+            ("world-facts-reworded", "facts-2m"),
+        )
         sources += [{"kind": "runs", "source": "/".join(pair)} for pair in pairs]
     for source, n, n_labels in itertools.product(sources, ("all", 1000), N_LABELS):
         yield {**source, "n_questions": n, "n_labels": n_labels}
@@ -209,13 +230,22 @@ def features_of(questions: Questions) -> np.ndarray:
     """Return the features (n, F) of the label model."""
     bins = design.rouge_bin(questions.rouge)
     ranks = [design.ranks(questions.scores[:, column]) for column in (0, 1)]
-    return np.column_stack([bins[:, None] == np.arange(design.ROUGE_BINS), *ranks]).astype(np.float64)
+    return np.column_stack([bins[:, None] == np.arange(design.ROUGE_BINS), *ranks]).astype(
+        np.float64
+    )
 
 
 def quantities(questions: Questions, ranking: Ranking, labels: np.ndarray) -> np.ndarray:
-    """Return the AUROC of the first score, the differences to it, the accuracy and the judge's agreement, (5,)."""
+    """Return the true values (5,) of `QUANTITIES`."""
     values = areas(ranking, labels).auroc
-    return np.array([values[0], *(values[1:] - values[0]), labels.mean(), agreement_values(questions, labels).mean()])
+    return np.array(
+        [
+            values[0],
+            *(values[1:] - values[0]),
+            labels.mean(),
+            agreement_values(questions, labels).mean(),
+        ]
+    )
 
 
 def agreement_values(questions: Questions, labels: np.ndarray) -> np.ndarray:
@@ -224,9 +254,13 @@ def agreement_values(questions: Questions, labels: np.ndarray) -> np.ndarray:
 
 
 def choose(
-    questions: Questions, ranking: Ranking, features: np.ndarray, n_labels: int, rng: np.random.Generator
+    questions: Questions,
+    ranking: Ranking,
+    features: np.ndarray,
+    n_labels: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the first phase, the second phase in its order, the mask of the first and the probabilities."""
+    """Return both phases in order, the mask of the first and the probabilities."""
     n = len(questions.correct)
     n_first = design.first_size(n_labels, n)
     first = design.first_phase(design.rouge_bin(questions.rouge), n_first, rng)
@@ -234,19 +268,25 @@ def choose(
     is_first[first] = True
     labels = np.where(is_first, questions.correct, np.nan)
     n_second = min(n_labels, n) - n_first
-    probabilities = design.second_probabilities([ranking], features, labels, is_first, n_second=n_second)
+    probabilities = design.second_probabilities(
+        [ranking], features, labels, is_first, n_second=n_second
+    )
     return first, design.second_phase(probabilities, rng), is_first, probabilities
 
 
-def repeat(cell: dict, whole: Questions, truth: np.ndarray, rng: np.random.Generator) -> dict | None:
-    """Return the errors and the coverage of one repetition; None if all answers are right, or all wrong."""
+def repeat(
+    cell: dict, whole: Questions, truth: np.ndarray, rng: np.random.Generator
+) -> dict | None:
+    """Return errors and coverage of one repetition; None if a class has no answer."""
     questions = draw(cell, whole, rng)
     n = len(questions.correct)
     if questions.correct.min() == questions.correct.max():
         return None
     ranking = Ranking.of(questions.scores)
     features = features_of(questions)
-    first, second, is_first, probabilities = choose(questions, ranking, features, cell["n_labels"], rng)
+    first, second, is_first, probabilities = choose(
+        questions, ranking, features, cell["n_labels"], rng
+    )
     n_second = len(second)
     if cell["kind"] == "early stop":
         second = second[: n_second // 2]
@@ -285,7 +325,11 @@ def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator)
 
 
 def intervals(
-    questions: Questions, ranking: Ranking, sample: inference.Sample, scope: inference.Scope, exact: np.ndarray
+    questions: Questions,
+    ranking: Ranking,
+    sample: inference.Sample,
+    scope: inference.Scope,
+    exact: np.ndarray,
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
     estimates = inference.estimate_aurocs(ranking, sample, scope=scope, clusters=questions.clusters)
@@ -298,7 +342,9 @@ def intervals(
     signs = np.where(questions.rouge > 0.3, 1.0, -1.0)
     influence = np.stack([np.ones(n), signs]) / n
     per_question = np.stack([sample.pseudo, agreement_values(questions, sample.pseudo)])
-    variance = inference.scoped_variance(sample, influence, per_question / n, scope, questions.clusters)
+    variance = inference.scoped_variance(
+        sample, influence, per_question / n, scope, questions.clusters
+    )
     low, high = share_interval(per_question.mean(axis=1), *variance)
     yield "accuracy", low[0], high[0], exact[3]
     yield "agreement", low[1], high[1], exact[4]
@@ -307,7 +353,9 @@ def intervals(
 # Tables
 
 
-def measure(cell: dict, repetitions: int, seed: int, folders: tuple[Path | None, Path | None]) -> dict:
+def measure(
+    cell: dict, repetitions: int, seed: int, folders: tuple[Path | None, Path | None]
+) -> dict:
     """Return the row of a cell."""
     start = time.process_time()
     rng = np.random.default_rng([seed, zlib.crc32(cell["cell"].encode())])
@@ -324,14 +372,19 @@ def measure(cell: dict, repetitions: int, seed: int, folders: tuple[Path | None,
         # Accuracy and agreement do not need labels of both classes.
         is_allowed = enough if name not in ("accuracy", "agreement") else table["n_labels"] > 0
         shown = table[is_allowed & table[f"{name}_population_width"].notna()]
-        row |= {f"{name}_n_shown": len(shown), f"{name}_shown_of_allowed": len(shown) / max(is_allowed.sum(), 1)}
+        row |= {
+            f"{name}_n_shown": len(shown),
+            f"{name}_shown_of_allowed": len(shown) / max(is_allowed.sum(), 1),
+        }
         row[f"{name}_bias"] = shown[f"{name}_error"].mean()
         row[f"{name}_bias_se"] = shown[f"{name}_error"].std() / np.sqrt(max(len(shown), 1))
         both = shown.dropna(subset=f"{name}_random")
         row[f"{name}_rmse"] = root_mean_square(both[f"{name}_error"])
         row[f"{name}_random_rmse"] = root_mean_square(both[f"{name}_random"])
         row[f"{name}_ratio"] = row[f"{name}_rmse"] / row[f"{name}_random_rmse"]
-        row |= shown.filter(regex=f"^{name}_(questions|population)_(covered|width)$").mean().to_dict()
+        row |= (
+            shown.filter(regex=f"^{name}_(questions|population)_(covered|width)$").mean().to_dict()
+        )
     row["cpu_seconds"] = time.process_time() - start
     return row
 
@@ -342,12 +395,12 @@ def root_mean_square(values: pd.Series) -> float:
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Return tables for the docs: coverage, bias and errors beside random labels, by kind of cell."""
+    """Return the tables of the docs: coverage, bias and errors by kind of cell."""
     return "\n\n".join([coverage_table(table), error_table(table)])
 
 
 def coverage_table(table: pd.DataFrame) -> str:
-    """Return the lowest coverage of each quantity and scope, and the cells significantly below 0.93 (Holm)."""
+    """Return the lowest coverages, and the cells significantly below 0.93 (Holm)."""
     head = ["quantity", "scope", "cells", "lowest", "mean", "below 0.93", "significantly"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for name, scope in itertools.product(QUANTITIES, ("questions", "population")):
@@ -359,7 +412,9 @@ def coverage_table(table: pd.DataFrame) -> str:
         covered = cells_shown[column]
         p_values = stats.binom.cdf((covered * n_draws).round(), n_draws, 0.93)
         significant = int((holm(p_values) <= 0.05).sum())
-        numbers = f"{covered.min():.3f} | {covered.mean():.3f} | {(covered < 0.93).sum()} | {significant}"
+        numbers = (
+            f"{covered.min():.3f} | {covered.mean():.3f} | {(covered < 0.93).sum()} | {significant}"
+        )
         lines.append(f"| {name} | {scope} | {len(covered)} | {numbers} |")
     return "\n".join(lines)
 
@@ -372,8 +427,16 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def error_table(table: pd.DataFrame) -> str:
-    """Return the largest bias and the ratios of the errors to those of random labels, by kind and number of labels."""
-    head = ["kind", "labels", "cells", "shown", "largest bias (AUROC)", "AUROC, median ratio", "highest"]
+    """Return the largest bias and the ratios to random labels, by kind and number."""
+    head = [
+        "kind",
+        "labels",
+        "cells",
+        "shown",
+        "largest bias (AUROC)",
+        "AUROC, median ratio",
+        "highest",
+    ]
     head += ["differences, median ratio", "highest"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for (kind, n_labels), part in table.groupby(["kind", "n_labels"], sort=False):
@@ -384,7 +447,13 @@ def error_table(table: pd.DataFrame) -> str:
         differences = pd.concat([ratios["difference_1"], ratios["difference_2"]])
         share = part["auroc_n_shown"] / part["n_drawn"]
         biased = part[part["auroc_n_shown"] >= 20]["auroc_bias"].abs().max()
-        row = [kind, n_labels, len(part), f"{share.min():.2f} to {share.max():.2f}", f"{biased:.3f}"]
+        row = [
+            kind,
+            n_labels,
+            len(part),
+            f"{share.min():.2f} to {share.max():.2f}",
+            f"{biased:.3f}",
+        ]
         row += [f"{single.median():.2f}", f"{single.max():.2f}"]
         row += [f"{differences.median():.2f}", f"{differences.max():.2f}"]
         lines.append(f"| {' | '.join(map(str, row))} |")
@@ -393,15 +462,21 @@ def error_table(table: pd.DataFrame) -> str:
 
 def main() -> None:
     """Measure the cells that are not in the output yet, and write them there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--part", default="1/1", help="1/50 runs every fiftieth cell")
-    parser.add_argument("--records", type=Path, help="folder of records files with a column correct")
+    parser.add_argument(
+        "--records", type=Path, help="folder of records files with a column correct"
+    )
     parser.add_argument("--world-facts", type=Path, help="folder of runs of the bundled models")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "label_estimates.csv")
-    parser.add_argument("--summary", action="store_true", help="only print the tables of the output")
+    parser.add_argument(
+        "--summary", action="store_true", help="only print the tables of the output"
+    )
     given = parser.parse_args()
     if given.summary:
         print(summary(pd.read_csv(given.output)))

@@ -7,7 +7,14 @@ import pytest
 
 from pro_lib import metrics
 
-CELL = {"kind": "grid", "share_right": 0.2, "agreement": 0.85, "auroc": 0.75, "n_questions": 300, "n_labels": 60}
+CELL = {
+    "kind": "grid",
+    "share_right": 0.2,
+    "agreement": 0.85,
+    "auroc": 0.75,
+    "n_questions": 300,
+    "n_labels": 60,
+}
 
 
 @pytest.mark.parametrize("agreement", [0.75, 0.95])
@@ -35,12 +42,21 @@ def test_a_repetition_stops_early_in_the_cells_that_say_so():
 def test_a_second_call_skips_the_cells_that_are_done(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(simulation, "POPULATION", 2000)
     output = tmp_path / "table.csv"
-    words = ["--repetitions", "5", "--only", "grid; share_right=0.5; agreement=0.95; auroc=0.75; n_questions=300;"]
+    words = [
+        "--repetitions",
+        "5",
+        "--only",
+        "grid; share_right=0.5; agreement=0.95; auroc=0.75; n_questions=300;",
+    ]
     measured = []
     measure = simulation.measure
-    monkeypatch.setattr(simulation, "measure", lambda cell, *rest: measured.append(cell) or measure(cell, *rest))
+    monkeypatch.setattr(
+        simulation, "measure", lambda cell, *rest: measured.append(cell) or measure(cell, *rest)
+    )
     for part in ("1/3", "1/3", "2/3"):
-        monkeypatch.setattr("sys.argv", ["label_estimates.py", *words, "--part", part, "--output", str(output)])
+        monkeypatch.setattr(
+            "sys.argv", ["label_estimates.py", *words, "--part", part, "--output", str(output)]
+        )
         simulation.main()
     table = pd.read_csv(output)
     assert table["cell"].is_unique

@@ -1,4 +1,4 @@
-"""The numerics of labels by hand: against naive forms, hand-worked values, and properties that must hold."""
+"""Test the numerics of labels by hand: naive forms, worked values, properties."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def naive_auroc(scores, codes, labels):
 
 @st.composite
 def labelled_scores(draw):
-    """Scores with ties, units of several answers, and pseudo-labels, some of them beyond 0 and 1."""
+    """Draw scores with ties, units, and pseudo-labels, some of them outside [0, 1]."""
     n_units = draw(st.integers(3, 8))
     extra = draw(st.lists(st.integers(0, n_units - 1), max_size=4))
     codes = np.array([*range(n_units), *extra])
@@ -46,7 +46,9 @@ def test_the_auroc_of_pseudo_labels_is_that_over_all_pairs(drawn):
     scores, codes, labels = drawn
     result = areas(Ranking.of(scores, codes), labels).auroc
     right = labels[codes]
-    n_pairs = (1 - right).sum() * right.sum() - (np.bincount(codes) ** 2 * labels * (1 - labels)).sum()
+    n_pairs = (1 - right).sum() * right.sum() - (
+        np.bincount(codes) ** 2 * labels * (1 - labels)
+    ).sum()
     if min(right.sum(), (1 - right).sum(), n_pairs) < 0.05:
         return
     np.testing.assert_allclose(result, naive_auroc(scores, codes, labels), rtol=1e-9, atol=1e-9)
@@ -80,14 +82,21 @@ def test_labels_of_one_class_have_no_auroc():
 
 def test_weights_have_the_expectation_one_for_every_answer():
     # One of four answers in the first phase, then one of the others with unequal probabilities.
-    probabilities = {0: [0, 0.2, 0.3, 0.5], 1: [0.6, 0, 0.3, 0.1], 2: [0.25, 0.25, 0, 0.5], 3: [0.1, 0.1, 0.8, 0]}
+    probabilities = {
+        0: [0, 0.2, 0.3, 0.5],
+        1: [0.6, 0, 0.3, 0.1],
+        2: [0.25, 0.25, 0, 0.5],
+        3: [0.1, 0.1, 0.8, 0],
+    }
     expected = np.zeros(4)
     for first, second_probabilities in probabilities.items():
         for second, probability in enumerate(second_probabilities):
             if probability:
                 labels = np.where(np.isin(range(4), [first, second]), 1.0, np.nan)
                 is_first = np.arange(4) == first
-                weights = label_weights(labels, is_first, second_probabilities, n_first=1, n_second=1)
+                weights = label_weights(
+                    labels, is_first, second_probabilities, n_first=1, n_second=1
+                )
                 expected += probability / 4 * weights
     np.testing.assert_allclose(expected, 1)
 
@@ -123,7 +132,9 @@ def test_the_variance_for_the_population_is_that_of_placements():
     of_wrong = [(wrong_score > right).mean() for wrong_score in wrong]
     of_right = [(right_score < wrong).mean() for right_score in right]
     expected = np.var(of_wrong) / len(wrong) + np.var(of_right) / len(right)
-    variance, _ = intervals.population_variance(areas(Ranking.of(scores), correct.astype(float)).population)
+    variance, _ = intervals.population_variance(
+        areas(Ranking.of(scores), correct.astype(float)).population
+    )
     np.testing.assert_allclose(variance, expected, rtol=1e-9)
 
 
@@ -131,15 +142,19 @@ def test_residuals_of_zero_do_not_make_the_variance_zero():
     model = np.array([0.98, 0.02, 0.5, 0.5])
     labels = np.array([0.98, 0.02, np.nan, np.nan])
     variance, _ = intervals.label_variance(np.ones((1, 4)), [2, 2, 0, 0], model, labels)
-    # No residual says anything, so the prediction counts alone. It is the mean of 2 · (2 - 1) · 2 · 0.0196 of the
+    # No residual says anything, so the prediction counts alone.
+    # It is the mean of 2 · (2 - 1) · 2 · 0.0196 of the
     # labels and (4/2 - 1) (2 · 0.0196 + 2 · 0.25) of all answers.
     np.testing.assert_allclose(variance, [(0.0784 + 0.5392) / 2])
 
 
 def test_the_variance_of_labels_by_hand():
-    # Residuals 0.5 and -0.5 with weights 2 and 3: terms 2 · 0.25 and 6 · 0.25; effective number 2² / (0.5² + 1.5²).
+    # Residuals 0.5 and -0.5 with weights 2 and 3: terms 2 · 0.25 and 6 · 0.25;
+    # effective number 2² / (0.5² + 1.5²).
     labels = [1, 0, np.nan, np.nan, np.nan]
-    variance, freedom = intervals.label_variance(np.ones((1, 5)), [2, 3, 0, 0, 0], np.full(5, 0.5), labels)
+    variance, freedom = intervals.label_variance(
+        np.ones((1, 5)), [2, 3, 0, 0, 0], np.full(5, 0.5), labels
+    )
     predicted = ((2 + 6) * 0.25 + (5 / 2 - 1) * 5 * 0.25) / 2
     np.testing.assert_allclose(variance, [(1.6 * 2 + 2 * predicted) / 3.6])
     np.testing.assert_allclose(freedom, [4.8])
@@ -148,7 +163,9 @@ def test_the_variance_of_labels_by_hand():
 def test_a_difference_that_no_label_can_change_has_no_variance():
     labels = np.array([1, 0, 0, 1, 1, 0, np.nan, np.nan])
     features = np.zeros((8, 1))
-    sample = inference.Sample.of(labels, ~np.isnan(labels), np.ones(8), features, n_first=6, n_second=0)
+    sample = inference.Sample.of(
+        labels, ~np.isnan(labels), np.ones(8), features, n_first=6, n_second=0
+    )
     scores = np.repeat(np.arange(8.0)[:, None], 2, axis=1)
     estimates = inference.estimate_aurocs(Ranking.of(scores), sample)
     assert (estimates.interval()[1] > estimates.interval()[0]).all()
@@ -166,7 +183,9 @@ def test_clusters_that_are_alike_widen_the_interval():
 
 
 def test_pseudo_labels_by_hand():
-    np.testing.assert_allclose(pseudo_labels([0.5, 0.2, 0.9], [1, 0, np.nan], [3, 1, 0]), [2.0, 0.0, 0.9])
+    np.testing.assert_allclose(
+        pseudo_labels([0.5, 0.2, 0.9], [1, 0, np.nan], [3, 1, 0]), [2.0, 0.0, 0.9]
+    )
 
 
 def test_the_first_phase_is_proportional_and_fills_every_bin():
@@ -198,7 +217,10 @@ def test_the_second_phase_has_the_size_and_the_probabilities_that_were_asked_for
         assert len(chosen) == 3
         counts[chosen] += 1
     # Four standard errors.
-    assert (np.abs(counts / 4000 - probabilities) <= 4 * np.sqrt(probabilities * (1 - probabilities) / 4000)).all()
+    assert (
+        np.abs(counts / 4000 - probabilities)
+        <= 4 * np.sqrt(probabilities * (1 - probabilities) / 4000)
+    ).all()
 
 
 def test_the_logistic_regression_is_that_of_scikit_learn():
@@ -210,7 +232,9 @@ def test_the_logistic_regression_is_that_of_scikit_learn():
     model = LogisticRegression(C=0.5, tol=1e-10, max_iter=1000)
     model.fit(columns, [*labels, 0, 1], sample_weight=[*np.ones(40), 0.5, 0.5])
     expected = [model.intercept_[0], *model.coef_[0]]
-    np.testing.assert_allclose(design.fit_logistic(features, labels, penalty=2.0), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        design.fit_logistic(features, labels, penalty=2.0), expected, atol=1e-5
+    )
 
 
 def test_labels_that_features_separate_give_finite_probabilities():
@@ -234,7 +258,8 @@ def test_a_prediction_does_not_depend_on_the_own_label():
 
 
 def test_answers_that_matter_for_a_difference_are_chosen_more_often():
-    # Both AUROCs depend on the first two answers alike; only the third and the fourth change the difference.
+    # Both AUROCs depend on the first two answers alike;
+    # only the third and the fourth change the difference.
     influence = np.array([[0.1, -0.1, 0.0, 0.0], [0.1, -0.1, 0.2, -0.2]])
     scores = design.sampling_scores([influence], np.full(4, 0.5))
     np.testing.assert_allclose(scores, np.sqrt(0.5))

@@ -28,7 +28,15 @@ from pro_lib.evaluation.labels import (
 )
 from pro_lib.evaluation.labels.label_file import answer_key
 
-PLACE = {"dataset": "toy", "phase": 1, "probability": 0.5, "n_first": 2, "n_second": 0, "n_answers": 4, "plan": "p"}
+PLACE = {
+    "dataset": "toy",
+    "phase": 1,
+    "probability": 0.5,
+    "n_first": 2,
+    "n_second": 0,
+    "n_answers": 4,
+    "plan": "p",
+}
 
 
 def label(question_id, correct, *, text="Paris", labeller="ada", **values):
@@ -52,7 +60,9 @@ def evaluation(n=120, *, seed=0, model="m", prefix="answer"):
             "alias_match": verdict,
         }
     )
-    baselines = pd.DataFrame({"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1})
+    baselines = pd.DataFrame(
+        {"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1}
+    )
     log_probs = np.column_stack([-np.abs(nll) - 0.1, -np.abs(nll) - 2])
     result = Evaluation(
         model=model,
@@ -75,7 +85,9 @@ def label_all(plan, truth, labels=(), *, labeller="ada", stop=None):
         # `next_request` returns these one by one; see the test of a plan that is saved.
         for unit, is_repetition in plan.requests()[n_before:stop]:
             row = plan.answers.table.iloc[unit]
-            request = Request(unit, row["dataset"], row["question_id"], row["text"], is_repetition, 0, 0)
+            request = Request(
+                unit, row["dataset"], row["question_id"], row["text"], is_repetition, 0, 0
+            )
             labels.append(plan.label(request, truth[request.question_id], labeller=labeller))
         if len(labels) == n_before:
             break
@@ -133,7 +145,13 @@ def test_a_label_without_a_time_gets_the_current_time(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "second", "is_shared"),
-    [("Paris", " paris. ", True), ("-5", "5", False), ("1.5", "15", False), ("?", "!", False), ("São", "Sao", False)],
+    [
+        ("Paris", " paris. ", True),
+        ("-5", "5", False),
+        ("1.5", "15", False),
+        ("?", "!", False),
+        ("São", "Sao", False),
+    ],
 )
 def test_answers_share_a_label_if_their_words_are_the_same(first, second, is_shared):
     assert (answer_key(first) == answer_key(second)) is is_shared
@@ -143,7 +161,12 @@ def test_answers_share_a_label_if_their_words_are_the_same(first, second, is_sha
 
 
 def test_most_labellers_decide_and_a_tie_is_undecided():
-    votes = {"1": (True, True, False), "2": (True, False, None), "3": (None, None, False), "4": (None, None, None)}
+    votes = {
+        "1": (True, True, False),
+        "2": (True, False, None),
+        "3": (None, None, False),
+        "4": (None, None, None),
+    }
     rows = [
         label(question, vote, labeller=name)
         for question, answers in votes.items()
@@ -189,14 +212,21 @@ def test_cohens_kappa_by_hand():
 
 
 def test_kappa_is_unknown_if_all_labels_are_the_same():
-    rows = [label(str(number), True, labeller=name) for number in range(3) for name in ("ada", "ben")]
+    rows = [
+        label(str(number), True, labeller=name) for number in range(3) for name in ("ada", "ben")
+    ]
     [row] = labeller_agreement(label_table(rows)).to_dict("records")
     assert row["agreement"] == 1
     assert np.isnan(row["kappa"])
 
 
 def test_the_consistency_of_each_labeller():
-    rows = [label("1", True), label("1", True, repetition=True), label("2", True), label("2", False, repetition=True)]
+    rows = [
+        label("1", True),
+        label("1", True, repetition=True),
+        label("2", True),
+        label("2", False, repetition=True),
+    ]
     rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
     ada, ben = consistency(label_table(rows)).to_dict("records")
     assert (ada["n_repeated"], ada["n_same"], ada["agreement"]) == (2, 1, 0.5)
@@ -209,7 +239,10 @@ def test_the_consistency_of_each_labeller():
 
 def test_a_plan_depends_on_its_seed_only():
     judged, truth = evaluation()
-    plans = [label_all(LabelPlan.create([judged], n_labels=60, seed=seed), truth)[0] for seed in (1, 1, 2)]
+    plans = [
+        label_all(LabelPlan.create([judged], n_labels=60, seed=seed), truth)[0]
+        for seed in (1, 1, 2)
+    ]
     assert plans[0].requests() == plans[1].requests()
     assert plans[0].first != plans[2].first
     assert len({*plans[0].first, *plans[0].second}) == 60
@@ -265,7 +298,9 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
     other, _ = evaluation(prefix="other")
     plan = LabelPlan.create([judged], n_labels=60)
     plan.save(tmp_path / "plan.json")
-    with pytest.raises(RunError, match=r"plan for other answers \(it has 120 answers, the evaluations 120\)"):
+    with pytest.raises(
+        RunError, match=r"plan for other answers \(it has 120 answers, the evaluations 120\)"
+    ):
         LabelPlan.read(tmp_path / "plan.json", [other])
     _, labels = label_all(plan, truth)
     with pytest.raises(RunError, match="belong to another plan"):
@@ -298,7 +333,8 @@ def test_models_with_the_same_answer_share_its_label():
 def test_copies_of_a_question_with_the_same_answer_share_its_label():
     judged, _ = evaluation(40)
     answers = judged.answers.assign(text_number=np.arange(40) % 30)
-    # Questions 30 to 34 have the texts and the answers of 0 to 4; 35 to 39 have those texts and other answers.
+    # Questions 30 to 34 have the texts and the answers of 0 to 4;
+    # 35 to 39 have those texts and other answers.
     answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
     answers.loc[35:39, "text_number"] = range(5)
     plan = LabelPlan.create([replace(judged, answers=answers)], n_labels=35)
@@ -317,18 +353,28 @@ def test_with_all_labels_the_tables_hold_what_is_true():
     table = estimate(label_table(labels), [judged], scope="questions")
     assert table["method"].tolist() == ["NLL", "PRO", "SE", "ALL"]
     assert table["similarity"].tolist() == ["", "", "lexical", ""]
-    expected = [metrics.auroc(judged.baselines[name], correct) for name in ("NLL", "SE, lexical", "ALL")]
+    expected = [
+        metrics.auroc(judged.baselines[name], correct) for name in ("NLL", "SE, lexical", "ALL")
+    ]
     np.testing.assert_allclose(table["auroc"].iloc[[0, 2, 3]], expected)
     np.testing.assert_allclose(table["auroc_low"], table["auroc"])
-    np.testing.assert_allclose(table["auroc_minus_nll"], table["auroc"] - table["auroc"].iloc[0], atol=1e-12)
-    np.testing.assert_allclose(table["auroc_minus_pro"], table["auroc"] - table["auroc"].iloc[1], atol=1e-12)
-    np.testing.assert_allclose(table["auroc_by_judge"].iloc[0], metrics.auroc(judged.baselines["NLL"], judged.correct))
+    np.testing.assert_allclose(
+        table["auroc_minus_nll"], table["auroc"] - table["auroc"].iloc[0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        table["auroc_minus_pro"], table["auroc"] - table["auroc"].iloc[1], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        table["auroc_by_judge"].iloc[0], metrics.auroc(judged.baselines["NLL"], judged.correct)
+    )
     assert table["n_effective"].tolist() == pytest.approx([80] * 4)
     judges = judge_agreement(label_table(labels), [judged], scope="questions")
     assert judges["judge"].tolist() == ["rouge_l", "alias_match", "exact_match"]
     np.testing.assert_allclose(judges["accuracy"], correct.mean())
     np.testing.assert_allclose(judges["agreement"], (judged.correct == correct).mean())
-    covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[0.25, 1], scope="questions")
+    covered = accuracy_at_coverage(
+        label_table(labels), [judged], coverages=[0.25, 1], scope="questions"
+    )
     sure = judged.baselines["NLL"].rank() <= 20
     values = covered[covered["method"] == "NLL"].set_index("coverage")["accuracy"]
     np.testing.assert_allclose(values, [correct[sure].mean(), correct.mean()])

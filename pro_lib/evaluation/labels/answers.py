@@ -71,10 +71,14 @@ class Answers:
 
     def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
         """Return the number of the unit of each label; -1 for an answer that is not among them."""
-        return pd.MultiIndex.from_frame(self.table[KEY]).get_indexer(pd.MultiIndex.from_frame(labels[KEY]))
+        return pd.MultiIndex.from_frame(self.table[KEY]).get_indexer(
+            pd.MultiIndex.from_frame(labels[KEY])
+        )
 
 
-def collect_answers(evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAULT_ALPHA) -> Answers:
+def collect_answers(
+    evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAULT_ALPHA
+) -> Answers:
     """Collect the different answers of evaluations.
 
     Args:
@@ -107,13 +111,15 @@ def collect_answers(evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAU
 
 
 def method_scores(evaluation: Evaluation, alphas: Alphas) -> pd.DataFrame:
-    """Return the scores of an evaluation, a column per method: NLL first, then PRO if it can be computed."""
+    """Return the scores of an evaluation, a column per method: NLL, then PRO, then others."""
     has_log_probs = not np.isnan(evaluation.log_probs).all()
     names = [*(["PRO"] if has_log_probs else []), *evaluation.meanings, *evaluation.alpha_scores]
     where = f"{evaluation.dataset}, {evaluation.model}"
     chosen: dict[str, float] = {}
     for name in names:
-        chosen[name] = alphas.get(f"{where}, {name}", DEFAULT_ALPHA) if isinstance(alphas, Mapping) else alphas
+        chosen[name] = (
+            alphas.get(f"{where}, {name}", DEFAULT_ALPHA) if isinstance(alphas, Mapping) else alphas
+        )
     table = evaluation.with_pro(chosen) if chosen else evaluation.baselines.copy()
     first = [name for name in ("NLL", "PRO") if name in table]
     return table[[*first, *table.columns.drop(first)]]
@@ -125,7 +131,9 @@ def _rows_of(number: int, evaluation: Evaluation) -> pd.DataFrame:
     where = f"{evaluation.dataset}, {evaluation.model}"
     if answers["text"].isna().any():
         question_id = answers["question_id"][answers["text"].isna()].iloc[0]
-        raise RunError(f"{where}: the answer to question {question_id!r} has no text, so nobody can label it")
+        raise RunError(
+            f"{where}: the answer to question {question_id!r} has no text, so nobody can label it"
+        )
     question_ids = answers["question_id"].astype(str)
     if "text_number" in answers:
         question_ids = question_ids.groupby(answers["text_number"]).transform("first")
@@ -146,19 +154,24 @@ def _rows_of(number: int, evaluation: Evaluation) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _setting(evaluation: Evaluation, codes: NDArray[np.intp], n_units: int, alphas: Alphas) -> Setting:
+def _setting(
+    evaluation: Evaluation, codes: NDArray[np.intp], n_units: int, alphas: Alphas
+) -> Setting:
     scores = method_scores(evaluation, alphas)
     ranking = Ranking.of(scores, codes, n_units)
     clusters = None
     if "cluster" in evaluation.answers:
-        # A unit belongs to one question text, and so to one cluster. Units of other settings have none.
+        # A unit belongs to one question text, and so to one cluster.
+        # Units of other settings have none.
         numbers = pd.factorize(evaluation.answers["cluster"])[0]
         clusters = np.zeros(n_units, dtype=np.intp)
         clusters[codes] = numbers
     return Setting(evaluation, scores, codes, ranking, ranking.sizes > 0, clusters)
 
 
-def _features(judged: pd.DataFrame, codes: NDArray[np.intp], strata: NDArray[np.intp]) -> FloatArray:
+def _features(
+    judged: pd.DataFrame, codes: NDArray[np.intp], strata: NDArray[np.intp]
+) -> FloatArray:
     """Return the features (G, F); those of several answers of one unit are averaged."""
     columns = judged[["exact_match", "alias_match", "NLL", "ALL"]].fillna(0.0)
     for name in ("dataset", "model"):

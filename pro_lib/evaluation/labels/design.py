@@ -66,7 +66,7 @@ def first_phase(strata: ArrayLike, n_first: int, rng: np.random.Generator) -> In
 
 
 def ranks(values: ArrayLike) -> FloatArray:
-    """Return ranks (n,) between -1 and 1; ties share their mean rank, and missing values have rank 0."""
+    """Return ranks (n,) between -1 and 1; ties share a rank, missing values have 0."""
     values = np.asarray(values, dtype=np.float64)
     result = np.zeros(len(values))
     known = ~np.isnan(values)
@@ -77,7 +77,11 @@ def ranks(values: ArrayLike) -> FloatArray:
 
 
 def fit_logistic(
-    features: ArrayLike, labels: ArrayLike, *, penalty: float = 1.0, weights: ArrayLike | None = None
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    weights: ArrayLike | None = None,
 ) -> FloatArray:
     """Fit a logistic regression with a ridge penalty and a weak prior on the intercept.
 
@@ -129,7 +133,9 @@ def predict_logistic(features: ArrayLike, coefficients: FloatArray) -> FloatArra
     return np.clip(expit(logits), _CLIP, 1 - _CLIP)
 
 
-def cross_fitted(features: ArrayLike, labels: ArrayLike, *, seed: int = 0, n_folds: int = N_FOLDS) -> FloatArray:
+def cross_fitted(
+    features: ArrayLike, labels: ArrayLike, *, seed: int = 0, n_folds: int = N_FOLDS
+) -> FloatArray:
     """Return predicted probabilities (n,) that do not depend on an answer's own label.
 
     The answers are divided into folds, those with labels evenly. The predictions for a fold come
@@ -207,7 +213,7 @@ def second_probabilities(
     n_second: int,
     uniform: float = UNIFORM_SHARE,
 ) -> FloatArray:
-    """Return the inclusion probabilities (G,) of the second phase, from the labels of the first phase only.
+    """Return the inclusion probabilities (G,) of the second phase, given the first labels.
 
     Args:
         rankings: the scores of each setting, the reference first.
@@ -234,8 +240,10 @@ def second_probabilities(
     return probabilities
 
 
-def inclusion_probabilities(scores: ArrayLike, n_second: int, *, uniform: float = UNIFORM_SHARE) -> FloatArray:
-    """Return probabilities (n,) proportional to a mixture of scores and a constant, at most 1, with the sum `n_second`.
+def inclusion_probabilities(
+    scores: ArrayLike, n_second: int, *, uniform: float = UNIFORM_SHARE
+) -> FloatArray:
+    """Return probabilities (n,) with the sum `n_second`, proportional to scores plus a constant.
 
     Args:
         scores: (n,) not negative; if all are 0, the probabilities are equal.
@@ -269,7 +277,7 @@ def inclusion_probabilities(scores: ArrayLike, n_second: int, *, uniform: float 
 
 
 def second_phase(probabilities: ArrayLike, rng: np.random.Generator) -> IntArray:
-    """Choose answers with given inclusion probabilities: systematic sampling in random order (Hartley and Rao 1962).
+    """Choose answers with given probabilities: systematic sampling (Hartley and Rao 1962).
 
     The number chosen is the sum of the probabilities, rounded up or down if that is not an integer.
 

@@ -12,8 +12,19 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
-from pro_lib.evaluation.labels.inference import SCOPES, Sample, Scope, estimate_aurocs, scoped_variance
-from pro_lib.evaluation.labels.intervals import FEWEST_CLUSTERS, FEWEST_LABELS, FEWEST_OF_A_CLASS, share_interval
+from pro_lib.evaluation.labels.inference import (
+    SCOPES,
+    Sample,
+    Scope,
+    estimate_aurocs,
+    scoped_variance,
+)
+from pro_lib.evaluation.labels.intervals import (
+    FEWEST_CLUSTERS,
+    FEWEST_LABELS,
+    FEWEST_OF_A_CLASS,
+    share_interval,
+)
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
@@ -30,7 +41,7 @@ def estimate(
     alphas: Alphas = DEFAULT_ALPHA,
     scope: Scope = "population",
 ) -> pd.DataFrame:
-    """Return the AUROC of every method as it would be if all answers had labels, with 95 % intervals.
+    """Estimate the AUROC of every method as if all answers had labels, with 95 % intervals.
 
     The labels must come from a `LabelPlan` for the same evaluations, because the estimate needs the
     probabilities with which answers were chosen. It uses all labels of the file, so it may be
@@ -60,7 +71,8 @@ def estimate(
 
     Example:
         >>> labels = read_label_file("labels.jsonl")  # doctest: +SKIP
-        >>> estimate(labels, evaluations)[["method", "auroc", "auroc_low", "auroc_high"]]  # doctest: +SKIP
+        >>> table = estimate(labels, evaluations)  # doctest: +SKIP
+        >>> table[["method", "auroc", "auroc_low", "auroc_high"]]  # doctest: +SKIP
           method  auroc  auroc_low  auroc_high
         0    NLL  0.812      0.751       0.861
         1    PRO  0.815      0.752       0.865
@@ -76,7 +88,7 @@ def judge_agreement(
     *,
     scope: Scope = "population",
 ) -> pd.DataFrame:
-    """Return the accuracy of the answers, and how often each automatic judge agrees with the labels.
+    """Estimate the accuracy of the answers, and the agreement of each judge with the labels.
 
     Args:
         labels: from `read_label_file`.
@@ -133,7 +145,9 @@ def accuracy_at_coverage(
     if not all(0 < coverage <= 1 for coverage in coverages):
         raise RunError(f"coverages must be above 0 and at most 1; got {list(coverages)}")
     answers, sample, merged = _prepared(labels, evaluations, alphas, scope)
-    tables = [_coverage_table(setting, sample, merged, coverages, scope) for setting in answers.settings]
+    tables = [
+        _coverage_table(setting, sample, merged, coverages, scope) for setting in answers.settings
+    ]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -146,10 +160,16 @@ def _prepared(
     missing = [column for column in ("phase", "probability", "plan") if column not in labels]
     if missing:
         names = ", ".join(missing)
-        raise RunError(f"labels have no column {names}: without inclusion probabilities use correctness= instead")
+        raise RunError(
+            f"labels have no column {names}: without inclusion probabilities "
+            "use correctness= instead"
+        )
     answers = collect_answers(evaluations, alphas=alphas)
     if set(labels["plan"]) - {answers.digest}:
-        raise RunError("the labels belong to a plan for other answers; pass the evaluations that the plan was made for")
+        raise RunError(
+            "the labels belong to a plan for other answers; pass the evaluations "
+            "that the plan was made for"
+        )
     merged = merge_labels(labels)
     units = answers.positions(merged)
     table = merged.assign(unit=units).set_index("unit").reindex(range(len(answers)))
@@ -165,7 +185,9 @@ def _prepared(
     return answers, sample, table.drop(columns=KEY)
 
 
-def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope) -> pd.DataFrame:
+def _auroc_table(
+    setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
+) -> pd.DataFrame:
     estimates = estimate_aurocs(setting.ranking, sample, scope=scope, clusters=setting.clusters)
     low, high = estimates.interval()
     table = _method_columns(setting)
@@ -190,7 +212,9 @@ def _auroc_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
     return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
 
 
-def _judge_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope) -> pd.DataFrame:
+def _judge_table(
+    setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
+) -> pd.DataFrame:
     answers = setting.evaluation.answers
     counts = _counts(setting, sample, merged)
     reason = _reason(counts, setting, scope)
@@ -206,7 +230,11 @@ def _judge_table(setting: Setting, sample: Sample, merged: pd.DataFrame, scope: 
         row |= {"accuracy": shares[0], "accuracy_low": low[0], "accuracy_high": high[0]}
         row |= {"agreement": shares[1], "agreement_low": low[1], "agreement_high": high[1]}
         if reason != "yes":
-            hidden = [f"{name}{end}" for name in ("accuracy", "agreement") for end in ("", "_low", "_high")]
+            hidden = [
+                f"{name}{end}"
+                for name in ("accuracy", "agreement")
+                for end in ("", "_low", "_high")
+            ]
             row |= dict.fromkeys(hidden, np.nan)
         shown = _OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
         rows.append(row | counts | {"scope": scope, "shown": shown})
@@ -225,7 +253,11 @@ def _coverage_table(
         is_answered = (scores <= thresholds).T
         accuracy, low, high = _shares(setting, sample, is_answered.astype(np.float64), scope)
         columns = {"coverage": is_answered.mean(axis=1), "accuracy": accuracy}
-        columns |= {"accuracy_low": low, "accuracy_high": high, "n_labels": (is_answered & has_label).sum(axis=1)}
+        columns |= {
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "n_labels": (is_answered & has_label).sum(axis=1),
+        }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
     table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), _OUTSIDE, reason)
@@ -249,13 +281,15 @@ def _shares(
     shares = values.sum(axis=1) / n_used[:, 0]
     shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
     influence = setting.ranking.by_unit(signs / n_used)
-    population = setting.ranking.by_unit((values - np.nan_to_num(shares)[:, None] * is_used) / n_used)
+    population = setting.ranking.by_unit(
+        (values - np.nan_to_num(shares)[:, None] * is_used) / n_used
+    )
     variance = scoped_variance(sample, influence, population, scope, setting.clusters)
     return shares, *share_interval(shares, *variance)
 
 
 def _method_columns(setting: Setting) -> pd.DataFrame:
-    """Return method and similarity, a row per score: "SE, lexical" is SE with the similarity lexical."""
+    """Return method and similarity of each score; "SE, lexical" is SE with lexical."""
     names = pd.Series(setting.scores.columns.astype(str))
     parts = names.str.partition(", ")
     return pd.DataFrame({"method": parts[0], "similarity": parts[2]})
@@ -301,6 +335,12 @@ def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
 def _with_setting(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """Put the columns of the setting in front."""
     evaluation = setting.evaluation
-    values = [evaluation.dataset, evaluation.model, evaluation.strategy, evaluation.protocol, evaluation.split]
+    values = [
+        evaluation.dataset,
+        evaluation.model,
+        evaluation.strategy,
+        evaluation.protocol,
+        evaluation.split,
+    ]
     columns = dict(zip(_SETTING, [*values, len(evaluation.answers)], strict=True))
     return table.assign(**columns)[[*_SETTING, *table.columns]]

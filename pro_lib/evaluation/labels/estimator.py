@@ -37,7 +37,9 @@ def label_weights(
 
     Example:
         >>> is_first = [True, False, False, False]
-        >>> label_weights([1, 0, np.nan, np.nan], is_first, [0, 0.5, 0.2, 0.3], n_first=1, n_second=1).round(3)
+        >>> labels = [1, 0, np.nan, np.nan]
+        >>> probabilities = [0, 0.5, 0.2, 0.3]
+        >>> label_weights(labels, is_first, probabilities, n_first=1, n_second=1).round(3)
         array([2.   , 1.333, 0.   , 0.   ])
     """
     has_label = ~np.isnan(np.asarray(labels, dtype=np.float64))
@@ -94,8 +96,10 @@ class Ranking:
     sizes: FloatArray
 
     @classmethod
-    def of(cls, scores: ArrayLike, codes: ArrayLike | None = None, n_units: int | None = None) -> "Ranking":
-        """Sort scores (n, M), higher = more uncertain; without `codes` each answer is a unit of its own."""
+    def of(
+        cls, scores: ArrayLike, codes: ArrayLike | None = None, n_units: int | None = None
+    ) -> "Ranking":
+        """Sort scores (n, M), higher = more uncertain; without `codes` a unit per answer."""
         columns = np.ascontiguousarray(np.asarray(scores, dtype=np.float64).T)
         n = columns.shape[1]
         codes = np.arange(n) if codes is None else np.asarray(codes, dtype=np.intp)
@@ -114,7 +118,7 @@ class Ranking:
         return len(self.sizes)
 
     def weight_below(self, weights: FloatArray) -> FloatArray:
-        """Return the total weight (M, n) of the answers scored below each answer; ties, and itself, count half.
+        """Return the total weight (M, n) of the answers scored below each; ties count half.
 
         Args:
             weights: (n,) of the answers.
@@ -134,7 +138,9 @@ class Ranking:
         """Sum values (M, n) of the answers over the units, (M, G)."""
         if self.n_units == values.shape[1] and np.array_equal(self.codes, np.arange(self.n_units)):
             return values
-        return np.stack([np.bincount(self.codes, weights=row, minlength=self.n_units) for row in values])
+        return np.stack(
+            [np.bincount(self.codes, weights=row, minlength=self.n_units) for row in values]
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,8 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
         The AUROCs and their derivatives.
 
     Example:
-        >>> areas(Ranking.of([[0.1], [0.2], [0.3]]), [1, 0, 0]).auroc  # both wrong answers have the higher score
+        >>> # Both wrong answers have a higher score than the right one.
+        >>> areas(Ranking.of([[0.1], [0.2], [0.3]]), [1, 0, 0]).auroc
         array([1.])
     """
     unit_labels = np.asarray(labels, dtype=np.float64)

@@ -22,7 +22,7 @@ SCOPES = ("population", "questions")
 
 @dataclass(frozen=True)
 class Sample:
-    """Labels of some of G answers, with the weights, the label model and the pseudo-labels that follow from them.
+    """Labels of some of G answers, with their weights, label model and pseudo-labels.
 
     Attributes:
         labels: (G,) 1 for right, 0 for wrong, NaN without a label.
@@ -69,7 +69,7 @@ class Sample:
         return cls(labels, weights, model, pseudo_labels(model, labels, weights))
 
     def variance(self, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the variance of estimates with this influence (A, G) for these questions, and its freedom."""
+        """Return the variance for these questions, and its degrees of freedom."""
         return label_variance(influence, self.weights, self.model, self.labels)
 
 
@@ -99,10 +99,12 @@ class AurocEstimates:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the 95 % intervals of the AUROCs, (M,) each."""
-        return share_interval(self.auroc, *self._variance(self.areas.influence, self.areas.population))
+        return share_interval(
+            self.auroc, *self._variance(self.areas.influence, self.areas.population)
+        )
 
     def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the differences of the AUROCs to one of them, and the ends of their 95 % intervals, (M,) each.
+        """Return the differences (M,) to one AUROC, and the ends of their 95 % intervals.
 
         They exist even if one of the AUROCs is estimated as 1 or more.
         """
@@ -112,7 +114,9 @@ class AurocEstimates:
         low, high = difference_interval(values, *self._variance(influence, population))
         return values, low, high
 
-    def _variance(self, influence: FloatArray, population: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _variance(
+        self, influence: FloatArray, population: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         return scoped_variance(self.sample, influence, population, self.scope, self.clusters)
 
 

@@ -19,7 +19,7 @@ _FREEDOM = 3.0  # degrees of freedom for each effective term of a variance
 def label_variance(
     influence: ArrayLike, weights: ArrayLike, model: ArrayLike, labels: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variance of estimates (A,) that comes from not labelling all answers, and its degrees of freedom.
+    """Return the variance (A,) due to unlabelled answers, and its degrees of freedom.
 
     The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has
     the expectation 1 and w² - w has the variance of w as its expectation. Few labels may have small
@@ -63,7 +63,7 @@ def label_variance(
 
 
 def effective_number(terms: FloatArray) -> FloatArray:
-    """Return the effective number (A,) of terms (A, G) that are not negative: (Σ t)² / Σ t², or 0 if all are 0.
+    """Return the effective number (A,) of non-negative terms (A, G): (Σ t)² / Σ t², or 0.
 
     Example:
         >>> effective_number(np.array([[1.0, 1.0, 0.0], [4.0, 0.0, 0.0]]))
@@ -76,8 +76,10 @@ def effective_number(terms: FloatArray) -> FloatArray:
     return np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
 
 
-def population_variance(influence: ArrayLike, *, clusters: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-    """Return the variance of estimates (A,) as statements about the population, and its degrees of freedom.
+def population_variance(
+    influence: ArrayLike, *, clusters: ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variance (A,) for the population, and its degrees of freedom.
 
     Args:
         influence: (A, G) influence of each unit as a draw, such as `Areas.population`.
@@ -107,8 +109,10 @@ def population_variance(influence: ArrayLike, *, clusters: ArrayLike | None = No
     return terms.sum(axis=1), freedom
 
 
-def share_interval(share: ArrayLike, variance: ArrayLike, freedom: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the ends (A,) of 95 % intervals of AUROCs or shares: Student's interval on the logit scale.
+def share_interval(
+    share: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends (A,) of 95 % intervals: Student's interval on the logit scale.
 
     NaN where the estimate is not between 0 and 1. A variance of 0 gives the estimate itself.
     """

@@ -1,4 +1,4 @@
-"""The label file: one JSON object a line, appended and never changed; labellers merged and compared.
+"""Read, append, merge and compare labels: a file with one JSON object a line.
 
 A line is a label, `{dataset, question_id, text, correct, labeller, time, repetition, phase,
 probability, n_first, n_second, n_answers, plan}`, where `correct` is true, false, or null for
@@ -21,7 +21,15 @@ import pandas as pd
 from pydantic import Field
 
 from pro_lib.common.files import RunError, parse, reading, regular, writing
-from pro_lib.common.validation import Flag, Format, Name, PositiveInt, Probability, Text, WholeNumber
+from pro_lib.common.validation import (
+    Flag,
+    Format,
+    Name,
+    PositiveInt,
+    Probability,
+    Text,
+    WholeNumber,
+)
 from pro_lib.metrics.auroc import wilson
 from pro_lib.metrics.correctness import normalized_words
 
@@ -95,7 +103,8 @@ def append_label(path: str | Path, label: Label) -> None:
         label: the label. An empty `time` becomes the current time.
 
     Example:
-        >>> append_label("labels.jsonl", plan.label(request, True, labeller="ada"))  # doctest: +SKIP
+        >>> label = plan.label(request, True, labeller="ada")  # doctest: +SKIP
+        >>> append_label("labels.jsonl", label)  # doctest: +SKIP
     """
     values = label.model_dump()
     values["time"] = label.time or datetime.now(UTC).isoformat(timespec="seconds")
@@ -103,7 +112,10 @@ def append_label(path: str | Path, label: Label) -> None:
 
 
 def append_undo(path: str | Path, labeller: str) -> None:
-    """Withdraw the last label of a labeller; its line stays, and a line that withdraws it is appended."""
+    """Withdraw the last label of a labeller.
+
+    The line of the label stays; a line that withdraws it is appended.
+    """
     _append(regular(path), {"undo": True, "labeller": labeller})
 
 
@@ -208,16 +220,28 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
         found = labels[column].unique()
         if len(found) > 1:
             values = ", ".join(map(str, found[:3]))
-            raise RunError(f"labels belong to different plans ({column} {values}); estimate them one by one")
+            raise RunError(
+                f"labels belong to different plans ({column} {values}); estimate them one by one"
+            )
     first = _first_labels(labels)
-    differs = first.groupby(KEY)[["phase", "probability", "n_first", "n_second"]].nunique().gt(1).any(axis=1)
+    differs = (
+        first.groupby(KEY)[["phase", "probability", "n_first", "n_second"]]
+        .nunique()
+        .gt(1)
+        .any(axis=1)
+    )
     if differs.any():
         _, question_id, text = differs.idxmax()
         where = f"question {question_id!r}, answer {text!r}"
-        raise RunError(f"labels of {where} have different phases or probabilities; they belong to different plans")
+        raise RunError(
+            f"labels of {where} have different phases or probabilities; "
+            "they belong to different plans"
+        )
     is_right = first["correct"].map(lambda value: value is True)
     is_wrong = first["correct"].map(lambda value: value is False)
-    counts = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int)).groupby(KEY, sort=False)
+    counts = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int)).groupby(
+        KEY, sort=False
+    )
     sums = counts[["n_right", "n_wrong"]].sum()
     merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
     balance = np.sign(merged["n_right"] - merged["n_wrong"])
@@ -248,7 +272,9 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
     from sklearn.metrics import cohen_kappa_score  # slow to import, and needed here only
 
     decided = _first_labels(labels).dropna(subset="correct")
-    by_labeller = {name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")}
+    by_labeller = {
+        name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")
+    }
     rows = []
     for labeller, other in itertools.combinations(sorted(labels["labeller"].unique()), 2):
         pair = {name: by_labeller.get(name, pd.Series(dtype=object)) for name in (labeller, other)}
@@ -258,7 +284,14 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
         if len(np.unique(both)) == 2:
             with warnings.catch_warnings(action="ignore"):
                 kappa = cohen_kappa_score(both[labeller], both[other])
-        rows.append({"labeller": labeller, "other_labeller": other, **_share(n_same, len(both)), "kappa": kappa})
+        rows.append(
+            {
+                "labeller": labeller,
+                "other_labeller": other,
+                **_share(n_same, len(both)),
+                "kappa": kappa,
+            }
+        )
     columns = ["labeller", "other_labeller", *_share(0, 0), "kappa"]
     return pd.DataFrame(rows, columns=columns).rename(columns={"n": "n_both"})
 
@@ -277,24 +310,36 @@ def consistency(labels: pd.DataFrame) -> pd.DataFrame:
         >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
     first = _first_labels(labels).dropna(subset="correct")
-    again = labels[labels["repetition"].astype(bool)].dropna(subset="correct").drop_duplicates([*KEY, "labeller"])
+    again = (
+        labels[labels["repetition"].astype(bool)]
+        .dropna(subset="correct")
+        .drop_duplicates([*KEY, "labeller"])
+    )
     pairs = first.merge(again, on=[*KEY, "labeller"], suffixes=("", "_again"))
     rows = []
     for labeller in sorted(labels["labeller"].unique()):
         own = pairs[pairs["labeller"] == labeller]
         n_same = int((own["correct"] == own["correct_again"]).sum())
         rows.append({"labeller": labeller, **_share(n_same, len(own))})
-    return pd.DataFrame(rows, columns=["labeller", *_share(0, 0)]).rename(columns={"n": "n_repeated"})
+    return pd.DataFrame(rows, columns=["labeller", *_share(0, 0)]).rename(
+        columns={"n": "n_repeated"}
+    )
 
 
 def _share(n_same: int, n: int) -> dict[str, float]:
     share = n_same / n if n else np.nan
     low, high = wilson(share, n) if n else (np.nan, np.nan)
-    return {"n": n, "n_same": n_same, "agreement": share, "agreement_low": float(low), "agreement_high": float(high)}
+    return {
+        "n": n,
+        "n_same": n_same,
+        "agreement": share,
+        "agreement_low": float(low),
+        "agreement_high": float(high),
+    }
 
 
 def as_correctness(labels: pd.DataFrame) -> pd.DataFrame:
-    """Return the decided labels as `correctness=` accepts them now, without inclusion probabilities.
+    """Return the decided labels as `correctness=` accepts them, without probabilities.
 
     An evaluation with them is about the labelled answers only. `estimate` is about all.
 
@@ -305,4 +350,6 @@ def as_correctness(labels: pd.DataFrame) -> pd.DataFrame:
         A row per decided answer: question_id, text, correct.
     """
     decided = labels.dropna(subset="correct")
-    return decided[["question_id", "text", "correct"]].astype({"correct": bool}).reset_index(drop=True)
+    return (
+        decided[["question_id", "text", "correct"]].astype({"correct": bool}).reset_index(drop=True)
+    )

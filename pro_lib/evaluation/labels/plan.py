@@ -14,7 +14,12 @@ from pro_lib.common.files import RunError, parse, reading, regular, write_whole
 from pro_lib.common.validation import Format, Name, PositiveInt, Probability, WholeNumber
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, collect_answers
-from pro_lib.evaluation.labels.design import first_phase, first_size, second_phase, second_probabilities
+from pro_lib.evaluation.labels.design import (
+    first_phase,
+    first_size,
+    second_phase,
+    second_probabilities,
+)
 from pro_lib.evaluation.labels.label_file import Label, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
@@ -23,7 +28,10 @@ _STREAMS = {"first": 1, "second": 2, "repetitions": 3}
 
 
 class _SavedPlan(Format):
-    """The file of a plan. `first` and `second` are positions among the answers, which `digest` identifies."""
+    """The file of a plan.
+
+    `first` and `second` are positions among the answers, which `digest` identifies.
+    """
 
     version: PositiveInt
     digest: Name
@@ -79,9 +87,11 @@ class LabelPlan:
         >>> plan = LabelPlan.create(evaluations, n_labels=100)  # doctest: +SKIP
         >>> plan.save("plan.json")  # doctest: +SKIP
         >>> labels = read_label_file("labels.jsonl")  # doctest: +SKIP
-        >>> plan = plan.advance(labels)  # draws the second phase once the first is complete  # doctest: +SKIP
+        >>> # Draw the second phase when the first is complete.
+        >>> plan = plan.advance(labels)  # doctest: +SKIP
         >>> request = plan.next_request(labels, "ada")  # doctest: +SKIP
-        >>> append_label("labels.jsonl", plan.label(request, True, labeller="ada"))  # doctest: +SKIP
+        >>> label = plan.label(request, True, labeller="ada")  # doctest: +SKIP
+        >>> append_label("labels.jsonl", label)  # doctest: +SKIP
     """
 
     answers: Answers
@@ -124,7 +134,9 @@ class LabelPlan:
         return cls(answers, min(n_labels, len(answers)), seed, tuple(first.tolist()))
 
     @classmethod
-    def read(cls, path: str | Path, evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAULT_ALPHA) -> LabelPlan:
+    def read(
+        cls, path: str | Path, evaluations: Sequence[Evaluation], *, alphas: Alphas = DEFAULT_ALPHA
+    ) -> LabelPlan:
         """Return a saved plan.
 
         Args:
@@ -144,7 +156,10 @@ class LabelPlan:
         answers = collect_answers(evaluations, alphas=alphas)
         if saved.digest != answers.digest:
             counts = f"it has {saved.n_answers} answers, the evaluations {len(answers)}"
-            raise RunError(f"{path} is a plan for other answers ({counts}); create a new plan for these evaluations")
+            raise RunError(
+                f"{path} is a plan for other answers ({counts}); "
+                "create a new plan for these evaluations"
+            )
         second = None if saved.second is None else tuple(saved.second)
         probabilities = None if saved.probabilities is None else tuple(saved.probabilities)
         return cls(answers, saved.n_labels, saved.seed, tuple(saved.first), second, probabilities)
@@ -164,7 +179,7 @@ class LabelPlan:
         write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
 
     def advance(self, labels: pd.DataFrame) -> LabelPlan:
-        """Draw the second phase if it is not drawn yet and all answers of the first phase have a label.
+        """Draw the second phase as soon as all answers of the first phase have a label.
 
         Save the plan afterwards: the second phase must not be drawn again after a label of the
         first has changed.
@@ -187,9 +202,13 @@ class LabelPlan:
         is_first = np.zeros(len(self.answers), dtype=bool)
         is_first[list(self.first)] = True
         rankings = [setting.ranking for setting in self.answers.settings]
-        probabilities = second_probabilities(rankings, self.answers.features, values, is_first, n_second=n_second)
+        probabilities = second_probabilities(
+            rankings, self.answers.features, values, is_first, n_second=n_second
+        )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
-        return replace(self, second=tuple(chosen.tolist()), probabilities=tuple(probabilities[chosen].tolist()))
+        return replace(
+            self, second=tuple(chosen.tolist()), probabilities=tuple(probabilities[chosen].tolist())
+        )
 
     @property
     def is_complete_plan(self) -> bool:
@@ -214,7 +233,9 @@ class LabelPlan:
             shown.append((unit, False))
             if number % REPEAT_EVERY == 0:
                 # The last answers are still remembered.
-                candidates = [each for each in order[: number - REPEAT_EVERY + 2] if each not in repeated]
+                candidates = [
+                    each for each in order[: number - REPEAT_EVERY + 2] if each not in repeated
+                ]
                 rng = np.random.default_rng([self.seed, _STREAMS["repetitions"], number])
                 again = candidates[rng.integers(len(candidates))]
                 repeated.add(again)
@@ -239,7 +260,9 @@ class LabelPlan:
             if (unit, is_repetition) not in done:
                 row = self.answers.table.iloc[unit]
                 place = (number, self.n_requests)
-                return Request(unit, row["dataset"], row["question_id"], row["text"], is_repetition, *place)
+                return Request(
+                    unit, row["dataset"], row["question_id"], row["text"], is_repetition, *place
+                )
         return None
 
     def label(self, request: Request, correct: bool | None, *, labeller: str) -> Label:
@@ -283,6 +306,7 @@ class LabelPlan:
             label = others.iloc[0]
             where = f"question {label['question_id']!r}"
             raise RunError(
-                f"{len(others)} labels belong to another plan, first that of {where}; use another label file"
+                f"{len(others)} labels belong to another plan, first that of {where}; "
+                "use another label file"
             )
         return labels
