@@ -49,7 +49,7 @@ class Sample:
         n_second: int,
         seed: int = 0,
     ) -> "Sample":
-        """Fit the label model and compute the pseudo-labels; the arguments are those of `label_weights`.
+        """Fit the label model and compute the pseudo-labels of `label_weights`.
 
         Args:
             labels: (G,) 1 for right, 0 for wrong, NaN without a label.
