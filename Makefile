@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint format docs docs-numbers world models golden ladder screenshots clean
+.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -88,7 +88,7 @@ test-all: $(VENV)/.installed-test  ## run all tests: the slow ones too, and more
 trials: $(VENV)/.installed-test  ## run what takes long: kills, clusters, 10,000 damaged inputs, a fresh installation
 	$(PYTEST) --size trials -m "trial or sized"
 
-lint: install $(VENV)/.installed-lint  ## check style, format, types and the order of imports
+lint: install $(VENV)/.installed-lint lint-javascript  ## check style, format, types and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -97,6 +97,19 @@ lint: install $(VENV)/.installed-lint  ## check style, format, types and the ord
 format: $(VENV)/.installed-lint  ## put everything into format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The explorer's JavaScript is checked by tools of npm; nothing but these checks needs Node.js.
+ifneq ($(shell command -v npm),)
+lint-javascript: node_modules/.installed  ## check the explorer's JavaScript: style, format and types
+	npm run --silent lint
+
+node_modules/.installed: package.json package-lock.json
+	npm ci --silent --no-audit --no-fund
+	@touch $@
+else
+lint-javascript:
+	@echo "Node.js is not installed, so the explorer's JavaScript was not checked."
+endif
 
 # PAGES="--plain" is for a quick look, with nothing run.
 docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site; runs the notebooks that were not
@@ -127,4 +140,4 @@ golden: install  ## make the beam-search golden file anew (uses a second environ
 	build/golden/bin/python tests/golden/diverse_beam.py answers
 
 clean:  ## remove what can be made again (not the generations)
-	rm -rf build .cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build .cache .pytest_cache .ruff_cache .hypothesis node_modules

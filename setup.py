@@ -1,4 +1,4 @@
-"""What an installed package holds: the code, and in it `data` and `notebooks`; all else is in pyproject.toml."""
+"""Put `data` and `notebooks` into the installed package; pyproject.toml has all other settings."""
 
 from setuptools import find_packages, setup
 

@@ -1,10 +1,12 @@
-"""What each choice of the evaluation moves: AUROC with one decision changed at a time, beside this project's.
+"""Measure how the AUROC changes if one choice of the evaluation changes.
 
-Run from the repository root: `python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]`.
-Every row changes one choice by an option of the package, or by what lies here and in variants.py, as docs/audit.md
-explains, and is compared with the project's own choice on the same questions: difference of the AUROCs and its 95 %
-interval by the jackknife over the relations of the questions, or over the questions where they have no relation. PRO's
-α is chosen on 100 validation questions under the same choice, but where the row says otherwise.
+    python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]
+
+Every row changes one choice, by an option of the package or by a function of this module or of
+variants.py; docs/results/audit.md explains the rows. A row is compared with the project's choice on
+the same questions by the difference of the AUROCs. Its 95 % interval is that of the jackknife over
+the relations of the questions, or over the questions if they have no relations. The α of PRO is
+chosen on 100 validation questions under the same choice, unless the row states another α.
 """
 
 import warnings
@@ -35,7 +37,18 @@ RELEASED = Choices(convention="answer_tokens", distinct=False)
 
 
 class Row(NamedTuple):
-    """One choice: a method's uncertainties and labels of the reported questions, and the α it used, if any."""
+    """The uncertainties and labels of one method under one choice, on the reported questions.
+
+    Attributes:
+        method: the name of the method.
+        choice: the choice in words.
+        option: the code that makes the choice.
+        question_ids: ids of the questions (n,).
+        uncertainty: the scores (n,), higher = more uncertain.
+        correct: whether the answers are correct (n,).
+        alpha: the α of PRO; NaN for other methods.
+        above_one: number of questions whose answers have a total probability above 1.
+    """
 
     method: str
     choice: str
@@ -46,17 +59,24 @@ class Row(NamedTuple):
     alpha: float = np.nan
     above_one: int = 0
 
-    def of(self, rows: np.ndarray) -> "Row":
-        """The row on some of its questions."""
+    def select(self, indices: np.ndarray) -> "Row":
+        """Return the row for some of its questions."""
         columns = ("question_ids", "uncertainty", "correct")
-        return self._replace(**{name: getattr(self, name)[rows] for name in columns})
+        return self._replace(**{name: getattr(self, name)[indices] for name in columns})
 
 
 def pro_row(
     choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scoring.pro
 ) -> Row:
-    """PRO under one choice; without `alpha` it is chosen on the first of the pair, from `alphas`, by default in steps
-    of 0.05, and reported on the second. `score` is called with log-probabilities and `alpha`.
+    """Return the row of PRO under one choice.
+
+    Args:
+        choice: the choice in words.
+        option: the code that makes the choice.
+        pair: the evaluations of the validation questions and of the reported questions.
+        alpha: the α of PRO; None chooses it on the validation questions.
+        alphas: the values that α is chosen from; None for steps of 0.05.
+        score: a function of log-probabilities and `alpha` that returns uncertainties.
     """
     validation, reported = pair
     if alpha is None:
@@ -69,21 +89,23 @@ def pro_row(
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
-    """PRO of the answers with p > α, or of the most probable one: (n,), or (n, A) for several α."""
+    """Return PRO of the answers with p > α, or of the most probable one; (n,), or (n, A)."""
     first = np.arange(log_probs.shape[1]) == np.nanargmax(log_probs, axis=1)[:, None]
     with np.errstate(divide="ignore"):
         kept = [
             np.where((log_probs > limit) | first, log_probs, np.nan)
             for limit in np.ravel(np.log(alpha))
         ]
-    columns = [scoring.pro(each, alpha=0) for each in kept]
+    columns = [scoring.pro(selected, alpha=0) for selected in kept]
     return np.column_stack(columns) if np.ndim(alpha) else columns[0]
 
 
 def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
-    """PRO that takes the first beam's NLL, not the most probable answer's, where no answer is kept.
+    """Return PRO with the NLL of the first beam if no answer is kept.
 
-    `first` has log-probabilities (n,) of the first beams, by the id of the array they belong to.
+    Args:
+        first: log-probabilities (n,) of the first beams, by the `id` of the array of all beams.
+        strict: whether an answer is kept if p > α, instead of p ≥ α.
     """
 
     def score(log_probs, *, alpha):
@@ -99,7 +121,7 @@ def falling_back_on(first: dict[int, np.ndarray], *, strict: bool) -> Callable:
 
 
 def without_first_token(run: Run) -> Run:
-    """The run with the first token of each answer left out of its likelihood."""
+    """Return the run with likelihoods without the first token of each answer."""
     first = run.answers["token_log_probs"].map(lambda values: values[0] if len(values) else 0.0)
     return replace(
         run, answers=run.answers.assign(log_prob=run.answers["log_prob"] - first.astype(float))
@@ -107,7 +129,7 @@ def without_first_token(run: Run) -> Run:
 
 
 def with_last_reference(run: Run) -> Run:
-    """The run with the last reference of each question only, as the release keeps it."""
+    """Return the run with only the last reference of each question, as in the release."""
     return replace(
         run,
         questions=run.questions.assign(
@@ -119,7 +141,10 @@ def with_last_reference(run: Run) -> Run:
 def judged_by(
     run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None
 ) -> Evaluation:
-    """The evaluation with the labels of the run's own answers; a question that it has no answer to is left out."""
+    """Return the evaluation with the labels of the most probable answers of the run.
+
+    Questions without an answer in the run are left out.
+    """
     ids = list(judged.answers["question_id"])
     references = questions.set_index("question_id").loc[ids].reset_index()
     top = run.select(question_ids=ids).top(convention=(choices or Choices()).convention)
@@ -128,93 +153,137 @@ def judged_by(
     return labelled.rows(labels["correct"].notna())
 
 
-def pro_rows(experiment: Experiment, beams: Run, samples: Run, others: list[Run]) -> Iterator[Row]:
-    """One row a choice that concerns PRO or the labels of all methods."""
+class ProRows:
+    """The rows of the choices of PRO and of the labels of all methods.
 
-    def pair(choices: Choices | None = None, *, of: Run = beams) -> Pair:
-        judge = partial(evaluation.evaluate, of, samples=samples, others=others, choices=choices)
-        validation, reported = (judge(split=split) for split in ("validation", experiment.split))
-        return validation.drawn(experiment.n_validation, seed=experiment.seed), reported
+    Args:
+        experiment: the experiment whose questions are reported.
+        beams: the run of the diverse beam search.
+        samples: the run of the samples.
+        others: other runs; the first one is the greedy run.
+    """
 
-    def first_beams(judged_pair: Pair, convention: str) -> dict[int, np.ndarray]:
-        # The first group of a diverse beam search has no penalty: it is greedy decoding.
-        top = others[0].top(convention=convention).set_index("question_id")["value"]
+    def __init__(self, experiment: Experiment, beams: Run, samples: Run, others: list[Run]) -> None:
+        self.experiment = experiment
+        self.beams = beams
+        self.samples = samples
+        self.others = others
+        self.ours = self.pair()
+
+    def pair(self, choices: Choices | None = None, *, run: Run | None = None) -> Pair:
+        """Return the evaluations of validation and reported questions under some choices."""
+        evaluate = partial(
+            evaluation.evaluate,
+            self.beams if run is None else run,
+            samples=self.samples,
+            others=self.others,
+            choices=choices,
+        )
+        experiment = self.experiment
+        validation = evaluate(split="validation")
+        drawn = validation.drawn(experiment.n_validation, seed=experiment.seed)
+        return drawn, evaluate(split=experiment.split)
+
+    def first_beams(self, pair: Pair, convention: str) -> dict[int, np.ndarray]:
+        """Return the log-probabilities of the first beams, as `falling_back_on` takes them.
+
+        The first group of a diverse beam search has no penalty, so that it is greedy decoding.
+        """
+        top = self.others[0].top(convention=convention).set_index("question_id")["value"]
         return {
-            id(judged.log_probs): top[judged.answers["question_id"]].to_numpy()
-            for judged in judged_pair
+            id(judged.log_probs): top[judged.answers["question_id"]].to_numpy() for judged in pair
         }
 
-    ours = pair()
-    yield pro_row("this project's", "", ours)
-    yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
-    yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", ours[1:] * 2)
-    yield pro_row(
-        "α from a grid with finer steps near 0",
-        "`alphas=DRAWN_ALPHAS`",
-        ours,
-        alphas=sweeps.DRAWN_ALPHAS,
-    )
-    yield pro_row("p > α", "`strictly` here", ours, score=strictly)
-    repeats = pair(Choices(distinct=False))
-    yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
-    finer = {"alphas": sweeps.DRAWN_ALPHAS}
-    yield pro_row(
-        "repeated beams kept, the finer grid",
-        '`protocol="paper", alphas=DRAWN_ALPHAS`',
-        repeats,
-        **finer,
-    )
-    for kept, of in (("", ours), (", repeats kept", repeats)):
-        for k in (2, 7, 10):
-            option = f"`pro_at_k(…, {k})`"  # whatever α
-            yield pro_row(
-                f"K = {k}{kept}",
-                option,
-                of,
-                alpha=np.nan,
-                score=lambda p, alpha, k=k: scoring.pro_at_k(p, k),
-            )
-    ending = Choices(convention="answer_tokens")
-    yield pro_row("ending left out", '`Choices(convention="answer_tokens")`', pair(ending))
-    yield pro_row("ending left out, repeats kept", "both", pair(replace(ending, distinct=False)))
-    cut = pair(replace(ending, distinct=False), of=without_first_token(beams))
-    cut = tuple(
-        replace(judged, answers=own.answers) for judged, own in zip(cut, pair(ending), strict=True)
-    )
-    yield pro_row("first token left out too", "`without_first_token` here", cut)
-    yield pro_row(
-        "last reference only", "`with_last_reference` here", pair(of=with_last_reference(beams))
-    )
-    yield pro_row(
-        "exact match", '`correctness="exact_match"`', pair(Choices(correctness="exact_match"))
-    )
-    yield pro_row(
-        "alias match", '`correctness="alias_match"`', pair(Choices(correctness="alias_match"))
-    )
-    own = tuple(judged_by(beams, judged, beams.questions) for judged in ours)
-    yield pro_row("judged by the beams' own answer", "`judged_by` here", own)
-    greedy = tuple(judged_by(others[0], judged, beams.questions) for judged in ours)
-    fallback = falling_back_on(first_beams(greedy, "complete"), strict=False)
-    yield pro_row(
-        "judged by the first beam, fallback on it", "`judged_by` here", greedy, score=fallback
-    )
-    last = with_last_reference(beams)
-    released = tuple(
-        judged_by(others[0], judged, last.questions, RELEASED) for judged in pair(RELEASED, of=last)
-    )
-    fallback = falling_back_on(first_beams(released, "answer_tokens"), strict=True)
-    yield pro_row(
-        "as released, but for the cuts in the text",
-        "all of these",
-        released[1:] * 2,
-        score=fallback,
-    )
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each choice."""
+        yield pro_row("this project's", "", self.ours)
+        yield from self.alpha_rows()
+        yield from self.repeat_rows()
+        yield from self.ending_rows()
+        yield from self.label_rows()
+        yield self.released_row()
+
+    def alpha_rows(self) -> Iterator[Row]:
+        """Yield the choices of α."""
+        ours = self.ours
+        yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
+        oracle = ours[1:] * 2
+        yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", oracle)
+        yield pro_row(
+            "α from a grid with finer steps near 0",
+            "`alphas=DRAWN_ALPHAS`",
+            ours,
+            alphas=sweeps.DRAWN_ALPHAS,
+        )
+        yield pro_row("p > α", "`strictly` here", ours, score=strictly)
+
+    def repeat_rows(self) -> Iterator[Row]:
+        """Yield the choices of repeated beams and of a fixed K."""
+        repeats = self.pair(Choices(distinct=False))
+        yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
+        yield pro_row(
+            "repeated beams kept, the finer grid",
+            '`protocol="paper", alphas=DRAWN_ALPHAS`',
+            repeats,
+            alphas=sweeps.DRAWN_ALPHAS,
+        )
+        for ending, pair in (("", self.ours), (", repeats kept", repeats)):
+            for k in (2, 7, 10):
+                yield pro_row(
+                    f"K = {k}{ending}",
+                    f"`pro_at_k(…, {k})`",
+                    pair,
+                    alpha=np.nan,
+                    score=lambda log_probs, alpha, k=k: scoring.pro_at_k(log_probs, k),
+                )
+
+    def ending_rows(self) -> Iterator[Row]:
+        """Yield the choices of the tokens that count in the likelihood."""
+        choices = Choices(convention="answer_tokens")
+        with_repeats = replace(choices, distinct=False)
+        without_ending = self.pair(choices)
+        option = '`Choices(convention="answer_tokens")`'
+        yield pro_row("ending left out", option, without_ending)
+        yield pro_row("ending left out, repeats kept", "both", self.pair(with_repeats))
+        cut = self.pair(with_repeats, run=without_first_token(self.beams))
+        labelled = tuple(
+            replace(judged, answers=uncut.answers)
+            for judged, uncut in zip(cut, without_ending, strict=True)
+        )
+        yield pro_row("first token left out too", "`without_first_token` here", labelled)
+
+    def label_rows(self) -> Iterator[Row]:
+        """Yield the choices of references, of correctness and of the labelled answer."""
+        last = self.pair(run=with_last_reference(self.beams))
+        yield pro_row("last reference only", "`with_last_reference` here", last)
+        exact = self.pair(Choices(correctness="exact_match"))
+        yield pro_row("exact match", '`correctness="exact_match"`', exact)
+        alias = self.pair(Choices(correctness="alias_match"))
+        yield pro_row("alias match", '`correctness="alias_match"`', alias)
+        questions = self.beams.questions
+        by_beams = tuple(judged_by(self.beams, judged, questions) for judged in self.ours)
+        yield pro_row("judged by the beams' own answer", "`judged_by` here", by_beams)
+        greedy = tuple(judged_by(self.others[0], judged, questions) for judged in self.ours)
+        fallback = falling_back_on(self.first_beams(greedy, "complete"), strict=False)
+        choice = "judged by the first beam, fallback on it"
+        yield pro_row(choice, "`judged_by` here", greedy, score=fallback)
+
+    def released_row(self) -> Row:
+        """Return the row with all choices of the release, without its cuts in the text."""
+        last = with_last_reference(self.beams)
+        released = tuple(
+            judged_by(self.others[0], judged, last.questions, RELEASED)
+            for judged in self.pair(RELEASED, run=last)
+        )
+        fallback = falling_back_on(self.first_beams(released, "answer_tokens"), strict=True)
+        choice = "as released, but for the cuts in the text"
+        return pro_row(choice, "all of these", released[1:] * 2, score=fallback)
 
 
 def entropy_rows(
     experiment: Experiment, beams: Run, samples: Run, others: list[Run]
 ) -> Iterator[Row]:
-    """One row a choice of the answers that PE, PE-MC and NE read."""
+    """Yield a row for each choice of the answers from which PE, PE-MC and NE are computed."""
     judged = partial(
         evaluation.evaluate, beams, samples=samples, others=others, split=experiment.split
     )
@@ -224,7 +293,8 @@ def entropy_rows(
     sources["of the distinct beams", '`protocol="paper", distinct=True`'] = distinct
     for method in ("PE", "PE-MC", "NE"):
         for named, source in sources.items():
-            if method != "PE" or "distinct" not in named[0]:  # which is this project's
+            # For PE the distinct beams are this project's choice.
+            if method != "PE" or "distinct" not in named[0]:
                 ids = source.answers["question_id"].to_numpy()
                 yield Row(method, *named, ids, source.baselines[method].to_numpy(), source.correct)
 
@@ -237,16 +307,18 @@ def meaning_rows(
     samples: Run,
     others: list[Run],
 ) -> Iterator[Row]:
-    """One row a choice that concerns SE, SD and Deg, for one similarity."""
+    """Yield a row for each choice of SE, SD and Deg, for one similarity."""
     judged = evaluation.evaluate(beams, samples=samples, others=others, split=experiment.split)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
-    ranked, every = beams.ranked_answers(), samples.ranked_answers(distinct=False)
+    ranked = beams.ranked_answers()
+    every = samples.ranked_answers(distinct=False)
     log_probs, means, texts = (
         beams.matrix(ranked, *column) for column in (("value",), ("mean",), ("text", None))
     )
     pairs = measure(texts, beams.questions)
-    meaning, once = scoring.clusters(pairs), scoring.first_occurrences(texts)
+    meaning = scoring.clusters(pairs)
+    once = scoring.first_occurrences(texts)
     drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
@@ -264,7 +336,8 @@ def meaning_rows(
     for variant in ("farquhar2024", "kuhn2023", "discrete"):
         entropy = variants.ENTROPIES[variant]
         yield row("SE", f"{variant} on samples", "samples' texts", entropy(sampled, of_samples))
-    density, each_once = scoring.semantic_density, np.where(once, means, np.nan)
+    density = scoring.semantic_density
+    each_once = np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
     kept = evaluation.answer_matrices(beams)
@@ -275,21 +348,24 @@ def meaning_rows(
     yield row("SD", "lm_polygraph", "`forward_density`", forward)
     yield row("Deg", "this project's", "", scoring.degree(measure(drawn, samples.questions)))
     yield row("Deg", "of the beams", "beams' texts", scoring.degree(pairs))
-    beside = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
-    apart = np.column_stack([np.zeros(len(drawn), dtype=bool), scoring.first_occurrences(drawn)])
-    one = apart & (np.arange(apart.shape[1]) == 1)
+    compared_texts = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
+    is_distinct = np.column_stack(
+        [np.zeros(len(drawn), dtype=bool), scoring.first_occurrences(drawn)]
+    )
+    is_first_sample = is_distinct & (np.arange(is_distinct.shape[1]) == 1)
     for choice, keep in {
-        "mean distance from the first beam": apart,
-        "the same, one sample": one,
+        "mean distance from the first beam": is_distinct,
+        "the same, one sample": is_first_sample,
     }.items():
-        yield row("Deg", choice, "`mean_distance`", variants.mean_distance(beside, keep))
+        yield row("Deg", choice, "`mean_distance`", variants.mean_distance(compared_texts, keep))
 
 
 def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[float, float, float]:
-    """Return the AUROC of one row minus another's on the same questions, and the ends of its 95 % interval.
+    """Return the difference of the AUROCs of two rows, and the ends of its 95 % interval.
 
-    Each row has its own labels, so that `metrics.delong` does not apply. The variance is the jackknife's over
-    `clusters` (n,), and the quantile Student's for their number. NaN where a cluster holds all answers of a class.
+    The rows have different labels, so that `metrics.delong` does not apply. The variance is that of
+    the jackknife over `clusters` (n,), and the quantile is that of Student's t. The ends are NaN if
+    one cluster contains all answers of a class.
     """
     codes = cluster_codes(clusters, len(first.correct))
     difference = metrics.auroc(first.uncertainty, first.correct) - metrics.auroc(
@@ -306,20 +382,25 @@ def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[fl
 def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Tabulate a row per choice, compared with the first row of its method.
 
-    `relations` are the clusters of the questions by their ids; None if every question stands for itself. Columns:
-    method, choice, option, alpha, n_questions, above_one (questions whose answers have a mass above 1), auroc,
-    difference, low, high, interval ("by cluster" or "by question").
+    Args:
+        rows: the rows of all choices.
+        relations: the clusters of the questions by their ids; None if questions have no clusters.
+
+    Returns:
+        Columns: method, choice, option, alpha, n_questions, above_one, auroc, difference, low,
+        high, interval ("by cluster" or "by question").
     """
     lines = []
     ours: dict[str, Row] = {}
     for row in rows:
-        own = ours.setdefault(row.method, row)
-        _, at, own_at = np.intersect1d(row.question_ids, own.question_ids, return_indices=True)
-        ids = row.question_ids[at]
-        clusters = (
-            ids if relations is None else np.array([relations[question_id] for question_id in ids])
+        reference = ours.setdefault(row.method, row)
+        ids, indices, reference_indices = np.intersect1d(
+            row.question_ids, reference.question_ids, return_indices=True
         )
-        compared = paired_difference(row.of(at), own.of(own_at), clusters)
+        clusters = ids if relations is None else np.array([relations[name] for name in ids])
+        compared = paired_difference(
+            row.select(indices), reference.select(reference_indices), clusters
+        )
         auroc = metrics.auroc(row.uncertainty, row.correct)
         line = (
             row.method,
@@ -336,32 +417,34 @@ def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.Dat
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """The table for the docs, numbers with three digits."""
+    """Return the table for the docs, with three digits."""
     lines = ["| method | choice | option | α | AUROC | difference |", "|---|---|---|---|---|---|"]
     for row in rows.itertuples():
         alpha = "" if np.isnan(row.alpha) else f"{row.alpha:g}"
         difference = (
             f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]" if row.option else ""
         )
-        lines.append(
-            f"| {row.method} | {row.choice} | {row.option} | {alpha} | {row.auroc:.3f} | {difference} |"
-        )
+        cells = [row.method, row.choice, row.option, alpha, f"{row.auroc:.3f}", difference]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the table and write it where asked."""
+def main(words: list[str] | None = None) -> None:
+    """Print the table and write it to `--csv`."""
     options = {
         "--model": "facts-2m",
         "--dataset": "world-facts",
         "--similarity": ["lexical", "alias"],
     }
-    given = parse_arguments(__doc__, options | {"--limit": int, "--csv": Path}, arguments)
-    pair, of = (
-        (given.model, given.dataset),
-        {"similarity": given.similarity, "limit": given.limit, "reported": True},
+    arguments = parse_arguments(__doc__, options | {"--limit": int, "--csv": Path}, words)
+    pair = (arguments.model, arguments.dataset)
+    experiment = Experiment(
+        model=arguments.model,
+        dataset=arguments.dataset,
+        similarity=arguments.similarity,
+        limit=arguments.limit,
+        reported=True,
     )
-    experiment = Experiment(model=given.model, dataset=given.dataset, **of)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
@@ -369,7 +452,7 @@ def main(arguments: list[str] | None = None) -> None:
             experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
         )
         runs = experiment, beams, samples, [greedy]
-        rows = [*pro_rows(*runs), *entropy_rows(*runs)]
+        rows = [*ProRows(*runs).rows(), *entropy_rows(*runs)]
         for similarity, measure in experiment.similarities(*pair).items():
             rows += meaning_rows(similarity, measure, *runs)
         relations = None
@@ -377,8 +460,8 @@ def main(arguments: list[str] | None = None) -> None:
             relations = beams.questions.set_index("question_id")["relation"].to_dict()
         result = table(rows, relations)
     print(markdown(result))
-    if given.csv:
-        result.to_csv(given.csv, index=False, float_format="%.6g")
+    if arguments.csv:
+        result.to_csv(arguments.csv, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

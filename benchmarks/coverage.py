@@ -1,9 +1,10 @@
-"""How often 95 % intervals of single AUROCs contain the value they are of: docs/intervals.md.
+"""Measure how often 95 % intervals of single AUROCs contain the true value.
 
-Differences and clusters are in difference_intervals.py.
-Labels are drawn (again where one class is missing), scores given the labels. How `metrics.auroc_intervals` shrinks was
-chosen on binormal scores, on those with a wide wrong class (deviation 2), on exponential ones and on four levels, with
-other seeds; `SCORES` are what is reported.
+docs/explanation/intervals.md explains the table. Differences and clusters are in
+difference_intervals.py. Labels are drawn first, again if one class is missing, and then scores by
+label. The shrinkage in `metrics.auroc_intervals` was chosen with other seeds on binormal scores, on
+binormal scores with a wide wrong class (deviation 2), on exponential scores and on four levels. The
+table reports the distributions in `SCORES`.
 """
 
 import itertools
@@ -29,24 +30,26 @@ Draw = Callable[[np.random.Generator, tuple[int, int], bool], np.ndarray]
 
 
 def binormal(auroc: float, deviation: float = 1.0) -> Draw:
-    """Normal scores; those of wrong answers with a mean that gives the AUROC, and a deviation."""
+    """Return normal scores, with a mean and a deviation of the wrong class."""
     mean = ndtri(auroc) * np.hypot(1, deviation)
     return lambda rng, shape, wrong: rng.normal(mean * wrong, deviation if wrong else 1, shape)
 
 
 def exponential(auroc: float) -> Draw:
-    """Minus exponential scores: the right answers have the long tail, downwards."""
+    """Return negative exponential scores; the right answers have a long tail downwards."""
     return lambda rng, shape, wrong: -rng.exponential(1 if wrong else auroc / (1 - auroc), shape)
 
 
 def rounded(auroc: float) -> Draw:
-    """Binormal scores cut into ten levels, moved apart until the AUROC, ties counting half, is right."""
+    """Return binormal scores in ten levels with this AUROC, in which ties count half."""
 
     def reached(mean: float) -> float:
-        of_wrong, of_right = (np.diff(ndtr([-np.inf, *(CUTS - at), np.inf])) for at in (mean, 0))
+        of_wrong, of_right = (
+            np.diff(ndtr([-np.inf, *(CUTS - center), np.inf])) for center in (mean, 0)
+        )
         return of_wrong @ (np.cumsum(of_right) - of_right / 2)
 
-    mean = brentq(lambda at: reached(at) - auroc, 0, 20)
+    mean = brentq(lambda center: reached(center) - auroc, 0, 20)
     return lambda rng, shape, wrong: np.searchsorted(
         CUTS, rng.normal(mean * wrong, 1, shape)
     ).astype(float)
@@ -61,14 +64,14 @@ SCORES = {
 
 
 def resampled(values: np.ndarray, correct: np.ndarray) -> Draw:
-    """Scores of real answers, drawn with replacement."""
+    """Return scores of real answers, drawn with replacement."""
     return lambda rng, shape, wrong: rng.choice(values[correct != wrong], shape)
 
 
 def drawn(
     draw: Draw, n: int, share: float, repetitions: int, rng: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Scores (n, B) and labels (n,), those repetitions together that have as many right answers."""
+    """Yield scores (n, B) and labels (n,) of all repetitions with equally many right answers."""
     n_right = rng.binomial(n, share, 2 * repetitions)
     n_right = n_right[(n_right > 0) & (n_right < n)][:repetitions]
     for right, count in zip(*np.unique(n_right, return_counts=True), strict=True):
@@ -77,22 +80,27 @@ def drawn(
 
 
 def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the other class that lie below each wrong answer (B, n_wrong), and each right one (B, n_right)."""
+    """Return which share of the other class has a lower score than each answer.
+
+    The shares of wrong answers are (B, n_wrong), those of right answers (B, n_right).
+    """
     of_wrong, of_right = metrics.pairs_won(uncertainty, correct)
     return of_wrong / of_right.shape[1], of_right / of_wrong.shape[1]
 
 
 def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The AUROC less, and plus, 1.96 of DeLong's standard errors."""
-    # Of one answer no variance is known
-    classes = [of for of in (of_wrong, of_right) if of.shape[1] > 1]
-    half = ndtri(0.975) * np.sqrt(sum(of.var(axis=1, ddof=1) / of.shape[1] for of in classes))
+    """Return the ends of DeLong's interval: the AUROC ± 1.96 standard errors."""
+    # The variance is unknown if a class has one answer.
+    classes = [shares for shares in (of_wrong, of_right) if shares.shape[1] > 1]
+    variance = sum(shares.var(axis=1, ddof=1) / shares.shape[1] for shares in classes)
+    half = ndtri(0.975) * np.sqrt(variance)
     return of_wrong.mean(axis=1) - half, of_wrong.mean(axis=1) + half
 
 
 def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int, seed: int) -> dict:
-    """How often each interval contains the AUROC."""
-    rng, hits = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)]), {}
+    """Return how often each interval contains the AUROC."""
+    rng = np.random.default_rng([seed, n, round(100 * share), round(1000 * truth)])
+    hits = {}
 
     def add(name: str, low: np.ndarray, high: np.ndarray) -> None:
         hits.setdefault(name, []).extend((low <= truth + 1e-12) & (truth - 1e-12 <= high))
@@ -100,12 +108,12 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
         add("covered", *metrics.auroc_intervals(uncertainty, correct)[1:])
         add("delong", *delong(*placements(uncertainty, correct)))
-    return {name: np.mean(of) for name, of in hits.items()}
+    return {name: np.mean(values) for name, values in hits.items()}
 
 
 def single(*, repetitions: int, seed: int) -> Iterator[dict]:
-    """A row per distribution, number of questions, share of right answers and AUROC."""
-    populations = [(name, auroc, of(auroc)) for name, of in SCORES.items() for auroc in AUROCS]
+    """Yield a row for each distribution, number of questions, share of right answers and AUROC."""
+    populations = [(name, auroc, make(auroc)) for name, make in SCORES.items() for auroc in AUROCS]
     experiment = Experiment(
         model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True
     )
@@ -116,17 +124,17 @@ def single(*, repetitions: int, seed: int) -> Iterator[dict]:
             (f"{name} of facts-2m", truth, resampled(values.to_numpy(), evaluation.correct))
         )
     for (name, auroc, draw), n, share in itertools.product(populations, N_QUESTIONS, SHARES_RIGHT):
-        found = covered(draw, auroc, n, share, repetitions=repetitions, seed=seed)
+        shares = covered(draw, auroc, n, share, repetitions=repetitions, seed=seed)
         yield {
             "scores": name,
             "n_questions": n,
             "share_right": share,
             "auroc": round(auroc, 4),
-        } | found
+        } | shares
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Lines for the docs: the worst cells of each distribution, and how many of them fall short or go too far."""
+    """Return the table for the docs: the extremes of each distribution, and counts of cells."""
     fewer = np.minimum(table["share_right"], 1 - table["share_right"])
     # 30 expected of both classes
     large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)
@@ -153,10 +161,12 @@ def summary(table: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    """Write the table beside docs/intervals.md, or where asked, and print what the page says."""
-    given = parse_arguments(__doc__, {"--repetitions": 4000, "--seed": 2, "--out": Path("docs")})
-    table = pd.DataFrame(single(repetitions=given.repetitions, seed=given.seed))
-    table.round(4).to_csv(given.out / "coverage.csv", index=False)
+    """Write coverage.csv to the folder `--out` and print the table of the page."""
+    arguments = parse_arguments(
+        __doc__, {"--repetitions": 4000, "--seed": 2, "--out": Path("docs")}
+    )
+    table = pd.DataFrame(single(repetitions=arguments.repetitions, seed=arguments.seed))
+    table.round(4).to_csv(arguments.out / "coverage.csv", index=False)
     print(summary(table))
 
 

@@ -1,15 +1,15 @@
 """Measure how often intervals of AUROC differences cover the truth, and how often they exclude 0.
 
     python benchmarks/difference_intervals.py --workers 2 --repetitions 4000 \
-        --output docs/difference_intervals.csv
+        --output docs/results/data/difference_intervals.csv
 
 The script draws two scores of the same questions from a population whose AUROCs are known, many
 times per cell, and compares `pro_lib.metrics.delong` with DeLong's interval and two others. It
-writes the rows of fifty cells as soon as they are done; a second call with the same `--output` skips the
-cells in the file. `--page docs/intervals.md` writes the tables into the page instead. `--only` runs
-the cells whose name contains a text, `--part 1/50` one in fifty. It needs numpy, scipy and pandas
-only. docs/intervals.md explains the table and how the method was chosen, which was done with other
-seeds and mostly other cells.
+writes the rows of fifty cells as soon as they are done. A second call with the same `--output`
+skips the cells in the file. `--page docs/explanation/intervals.md` writes the tables into the page
+instead. `--only` runs the cells whose name contains a text, `--part 1/50` one in fifty. It needs
+numpy, scipy and pandas only. docs/explanation/intervals.md explains the table and the choice of the
+method, which was made with other seeds and mostly other cells.
 """
 
 import argparse
@@ -275,7 +275,8 @@ def moves_of(wrong: np.ndarray, right: np.ndarray) -> differences.Moves:
 
 def placement_moves(wrong: np.ndarray, right: np.ndarray) -> tuple[tuple, tuple]:
     """Return the moves (B, n) of both classes, and whether the answers' own scores differ."""
-    n_wrong, n_right = wrong.shape[2], right.shape[2]
+    n_wrong = wrong.shape[2]
+    n_right = right.shape[2]
     ranks = stats.rankdata(np.concatenate([wrong, right], axis=2), axis=2)
     below_wrong = (ranks[:, :, :n_wrong] - stats.rankdata(wrong, axis=2)) / n_right
     below_right = (ranks[:, :, n_wrong:] - stats.rankdata(right, axis=2)) / n_wrong
@@ -367,7 +368,7 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
     ):
         placements, changed = placement_moves(wrong, right)
         moves = differences.measure_moves(placements, changed, pair_squares(wrong, right))
-        found = {"n_moved": moves.n_moved.sum(axis=0)}
+        columns = {"n_moved": moves.n_moved.sum(axis=0)}
         intervals = {
             "": proposed(moves),
             "delong_": plain_delong(moves),
@@ -375,12 +376,12 @@ def measure(cell: dict, repetitions: int, seed: int) -> dict:
             "farthest_": half_questions(placements, farthest(placements)),
         }
         for name, ends in intervals.items():
-            found |= {name + key: each for key, each in judged(*ends, truth).items()}
+            columns |= {name + key: values for key, values in judged(*ends, truth).items()}
         for name, method in (("", proposed), ("delong_", plain_delong)):
             low, high = method(moves, 0.9)
             near = (low > -differences.MARGIN) & (high < differences.MARGIN)
-            found[f"{name}equivalent"] = near & (abs(truth) >= differences.MARGIN)
-        rows.append(pd.DataFrame(found))
+            columns[f"{name}equivalent"] = near & (abs(truth) >= differences.MARGIN)
+        rows.append(pd.DataFrame(columns))
     return row | pd.concat(rows).mean().to_dict()
 
 
@@ -391,7 +392,8 @@ def measure_deciding(
 
     The pilot samples get the true difference, since `n_to_decide` assumes that it stays.
     """
-    n, share = cell["n_questions"], cell["share_right"]
+    n = cell["n_questions"]
+    share = cell["share_right"]
     needed = []
     for wrong, right in samples(classes, n, share, repetitions // 4, rng):
         moves = moves_of(wrong, right)
@@ -435,24 +437,24 @@ def measure_clusters(cell: dict, repetitions: int, rng: np.random.Generator) -> 
         scores, correct, codes = draw_clusters(cell, cell["n_clusters"], rng)
         if min(correct.sum(), (~correct).sum()) < FEWEST:
             continue
-        found = {}
+        columns = {}
         for name, clusters in (("", codes), ("by_question_", None)):
             tests = differences.delong(scores, correct, clusters=clusters)
             low, high = (ends[1] for ends in tests.interval())
-            found |= {name + key: each for key, each in judged(low, high, gap).items()}
+            columns |= {name + key: values for key, values in judged(low, high, gap).items()}
             _, low, high = auroc_intervals(scores, correct, clusters=clusters)
             inside = (low <= truth) & (truth <= high)
-            found |= {
+            columns |= {
                 f"{name}single_covered": inside.mean(),
                 f"{name}single_width": high[0] - low[0],
             }
-        rows.append(found)
+        rows.append(columns)
     measured = pd.DataFrame(rows).mean().to_dict()
     return {"repetitions": repetitions, "auroc": truth[0], "difference": gap} | measured
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Return the three tables of docs/intervals.md."""
+    """Return the three tables of docs/explanation/intervals.md."""
     return "\n\n".join([compared(table), by_cluster(table), decided(table)])
 
 
@@ -518,7 +520,7 @@ def by_cluster(table: pd.DataFrame) -> str:
 
 
 def decided(table: pd.DataFrame) -> str:
-    """Return what share of samples of `n_to_decide` questions is decided."""
+    """Return the table of the share of samples of `n_to_decide` questions that are decided."""
     cells = table[table["decided"].notna()]
     head = ["scores", "cells", "n_to_decide", "decided, lowest", "median", "highest"]
     rows = []
@@ -527,7 +529,7 @@ def decided(table: pd.DataFrame) -> str:
         ends = f"{part['n_to_decide'].min():,.0f} to {part['n_to_decide'].max():,.0f}"
         row = [kind.removesuffix(", n to decide"), len(part), ends]
         rows.append(
-            [*row, *(f"{each:.2f}" for each in (shares.min(), shares.median(), shares.max()))]
+            [*row, *(f"{share:.2f}" for share in (shares.min(), shares.median(), shares.max()))]
         )
     return markdown(head, rows)
 
@@ -552,26 +554,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--part", default="1/1", help="1/50 runs every fiftieth cell")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "difference_intervals.csv")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "docs" / "results" / "data" / "difference_intervals.csv",
+    )
     parser.add_argument("--page", type=Path, help="only write the tables into this page")
-    given = parser.parse_args()
-    if given.page:
-        update_page(pd.read_csv(given.output), given.page)
+    arguments = parser.parse_args()
+    if arguments.page:
+        update_page(pd.read_csv(arguments.output), arguments.page)
         return
-    done = pd.read_csv(given.output) if given.output.exists() else pd.DataFrame({"cell": []})
-    first, step = map(int, given.part.split("/"))
-    every = [cell for cell in cells() if given.only in cell["cell"]][first - 1 :: step]
+    done = (
+        pd.read_csv(arguments.output) if arguments.output.exists() else pd.DataFrame({"cell": []})
+    )
+    first, step = map(int, arguments.part.split("/"))
+    every = [cell for cell in cells() if arguments.only in cell["cell"]][first - 1 :: step]
     tasks = [
-        (cell, given.repetitions, given.seed)
+        (cell, arguments.repetitions, arguments.seed)
         for cell in sorted(every, key=lambda cell: -cell["n_questions"])
         if cell["cell"] not in set(done["cell"])
     ]
     rows = done.to_dict("records")
-    with Pool(given.workers) as pool:
+    with Pool(arguments.workers) as pool:
         for number, row in enumerate(pool.imap_unordered(_measure, tasks), start=1):
             rows.append(row)
             if number % 50 == 0 or number == len(tasks):
-                write(rows, given.output)
+                write(rows, arguments.output)
                 print(f"{number} of {len(tasks)} cells", flush=True)
 
 
@@ -580,9 +588,9 @@ def write(rows: list[dict], output: Path) -> None:
     order = {cell["cell"]: number for number, cell in enumerate(cells())}
     table = pd.DataFrame(rows).sort_values("cell", key=lambda names: names.map(order))
     table = table[[*table.columns.drop("cell"), "cell"]]
-    beside = output.with_suffix(".part")
-    table.round(4).to_csv(beside, index=False)
-    beside.replace(output)
+    partial_file = output.with_suffix(".part")
+    table.round(4).to_csv(partial_file, index=False)
+    partial_file.replace(output)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Each family of models that the installed transformers can load, tiny and random: packed, plain or refused.
+"""Test each model family of the installed transformers with a tiny random model.
 
-Run from the repository root: `python benchmarks/families.py`, or with the names of some families. A family is made from
-its own configuration class, saved, loaded as a user would load it, asked short texts and texts beyond its windows, and
-held against plain forward passes and `generate`. Writes docs/families.csv; of some families only with `--write`, which
-puts their rows in the place of theirs.
+    python benchmarks/families.py [FAMILY …] [--write]
+
+A model is made from the configuration class of its family, saved, and loaded as by a user. Its
+answers to short prompts and to prompts beyond its windows are compared with plain forward passes
+and with `generate`. The script writes docs/results/data/families.csv. With names of families it
+replaces their rows in that file if `--write` is given, and otherwise only prints them.
 """
 
 import os
@@ -40,35 +42,48 @@ from pro_lib.generation.generate import generate
 from pro_lib.generation.models import Model
 from pro_lib.questions.question_sets import QuestionSet
 
-# The twenty that people use most, by our guess; `make test-all` tries them, `make trials` all.
+# The twenty families that people probably use most: `make test-all` tests them, `make trials` all.
 NAMES = """
-llama qwen2 qwen3 qwen3_moe qwen3_5 qwen3_next mistral mistral3 mixtral gemma2 gemma3 gemma4 phi3 gpt_oss deepseek_v3
-glm4_moe granitemoehybrid nemotron_h lfm2 llama4
+llama qwen2 qwen3 qwen3_moe qwen3_5 qwen3_next mistral mistral3 mixtral gemma2 gemma3 gemma4 phi3
+gpt_oss deepseek_v3 glm4_moe granitemoehybrid nemotron_h lfm2 llama4
 """
 MOST_USED = NAMES.split()
-WINDOW, TOKENS = 64, 5
-# Texts within the window, and beyond it.
+WINDOW = 64
+TOKENS = 5
+# Number of shots: prompts within the window, and beyond it
 SHOTS = {"short": 0, "long": 4}
-N_QUESTIONS, N_SAMPLES, N_GENERATED = 4, 2, 2
-# What makes a configuration tiny: values, and the names of entries that get them, wherever they stand in it.
+N_QUESTIONS = 4
+N_SAMPLES = 2
+N_GENERATED = 2
+# A tiny configuration: values, and the entries that get them at any depth
 SIZES = """
-32 hidden_size d_model n_embd embedding_size embed_dim out_hidden_size projection_dim text_hidden_size output_dim
+32 hidden_size d_model n_embd embedding_size embed_dim out_hidden_size projection_dim
+32 text_hidden_size output_dim
 32 projector_hidden_size base_channels adapter_in_dim adapter_out_dim adapter_input_size
-4 num_hidden_layers n_layer n_layers num_layers num_attention_heads n_head n_heads num_heads encoder_attention_heads
-4 attention_heads decoder_attention_heads num_key_value_heads linear_num_heads swa_num_attention_heads
-4 swa_num_key_value_heads linear_num_value_heads num_experts num_local_experts n_routed_experts moe_num_experts
+4 num_hidden_layers n_layer n_layers num_layers num_attention_heads n_head n_heads num_heads
+4 encoder_attention_heads
+4 attention_heads decoder_attention_heads num_key_value_heads linear_num_heads
+4 swa_num_attention_heads
+4 swa_num_key_value_heads linear_num_value_heads num_experts num_local_experts n_routed_experts
+4 moe_num_experts
 4 mamba_dt_rank time_step_rank
-2 depth encoder_layers decoder_layers num_encoder_layers num_decoder_layers num_experts_per_tok moe_k
+2 depth encoder_layers decoder_layers num_encoder_layers num_decoder_layers num_experts_per_tok
+2 moe_k
 2 num_experts_per_token moe_top_k top_k_experts index_n_heads linear_num_key_heads
-8 head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim rotary_dim hidden_size_per_layer_input swa_head_dim
-8 linear_head_dim linear_key_head_dim linear_value_head_dim mamba_d_state mamba_n_heads mamba_num_heads mamba_head_dim
+8 head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim rotary_dim hidden_size_per_layer_input
+8 swa_head_dim
+8 linear_head_dim linear_key_head_dim linear_value_head_dim mamba_d_state mamba_n_heads
+8 mamba_num_heads mamba_head_dim
 8 ssm_state_size state_size
-16 qk_head_dim q_lora_rank kv_lora_rank o_lora_rank index_head_dim moe_intermediate_size shared_expert_intermediate_size
+16 qk_head_dim q_lora_rank kv_lora_rank o_lora_rank index_head_dim moe_intermediate_size
+16 shared_expert_intermediate_size
 16 moe_shared_expert_intermediate_size router_hidden_size mamba_chunk_size chunk_size
-64 intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim intermediate_size_mlp ffn_hidden_size
+64 intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim n_inner mlp_dim
+64 intermediate_size_mlp ffn_hidden_size
 64 dense_intermediate_size shared_intermediate_size
 4096 max_position_embeddings n_positions max_source_positions max_target_positions
-1 n_group topk_group num_shared_experts n_shared_experts first_k_dense_replace moe_num_shared_experts n_groups
+1 n_group topk_group num_shared_experts n_shared_experts first_k_dense_replace
+1 moe_num_shared_experts n_groups
 0 num_nextn_predict_layers num_mtp_layers
 28 image_size
 14 patch_size
@@ -119,7 +134,7 @@ ERNIE = {"rope_parameters": ROPE | {"mrope_section": [1, 1, 2]}}
 GRANITE = {"deepstack_layer_map": [[1, 0]], "downsample_rate": "1/2", "spatial_target_layers": [1]}
 MIXED_TEXT = {"text_config": MIXED}
 VISION = {"vision_config": {"architecture": "test_vit", "model_args": None}}
-# What else a family's configuration asks for, to be of one piece, or to have layers of both kinds.
+# Other entries that a family needs to be consistent, or to have layers of both kinds
 OWN = {
     **dict.fromkeys(
         ("cosmos3_edge", "glm4v", "glm46v", "glm_ocr", "glmga", "hunyuan_vl", "paddleocr_vl"),
@@ -180,7 +195,7 @@ OWN = {
 
 
 def families() -> list[str]:
-    """The model types that a causal model, or one of images and text, is known for."""
+    """Return the model types of causal models and of models of images and text."""
     return sorted(
         {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES}
     )
@@ -188,37 +203,40 @@ def families() -> list[str]:
 
 @cache
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with a few merges, which puts no beginning of text first."""
-    found = Tokenizer(BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = decoders.ByteLevel()
-    special, alphabet = ["<pad>", "<s>", "</s>"], pre_tokenizers.ByteLevel.alphabet()
-    how = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
-    found.train_from_iterator(
-        world_facts(N_QUESTIONS, 3).prompts(), trainers.BpeTrainer(vocab_size=384, **how)
+    """Return a byte-level BPE tokenizer with a few merges, without a beginning-of-text token."""
+    bpe = Tokenizer(BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<s>", "</s>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    options = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    bpe.train_from_iterator(
+        world_facts(N_QUESTIONS, 3).prompts(), trainers.BpeTrainer(vocab_size=384, **options)
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=found, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+        tokenizer_object=bpe, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
     )
 
 
 def tiny(declared: Mapping, vocabulary: int) -> dict[str, object]:
-    """Of a configuration as a dictionary, the entries that make it tiny."""
-    found: dict[str, object] = {}
+    """Return the entries that make a configuration tiny."""
+    entries: dict[str, object] = {}
     for name, value in declared.items():
         if isinstance(value, Mapping) and name.endswith("_config") and name != "per_layer_config":
-            found |= {name: below} if (below := tiny(value, vocabulary)) else {}
+            nested = tiny(value, vocabulary)
+            if nested:
+                entries[name] = nested
         elif name in ("vocab_size", "vocab_size_per_layer_input"):
-            found[name] = vocabulary
+            entries[name] = vocabulary
         elif name in WINDOWS and isinstance(value, int) and not isinstance(value, bool):
-            found[name] = WINDOW
+            entries[name] = WINDOW
         elif name in TINY | IDS and not isinstance(value, str | list | bool):
-            found[name] = (TINY | IDS)[name]
-    return found
+            entries[name] = (TINY | IDS)[name]
+    return entries
 
 
 def merged(one: Mapping, other: Mapping) -> dict[str, object]:
-    """Two dictionaries of dictionaries as one; the second is right."""
+    """Merge two nested dictionaries; the second has precedence."""
     both = {
         name: merged(one[name], other[name])
         for name in one.keys() & other.keys()
@@ -228,40 +246,40 @@ def merged(one: Mapping, other: Mapping) -> dict[str, object]:
 
 
 def configured(family: str, vocabulary: int, **own: object) -> PreTrainedConfig:
-    """The tiny configuration of a family, with what else is its `own`."""
-    base, given = AutoConfig.for_model(family).to_dict(), merged(OWN.get(family, {}), own)
-    return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), given))
+    """Return the tiny configuration of a family, with other entries from `own`."""
+    base = AutoConfig.for_model(family).to_dict()
+    entries = merged(OWN.get(family, {}), own)
+    return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), entries))
 
 
 def make(
     family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **own: object
 ) -> None:
-    """Save a tiny random model of a family, its weights widened so that its answers differ and end."""
+    """Save a tiny random model of a family, with large weights so that its answers differ."""
     words = words or tokenizer()
     config = configured(family, len(words), **own)
     words.save_pretrained(folder)
     load = auto_class(config)
-    if (
-        config.is_encoder_decoder and load is not AutoModelForCausalLM
-    ):  # refused before its weights are read
+    # The package refuses such a model before it reads the weights.
+    if config.is_encoder_decoder and load is not AutoModelForCausalLM:
         config.save_pretrained(folder)
         return
     with torch.device("meta"):
         size = load.from_config(config).num_parameters()
     if size > 2e7:
-        raise ValueError(f"still has {size / 1e6:.0f} million weights")
+        raise ValueError(f"{family} has {size / 1e6:.0f} million weights; expected at most 20")
     torch.manual_seed(0)
     network = load.from_config(config)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            # How fast a state decays is a logarithm: four times as much of that is no such state.
+            # `A_log` is a logarithm; four times its value would be an extreme decay of states.
             if parameter.dim() > 1 and parameter.is_floating_point() and not name.endswith("A_log"):
                 parameter.mul_(4)
     network.save_pretrained(folder)
 
 
 def tried(folder: Path) -> dict[str, object]:
-    """What became of a model in a folder: the tree, how far off its answers are, what was said."""
+    """Return the row of a model in a folder: its tree, the error of its answers, a message."""
     row: dict[str, object] = {"family": folder.name, "tree": "refused", "said": ""}
     try:
         model = models.load_model(folder, device="cpu", dtype="float32")
@@ -279,35 +297,39 @@ def tried(folder: Path) -> dict[str, object]:
 
 
 def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -> dict[str, object]:
-    """What a row learns from the answers to some questions: greedy ones beside `generate`, all beside plain passes."""
+    """Return the entries of a row from the answers to some questions.
+
+    Greedy answers are compared with `generate`, and all answers with plain forward passes.
+    """
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     fit = model.fit_for(max(map(len, prompts)) + TOKENS)
-    how = {"max_new_tokens": TOKENS, "progress": False}
-    error, same = row["error"], row["greedy"]
-    for strategy, drawn in (("greedy", {}), ("multinomial", {"n_answers": N_SAMPLES, "seed": 1})):
-        found = generate(model, questions, strategy=strategy, **drawn, **how).answers
-        for prompt, (_, answers) in zip(
-            prompts, found.groupby("question_id", sort=False), strict=True
-        ):
-            error = max(
-                error, *(_off(model.network, prompt, each) for each in answers.itertuples())
-            )
-        if strategy == "greedy":
-            given = zip(prompts, found["token_ids"], strict=True)
-            same &= all(
-                _is_greedy(model.network, *each)
-                for each, _ in zip(given, range(N_GENERATED), strict=False)
-            )
+    options = {"max_new_tokens": TOKENS, "progress": False}
+    greedy = generate(model, questions, strategy="greedy", **options).answers
+    samples = generate(
+        model, questions, strategy="multinomial", n_answers=N_SAMPLES, seed=1, **options
+    ).answers
+    errors = [row["error"]]
+    for answers in (greedy, samples):
+        groups = answers.groupby("question_id", sort=False)
+        for prompt, (_, answers_of_question) in zip(prompts, groups, strict=True):
+            for answer in answers_of_question.itertuples():
+                errors.append(_off(model.network, prompt, answer))
+    is_greedy = row["greedy"]
+    for prompt, token_ids in zip(prompts[:N_GENERATED], greedy["token_ids"], strict=False):
+        is_greedy = is_greedy and _is_greedy(model.network, prompt, token_ids)
     tree = "plain" if fit.plain else "packed"
     if length == "long" and tree != row["tree"]:
         tree = "packed, plain beyond its window"
-    cache = {"cache": "kept" if fit.cached else "none"} if fit.plain else {}
-    return {"tree": tree, "error": error, "greedy": same, "said": fit.plain or row["said"], **cache}
+    entries = {"tree": tree, "error": max(errors), "greedy": is_greedy}
+    entries["said"] = fit.plain or row["said"]
+    if fit.plain:
+        entries["cache"] = "kept" if fit.cached else "none"
+    return entries
 
 
 @torch.inference_mode()
 def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
-    """How far the log-probabilities of an answer's tokens are from those of one plain pass over the whole text."""
+    """Return the largest error of an answer's log-probabilities, by one plain forward pass."""
     ids = list(answer.token_ids)
     if not ids:
         return 0.0
@@ -319,7 +341,7 @@ def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
 
 
 def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -> bool:
-    """Whether `generate` begins with these tokens."""
+    """Return whether the output of `generate` begins with these tokens."""
     ids = torch.tensor([prompt])
     # Longer than the answer, since some configurations force the last token to be an end.
     options = {
@@ -328,26 +350,26 @@ def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -
         "attention_mask": torch.ones_like(ids),
     }
     try:
-        given = network.generate(ids, **options)[0, len(prompt) :].tolist()
-    except AttributeError:  # the library's own, where it takes a text for one with images
+        generated = network.generate(ids, **options)[0, len(prompt) :].tolist()
+    except AttributeError:  # from a library that expects images with the text
         return False
-    return given[: len(answer)] == list(answer)
+    return generated[: len(answer)] == list(answer)
 
 
 def table(names: list[str]) -> Iterator[dict[str, object]]:
-    """A row for each family, one after the other."""
+    """Yield a row for each family."""
     for name in names:
         started = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 make(name, Path(folder) / name)
-            except (Exception, SystemExit) as failure:  # of transformers, whatever it is
-                said = str(failure).strip().replace("\n", " ")
+            except (Exception, SystemExit) as failure:  # transformers has no common class of errors
+                message = str(failure).strip().replace("\n", " ")
                 row = {
                     "family": name,
                     "tree": "not made",
-                    "said": f"{type(failure).__name__}: {said[:120]}",
+                    "said": f"{type(failure).__name__}: {message[:120]}",
                 }
             else:
                 row = tried(Path(folder) / name)
@@ -358,27 +380,34 @@ COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "secon
 
 
 def main() -> None:
-    """Try the families named, or all, and write what came out."""
-    given, rows = parse_arguments(__doc__, {"families": [], "--write": False}), []
+    """Test the named families, or all, and write their rows."""
+    arguments = parse_arguments(__doc__, {"families": [], "--write": False})
+    rows = []
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    for row in table(given.families or families()):
+    for row in table(arguments.families or families()):
         rows.append(row)
         print(*(f"{name}={row[name]}" for name in COLUMNS if row.get(name) is not None), flush=True)
-    found = pd.DataFrame(rows).reindex(columns=COLUMNS)
-    print(found["tree"].value_counts().to_string(), f"{found['seconds'].sum():.0f} s", sep="\n")
-    if given.write or not given.families:
-        listed, found["error"] = (
-            ROOT / "docs" / "families.csv",
-            found["error"].map("{:.1e}".format, na_action="ignore"),
+    table_of_families = pd.DataFrame(rows).reindex(columns=COLUMNS)
+    print(
+        table_of_families["tree"].value_counts().to_string(),
+        f"{table_of_families['seconds'].sum():.0f} s",
+        sep="\n",
+    )
+    if arguments.write or not arguments.families:
+        path = ROOT / "docs" / "results" / "data" / "families.csv"
+        table_of_families["error"] = table_of_families["error"].map(
+            "{:.1e}".format, na_action="ignore"
         )
         others = (
-            pd.read_csv(listed, dtype=str, keep_default_na=False) if given.families else found[:0]
+            pd.read_csv(path, dtype=str, keep_default_na=False)
+            if arguments.families
+            else table_of_families[:0]
         )
-        found = pd.concat([others[~others["family"].isin(given.families)], found]).sort_values(
-            "family"
-        )
-        found.drop(columns="seconds").to_csv(listed, index=False)
+        table_of_families = pd.concat(
+            [others[~others["family"].isin(arguments.families)], table_of_families]
+        ).sort_values("family")
+        table_of_families.drop(columns="seconds").to_csv(path, index=False)
 
 
 if __name__ == "__main__":

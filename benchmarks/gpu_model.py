@@ -1,8 +1,10 @@
-"""What a step costs on a GPU, by a model: bytes, operations and launches of shapes counted on a processor.
+"""Estimate the cost of a decoding step on a GPU from bytes, operations and kernel launches.
 
-Run from the repository root: `python benchmarks/gpu_model.py`; docs/speed.md has its tables. No GPU is needed, and
-none was asked: `benchmarks/on_gpu.py` holds its numbers against a real one. The shapes are counted on the answers of
-`--model`, in batches of `--questions`.
+    python benchmarks/gpu_model.py [--model smollm2-135m] [--questions 32 128]
+
+The script counts the shapes of forward passes on the CPU, for the answers of `--model` in batches
+of `--questions`; it does not need a GPU. docs/results/speed.md contains its tables, and
+`benchmarks/on_gpu.py` compares the estimates with measurements on a GPU.
 """
 
 import time
@@ -19,24 +21,22 @@ from pro_lib.generation import decoding, models
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU's data sheet (dense bfloat16), and what launching a kernel costs its host."""
+    """The data sheet of a GPU (dense bfloat16), and the time that its host needs per kernel."""
 
     name: str
     bytes_per_second: float
     flops_per_second: float
-    seconds_per_kernel: float = (
-        5e-6  # as a processor takes here for a kernel that has nothing to do
-    )
-    host_bytes_per_second: float = 25e9  # PCIe 4, sixteen lanes, as it is reached
+    seconds_per_kernel: float = 5e-6  # measured on a CPU for an empty kernel
+    host_bytes_per_second: float = 25e9  # PCIe 4 with sixteen lanes, in practice
 
     def seconds(self, moved: float, flops: float) -> float:
-        """Return the time of moving so many bytes of its memory, or of so many operations: the longer one."""
+        """Return the longer time of moving the bytes in memory and of the operations."""
         return max(moved / self.bytes_per_second, flops / self.flops_per_second)
 
 
 @dataclass(frozen=True)
 class Network:
-    """The numbers of a model that the cost of a step follows from; weights and keys take two bytes each."""
+    """The sizes of a model, with two bytes for each weight and each key."""
 
     name: str
     parameters: float
@@ -44,30 +44,30 @@ class Network:
     width: int  # queries of one token in one layer, all heads
     key_width: int  # its keys, all heads
     vocabulary: int
-    kernels_per_layer: int = (
-        36  # counted on transformers' Llama, keys and values joined by `torch.cat`
-    )
+    # Counted on the Llama of transformers, which joins keys and values by `torch.cat`
+    kernels_per_layer: int = 36
 
     @property
     def slot_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Bytes of the keys and values of one token."""
         return 2 * self.layers * self.key_width * 2
 
     def flops(self, tokens: float, slots: float) -> float:
-        """Return the operations of a forward pass of so many tokens, each of which attends to so many keys."""
+        """Return the operations of a forward pass of tokens that attend to `slots` keys each."""
         return tokens * (2 * self.parameters + 4 * self.layers * self.width * slots)
 
 
 @dataclass(frozen=True)
 class Step:
-    """The shape of a forward pass: tokens run, keys they may see, rows of log-probabilities wanted."""
+    """The shape of a forward pass: its tokens, their keys, and rows of log-probabilities."""
 
     tokens: int
     slots: int
     rows: int
 
 
-H200, H100 = Card("H200", 4.8e12, 790e12), Card("H100", 3.35e12, 790e12)
+H200 = Card("H200", 4.8e12, 790e12)
+H100 = Card("H100", 3.35e12, 790e12)
 LLAMA_7B = Network("Llama-2-7B", 6.74e9, 32, 4096, 4096, 32_000)
 STRATEGIES = {
     "greedy": ("greedy", {}),
@@ -78,20 +78,20 @@ STRATEGIES |= {
     f"search, α = {alpha:g}": ("threshold", {"search_alpha": alpha}) for alpha in (0.05, 0.01)
 }
 REPEATS = 3
-# Of each log-probability of a step: bytes allocated beside what it is made from (tests/generation/test_accelerator.py
-# holds them
-# against a count), and bytes read or written, ours and the softmax's.
+# Bytes for each log-probability of a step: those allocated in addition to the logits, which
+# tests/generation/test_accelerator.py compares with a count, and those read or written by the
+# package and the softmax.
 PEAK_BYTES = {"greedy": 4, "diverse_beam": 8, "threshold": 12, "multinomial": 20}
 MOVED_BYTES = {"greedy": 26, "diverse_beam": 54, "threshold": 66, "multinomial": 120}
 
 
 def peak_bytes(strategy: str, rows: int, vocabulary: int, *, half: bool) -> int:
-    """Return the bytes that log-probabilities of a step take at most, beside weights, keys and values."""
+    """Return the largest memory of a step's log-probabilities, without weights and keys."""
     return rows * vocabulary * max(PEAK_BYTES[strategy], 6 if half else 4)
 
 
 def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
-    """Return what a step moves in the card's memory, by what it is."""
+    """Return the bytes that a step moves in the memory of the card, by their purpose."""
     return {
         "weights": network.parameters * 2,
         "keys read": step.slots * network.slot_bytes,
@@ -104,7 +104,7 @@ def step_bytes(step: Step, network: Network, strategy: str) -> dict[str, float]:
 def milliseconds(
     steps: Sequence[Step], network: Network, card: Card, strategy: str
 ) -> pd.DataFrame:
-    """Return the milliseconds of each step on the `device`, and of `launches` of its kernels, which go on beside."""
+    """Return the milliseconds of each step: on the device, and for launches in parallel."""
 
     def on_device(step: Step) -> float:
         sent = step.tokens * (step.slots + 16) / card.host_bytes_per_second
@@ -119,15 +119,14 @@ def milliseconds(
 
 @contextmanager
 def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]]:
-    """Note the shape of every forward pass of a network, and its seconds on the processor."""
-    steps, seconds = list[Step](), list[float]()
+    """Record the shape of every forward pass of a network, and its seconds on the CPU."""
+    steps = list[Step]()
+    seconds = list[float]()
 
     def before(_: object, args: object, inputs: dict) -> None:
-        tokens, mask, keep = (
-            inputs["input_ids"].shape[1],
-            inputs.get("attention_mask"),
-            inputs.get("logits_to_keep", 1),
-        )
+        tokens = inputs["input_ids"].shape[1]
+        mask = inputs.get("attention_mask")
+        keep = inputs.get("logits_to_keep", 1)
         slots = tokens if mask is None else mask.shape[-1]
         steps.append(Step(tokens, slots, keep if isinstance(keep, int) else len(keep)))
         seconds.append(-time.perf_counter())
@@ -143,11 +142,9 @@ def watched(network: torch.nn.Module) -> Iterator[tuple[list[Step], list[float]]
 
 
 def network_of(network: torch.nn.Module, name: str) -> Network:
-    """Return the numbers of a loaded Llama."""
-    config, parameters = (
-        network.config,
-        sum(parameter.numel() for parameter in network.parameters()),
-    )
+    """Return the sizes of a loaded Llama."""
+    config = network.config
+    parameters = sum(parameter.numel() for parameter in network.parameters())
     key_width = config.num_key_value_heads * config.head_dim
     return Network(
         name, parameters, config.num_hidden_layers, config.hidden_size, key_width, config.vocab_size
@@ -157,10 +154,22 @@ def network_of(network: torch.nn.Module, name: str) -> Network:
 def counted(
     model, strategy: str, settings: dict, *, n_questions: int, repeats: int = REPEATS
 ) -> tuple[list[Step], float, float]:
-    """Return the steps of a batch of questions with ten shots, and the least milliseconds of a step, in all and
-    without what the network takes of the host. `model` has `network`, `encode`, `endings` and `fit`.
+    """Count the steps of a batch of questions with ten shots.
+
+    Args:
+        model: a model with `network`, `encode`, `endings` and `fit`.
+        strategy: the name of the decoding strategy.
+        settings: the settings of the strategy.
+        n_questions: the number of questions in the batch.
+        repeats: how often the batch is decoded.
+
+    Returns:
+        The steps, the lowest mean milliseconds of a step, and those without the network's time on
+        the host.
     """
-    questions, whole, own = world_facts(n_questions, 10), list[float](), list[float]()
+    questions = world_facts(n_questions, 10)
+    all_seconds = list[float]()
+    host_seconds = list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
     prefix = decoding.encode_prefix(
         model.network, prompts[0][: decoding.common_prefix_length(prompts)]
@@ -170,21 +179,24 @@ def counted(
             model.network, prompts, prefix=prefix, counts=decoding.ForwardCounts()
         )
         with watched(model.network) as (steps, seconds):
-            started, decode = time.perf_counter(), decoding.strategy(strategy, **settings).decode
+            started = time.perf_counter()
+            decode = decoding.strategy(strategy, **settings).decode
             decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
-            whole.append((time.perf_counter() - started) / len(steps))
-            own.append(whole[-1] - sum(seconds) / len(steps))
-    return steps, 1000 * min(whole), 1000 * min(own)
+            all_seconds.append((time.perf_counter() - started) / len(steps))
+            host_seconds.append(all_seconds[-1] - sum(seconds) / len(steps))
+    return steps, 1000 * min(all_seconds), 1000 * min(host_seconds)
 
 
 def table(model: models.Model, network: Network, card: Card, *, n_questions: int) -> pd.DataFrame:
-    """Return a row per strategy: counted shapes, and by the model the milliseconds of a step and of the batch.
+    """Return a row for each strategy: counted shapes and estimated milliseconds.
 
-    The host's own milliseconds are measured on facts-2m, whose vocabulary leaves the processor's kernels little to do.
+    The milliseconds of the host are measured on facts-2m, whose vocabulary is so small that the
+    kernels of the CPU take little time.
     """
-    small, rows = models.load_model("facts-2m", device="cpu"), []
+    small = models.load_model("facts-2m", device="cpu")
+    rows = []
     for name, (strategy, settings) in STRATEGIES.items():
-        # No time is asked for
+        # The time is not used.
         steps, *_ = counted(model, strategy, settings, n_questions=n_questions, repeats=1)
         *_, host_ms = counted(small, strategy, settings, n_questions=n_questions)
         moved = pd.DataFrame([step_bytes(step, network, strategy) for step in steps]).sum()
@@ -206,23 +218,22 @@ def table(model: models.Model, network: Network, card: Card, *, n_questions: int
             "share_copied": moved["keys copied"] / moved.sum(),
             "share_mask": moved["mask"] / moved.sum(),
         }
-        most = peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True)
+        peak = peak_bytes(strategy, max(step.rows for step in steps), network.vocabulary, half=True)
         rows.append(
-            row | {"peak_mb": most / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6}
+            row | {"peak_mb": peak / 1e6, "cache_mb": row["slots"] * network.slot_bytes / 1e6}
         )
     return pd.DataFrame(rows)
 
 
 def main() -> None:
-    """Count the shapes of a batch by each strategy, and print what the model makes of them."""
-    given = parse_arguments(__doc__, {"--model": "smollm2-135m", "--questions": [32, 128]})
+    """Count the shapes of a batch by each strategy, and print the estimates."""
+    arguments = parse_arguments(__doc__, {"--model": "smollm2-135m", "--questions": [32, 128]})
     torch.set_num_threads(1)
-    model = models.load_model(given.model, device="cpu", dtype="float32")
-    for n_questions in given.questions:
+    model = models.load_model(arguments.model, device="cpu", dtype="float32")
+    for n_questions in arguments.questions:
         rows = table(model, LLAMA_7B, H200, n_questions=n_questions)
-        print(
-            f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions\n{rows.round(3).to_string(index=False)}\n"
-        )
+        print(f"{LLAMA_7B.name} on {H200.name}, {n_questions} questions")
+        print(f"{rows.round(3).to_string(index=False)}\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""How often guarantees are false, over 1,000 random splits of a pool: docs/guarantees.md.
+"""Measure how often guarantees are false, over 1,000 random splits of a pool of questions.
 
     python benchmarks/guarantees.py [--splits 1000] [--published FILE …] [--replace]
 
-Validation questions are drawn from a pool, which is the population: 305 of all world-facts questions that facts-2m was
-asked (the stored runs of `make figures`), 1,000 of a file of published outputs (`python data/published/make.py` makes
-it). Once they are drawn fairly and once with a shift that makes them easier: of world-facts those of facts told at
-least 8 times are drawn four times as readily, of the published ones those in the lower half of `Deg, NLI agreement`.
-Sizes, shifts and rules were fixed before this was run. With `--replace` validation is drawn with replacement, as from
-an endless population, and all of the pool lend their scores; only the worst share of false guarantees is printed then.
-"""  # fmt: skip
+docs/explanation/guarantees.md explains the table. A pool is the population. Validation questions
+are drawn from it: 305 of all world-facts questions that facts-2m answered (the stored runs of
+`make figures`), and 1,000 of a file of published outputs, which `python data/published/make.py`
+makes. They are drawn uniformly, and with a shift that makes them easier. The shift draws questions
+of facts with an exposure of at least 8, or those in the lower half of `Deg, NLI agreement`, four
+times as often. Sizes, shifts and rules were fixed before the first run.
 
+With `--replace`, validation questions are drawn with replacement, as from an infinite population,
+and all questions of the pool are unlabelled scores. The script then only prints the largest share
+of false guarantees.
+"""
+
+import itertools
 import warnings
 from collections.abc import Iterator
 
@@ -25,16 +30,18 @@ from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.guarantees import STARTS
 from pro_lib.runs.run import Run
 
-TARGETS, DELTAS, ALPHAS = (
-    (0.7, 0.8, 0.9),
-    (0.35, 0.37, 0.4, 0.5, 0.6),
-    (0.005, 0.02, 0.05, 0.2, 0.4),
-)
-CONFIDENCE, SAMPLE = 0.95, 100  # questions answered whose own accuracy is looked at
+TARGETS = (0.7, 0.8, 0.9)
+DELTAS = (0.35, 0.37, 0.4, 0.5, 0.6)
+ALPHAS = (0.005, 0.02, 0.05, 0.2, 0.4)
+CONFIDENCE = 0.95
+COLUMNS = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits"]
+COLUMNS += ["made", "failed", "error", "coverage", "sample_failed", "size"]
+N_VALIDATION = 305  # drawn from the pool of world-facts
+SAMPLE = 100  # answered questions whose accuracy is compared with the target
 
 
 def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
-    """All questions of world-facts as facts-2m answered them, and which are of facts told at least 8 times."""
+    """Return the answers of facts-2m to world-facts, and which facts have exposure ≥ 8."""
     pair = "facts-2m", "world-facts"
     experiment = Experiment(
         search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"]
@@ -47,7 +54,10 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
 
 
 def right_probabilities(run: Run) -> np.ndarray:
-    """The probability (n,) of the most probable right answer that an exact search found; 0 where none, or undecided."""
+    """Return the probability (n,) of the most probable correct answer of an exact search.
+
+    It is 0 if the search did not find a correct answer, or is undecided.
+    """
     ranked = run.ranked_answers()
     questions = run.questions.iloc[ranked["row"]].reset_index(drop=True)
     correct = evaluation.rouge_and_correct(ranked, questions)["correct"].astype(bool)
@@ -59,193 +69,214 @@ def right_probabilities(run: Run) -> np.ndarray:
 def below(
     values: np.ndarray, correct: np.ndarray, thresholds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How many values lie strictly below each threshold, and how many of these are right."""
-    return tuple(np.searchsorted(np.sort(each), thresholds) for each in (values, values[correct]))
+    """Return how many values are below each threshold, and how many of these are correct."""
+    counts = [np.searchsorted(np.sort(group), thresholds) for group in (values, values[correct])]
+    return counts[0], counts[1]
 
 
 def others(
     values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, target: float
 ) -> dict[str, float | None]:
-    """The thresholds that other rules take from the same percentiles.
+    """Return the thresholds of other rules on the same percentiles.
 
-    Walks from each start on their own (Learn then Test); the largest at which one exact test by itself rejects; and the
-    largest below which enough of the validation questions are right.
+    The rules are: a separate walk from each start (Learn then Test), the largest threshold at which
+    one exact test rejects, and the largest threshold with enough correct validation questions.
     """
     thresholds = np.append(np.sort(unlabelled), np.inf)[np.arange(1, 101) * len(unlabelled) // 100]
     n, right = below(values, correct, thresholds)
-    p_values, walked = binom.sf(right - 1, n, target), np.zeros(100, bool)
+    p_values = binom.sf(right - 1, n, target)
+    walked = np.zeros(100, bool)
     for start in STARTS:
         walked[start - 1 :] |= np.logical_and.accumulate(
             p_values[start - 1 :] <= (1 - CONFIDENCE) / len(STARTS)
         )
-    taken = {"walks": walked, "one test": p_values <= 1 - CONFIDENCE}
-    taken["validation accuracy"] = (right >= target * n) & (n > 0)
+    accepted_by_rule = {
+        "walks": walked,
+        "one test": p_values <= 1 - CONFIDENCE,
+        "validation accuracy": (right >= target * n) & (n > 0),
+    }
     return {
-        rule: thresholds[np.flatnonzero(at)[-1]] if at.any() else None for rule, at in taken.items()
+        rule: thresholds[accepted].max() if accepted.any() else None
+        for rule, accepted in accepted_by_rule.items()
     }
 
 
 def drawn(
     n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False
 ) -> Iterator[tuple]:
-    """Validation questions and the others, or with replacement all, in random order."""
-    weights, rng = np.where(easier & shift, 4.0, 1.0), np.random.default_rng(0)
+    """Yield validation questions, and the others in random order (all with replacement)."""
+    weights = np.where(easier & shift, 4.0, 1.0)
+    rng = np.random.default_rng(0)
     for _ in range(splits):
-        at = rng.choice(n, m, replace=replace, p=weights / weights.sum())
-        yield at, rng.permutation(n if replace else np.setdiff1d(np.arange(n), at))
+        validation = rng.choice(n, m, replace=replace, p=weights / weights.sum())
+        rest = n if replace else np.setdiff1d(np.arange(n), validation)
+        yield validation, rng.permutation(rest)
 
 
 def answering(
     judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, replace: bool
 ) -> Iterator[dict]:
-    """A row per score, target, rule and way of drawing."""
-    methods, correct = judged.with_pro({"PRO": 0.4}), judged.correct
+    """Yield a row for each score, target, rule and way of drawing `m` validation questions."""
+    methods = judged.with_pro({"PRO": 0.4})
+    correct = judged.correct
     for shift in (False,) if replace else (False, True):
-        named = methods if not shift else methods[["PRO", "NLL"]]
-        found: dict[tuple, list] = {}
-        for at, rest in drawn(len(correct), m, easier, shift=shift, splits=splits, replace=replace):
-            for score, values in ((name, named[name].to_numpy()) for name in named):
-                for target in TARGETS:
-                    known, of = (
-                        (values[at], correct[at]),
-                        {"target": target, "confidence": CONFIDENCE},
-                    )
-                    taken = {
-                        "guarantee": guarantees.guarantee(
-                            *known, **of, unlabelled=values[rest]
-                        ).threshold
-                    }
-                    taken["guarantee, own percentiles"] = guarantees.guarantee(
-                        *known, **of
-                    ).threshold
-                    taken |= {} if replace else others(*known, values[rest], target)
-                    for rule, threshold in taken.items():
-                        outcome = 0.0, 0.0, 0.0, np.nan
-                        if threshold is not None:
-                            n, right = below(values, correct, threshold)
-                            sample = correct[rest][values[rest] < threshold][:SAMPLE]
-                            few = sample.mean() < target if len(sample) == SAMPLE else np.nan
-                            outcome = 1.0, float(right < target * n), n / len(correct), few
-                        found.setdefault((score, target, rule), []).append(outcome)
-        for (score, target, rule), outcomes in found.items():
-            guaranteed, false, coverage, sample = np.array(outcomes).T
-            row = {
+        scores = methods[["PRO", "NLL"]] if shift else methods
+        outcomes: dict[tuple, list] = {}
+        splits_of_pool = drawn(len(correct), m, easier, shift=shift, splits=splits, replace=replace)
+        for validation, rest in splits_of_pool:
+            for score, target in itertools.product(scores, TARGETS):
+                values = scores[score].to_numpy()
+                thresholds = rule_thresholds(
+                    values, correct, validation, rest, target, with_others=not replace
+                )
+                for rule, threshold in thresholds.items():
+                    result = outcome(values, correct, rest, threshold, target)
+                    outcomes.setdefault((score, target, rule), []).append(result)
+        for (score, target, rule), results in outcomes.items():
+            n_guarantees, false, coverage, sample = np.array(results).T
+            sample = sample[~np.isnan(sample)]
+            yield {
                 "kind": "answering",
                 "score": score,
                 "level": target,
                 "rule": rule,
                 "shift": shift,
                 "validation": m,
+                "made": n_guarantees.mean(),
+                **mean_and_error(false),
+                "coverage": coverage.mean(),
+                "sample_failed": sample.mean() if sample.size else np.nan,
             }
-            row |= {"made": guaranteed.mean(), **mean_and_error(false), "coverage": coverage.mean()}
-            looked_at = sample[~np.isnan(sample)]
-            yield row | {"sample_failed": looked_at.mean() if looked_at.size else np.nan}
+
+
+def rule_thresholds(
+    values: np.ndarray,
+    correct: np.ndarray,
+    validation: np.ndarray,
+    rest: np.ndarray,
+    target: float,
+    *,
+    with_others: bool,
+) -> dict[str, float | None]:
+    """Return the threshold of each rule for one split; None if a rule does not find one."""
+    labelled = (values[validation], correct[validation])
+    options = {"target": target, "confidence": CONFIDENCE}
+    pool = guarantees.guarantee(*labelled, **options, unlabelled=values[rest])
+    own_percentiles = guarantees.guarantee(*labelled, **options)
+    thresholds = {
+        "guarantee": pool.threshold,
+        "guarantee, own percentiles": own_percentiles.threshold,
+    }
+    if with_others:
+        thresholds |= others(*labelled, values[rest], target)
+    return thresholds
+
+
+def outcome(
+    values: np.ndarray,
+    correct: np.ndarray,
+    rest: np.ndarray,
+    threshold: float | None,
+    target: float,
+) -> tuple[float, float, float, float]:
+    """Return whether there is a guarantee and whether it is false, its coverage, and a sample.
+
+    The last value is whether the first answered questions miss the target; NaN if they are too few.
+    """
+    if threshold is None:
+        return 0.0, 0.0, 0.0, np.nan
+    n, n_correct = below(values, correct, threshold)
+    sample = correct[rest][values[rest] < threshold][:SAMPLE]
+    misses = sample.mean() < target if len(sample) == SAMPLE else np.nan
+    return 1.0, float(n_correct < target * n), n / len(correct), misses
 
 
 def sets(experiment: Experiment, splits: int) -> Iterator[dict]:
-    """A row per δ, and per fixed α, and way of drawing."""
-    pair, searched = experiment.pairs()[0], {"search_alpha": experiment.search_alpha}
-    run = experiment.run(*pair, "validation", "test", strategy="threshold")
-    right, found = right_probabilities(run), np.exp(run.log_probs())
+    """Yield a row for each δ, each fixed α and each way of drawing validation questions."""
+    search = {"search_alpha": experiment.search_alpha}
+    run = experiment.run(*experiment.pairs()[0], "validation", "test", strategy="threshold")
+    right = right_probabilities(run)
+    probabilities = np.exp(run.log_probs())
     easier = run.questions["exposure"].to_numpy() >= 8
     for shift in (False, True):
         issued, missed, sizes = np.zeros((3, splits, len(DELTAS)))
         above = np.zeros((splits, len(ALPHAS)))
-        for split, (at, rest) in enumerate(
-            drawn(len(right), 305, easier, shift=shift, splits=splits)
-        ):
+        splits_of_pool = drawn(len(right), N_VALIDATION, easier, shift=shift, splits=splits)
+        for split, (validation, rest) in enumerate(splits_of_pool):
             for number, delta in enumerate(DELTAS):
-                tau = guarantees.set_threshold(right[at], delta=delta, **searched)
-                if tau is not None:
-                    missed[split, number] = (right[rest] < tau).mean()
-                    issued[split, number], sizes[split, number] = (
-                        1,
-                        (found >= tau).sum(axis=1).mean(),
-                    )
+                tau = guarantees.set_threshold(right[validation], delta=delta, **search)
+                if tau is None:
+                    continue
+                issued[split, number] = 1
+                missed[split, number] = (right[rest] < tau).mean()
+                sizes[split, number] = (probabilities >= tau).sum(axis=1).mean()
             for number, alpha in enumerate(ALPHAS):
                 _, limit = guarantees.miss_rate(
-                    right[at], alpha=alpha, **searched, confidence=CONFIDENCE
+                    right[validation], alpha=alpha, **search, confidence=CONFIDENCE
                 )
                 above[split, number] = (right < alpha).mean() > limit
-        row = {"shift": shift, "validation": 305, "kind": "sets"}
-        for number, delta in enumerate(DELTAS):
-            made, failed, size = (each[:, number] for each in (issued, missed, sizes))
-            row |= {
-                "rule": "issued and missed",
-                "level": delta,
-                "made": made.mean(),
-                **mean_and_error(failed),
-            }
-            once = made > 0
-            yield row | {"size": size[once].mean() if once.any() else np.nan}
-            if once.any():
-                yield row | {"rule": "missed, given issued", **mean_and_error(failed[once])}
+        row = {"shift": shift, "validation": N_VALIDATION, "kind": "sets"}
+        for columns in zip(DELTAS, issued.T, missed.T, sizes.T, strict=True):
+            yield from delta_rows(row, *columns)
         for number, alpha in enumerate(ALPHAS):
-            row |= {"rule": "pool above the limit at α", "level": alpha, "made": 1.0}
-            yield (
-                row
-                | mean_and_error(above[:, number])
-                | {"size": (found >= alpha).sum(axis=1).mean()}
-            )
+            yield row | {
+                "rule": "pool above the limit at α",
+                "level": alpha,
+                "made": 1.0,
+                **mean_and_error(above[:, number]),
+                "size": (probabilities >= alpha).sum(axis=1).mean(),
+            }
+
+
+def delta_rows(
+    row: dict, delta: float, issued: np.ndarray, missed: np.ndarray, sizes: np.ndarray
+) -> Iterator[dict]:
+    """Yield the rows of one δ: the misses of all splits, and those of splits with a set."""
+    row = row | {"rule": "issued and missed", "level": delta, "made": issued.mean()}
+    row |= mean_and_error(missed)
+    is_issued = issued > 0
+    yield row | {"size": sizes[is_issued].mean() if is_issued.any() else np.nan}
+    if is_issued.any():
+        yield row | {"rule": "missed, given issued", **mean_and_error(missed[is_issued])}
 
 
 def mean_and_error(failed: np.ndarray) -> dict[str, float]:
-    """The share that failed, and its standard error."""
+    """Return the share that failed, and its standard error."""
     return {"failed": failed.mean(), "error": failed.std() / np.sqrt(len(failed))}
 
 
 def main() -> None:
-    """Write the table and print what is about PRO and NLL."""
-    published, table_file = (
-        [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"],
-        ROOT / "docs" / "guarantees.csv",
-    )
-    given = parse_arguments(
+    """Write the table and print the rows of PRO and NLL."""
+    published = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"]
+    table_file = ROOT / "docs" / "results" / "data" / "guarantees.csv"
+    arguments = parse_arguments(
         __doc__,
         {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file},
     )
-    if missing := next((path for path in given.published if not path.is_file()), None):
-        raise SystemExit(
-            f"{missing} is not there: `python data/published/make.py` fetches and makes it"
-        )
+    missing = [path for path in arguments.published if not path.is_file()]
+    if missing:
+        raise SystemExit(f"{missing[0]} does not exist; `python data/published/make.py` makes it")
     warnings.simplefilter("ignore", scoring.PremiseWarning)
-    experiment, judged, told = embedded()
-    pools = [(judged, 305, told)]
-    for path in given.published:
-        each = evaluation.evaluate(importing.from_records(path))
-        easier = each.baselines["Deg, NLI agreement"]
-        pools.append((each, 1000, (easier < easier.median()).to_numpy()))
-    tables = [
-        (pool[0], pd.DataFrame(answering(*pool, given.splits, replace=given.replace)))
-        for pool in pools
-    ]
-    if given.replace:
-        for _, made in tables:
-            print(
-                made.loc[made.groupby(["rule", "level"])["failed"].idxmax()].to_string(index=False)
-            )
+    experiment, judged, is_exposed = embedded()
+    pools = [(judged, N_VALIDATION, is_exposed)]
+    for path in arguments.published:
+        published_run = evaluation.evaluate(importing.from_records(path))
+        uncertainty = published_run.baselines["Deg, NLI agreement"]
+        pools.append((published_run, 1000, (uncertainty < uncertainty.median()).to_numpy()))
+    tables = []
+    for pool in pools:
+        rows = answering(*pool, arguments.splits, replace=arguments.replace)
+        setting = {"dataset": pool[0].dataset, "model": pool[0].model}
+        tables.append(pd.DataFrame(rows).assign(**setting))
+    if arguments.replace:
+        for table in tables:
+            worst = table.groupby(["rule", "level"])["failed"].idxmax()
+            print(table.drop(columns=["dataset", "model"]).loc[worst].to_string(index=False))
         return
-    parts = [
-        pd.DataFrame(sets(experiment, given.splits)).assign(dataset="world-facts", model="facts-2m")
-    ]
-    parts += [made.assign(dataset=each.dataset, model=each.model) for each, made in tables]
-    first = [
-        "dataset",
-        "model",
-        "kind",
-        "score",
-        "level",
-        "rule",
-        "shift",
-        "validation",
-        "splits",
-        "made",
-        "failed",
-    ]
-    table = pd.concat(parts).assign(splits=given.splits)[
-        [*first, "error", "coverage", "sample_failed", "size"]
-    ]
-    table.to_csv(given.out, index=False, float_format="%.4g")
+    rows = pd.DataFrame(sets(experiment, arguments.splits))
+    parts = [rows.assign(dataset="world-facts", model="facts-2m"), *tables]
+    table = pd.concat(parts).assign(splits=arguments.splits)[COLUMNS]
+    table.to_csv(arguments.out, index=False, float_format="%.4g")
     print(table[table["score"].isna() | table["score"].isin(["PRO", "NLL"])].to_string(index=False))
 
 

@@ -1,8 +1,10 @@
-"""The ladder of speed: from what the release does to exact search, one step at a time, in one interleaved run.
+"""Compare the speed of decoding in steps from the paper's release to exact search.
 
-Run from the repository root: `python benchmarks/ladder.py`; docs/speed.md explains the arms. Each environment has a
-worker process with the same weights, prompts, stop tokens, dtype, attention kernel and threads; they are asked in turn,
-round by round. Counts come first: they do not depend on the machine.
+    python benchmarks/ladder.py [--models facts-2m] [--shots 0 10] [--arms A B …]
+
+docs/results/speed.md explains the arms. Each environment has a worker process with the same
+weights, prompts, stop tokens, dtype, attention kernel and threads. The script first counts the
+tokens of each arm, which do not depend on the machine, and then times the arms in turn, in rounds.
 """
 
 import itertools
@@ -46,7 +48,7 @@ NAMES = RELEASE_ARMS | {
 }
 ONE_BY_ONE = ("A", "B")
 MEASURED_MEMORY = ("C", "D")
-# Whose answers an arm should have given; the first of them that was run.
+# Arms with the same answers; an arm is compared with the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
 CALIBRATION_QUESTIONS = 128
 # N, λ and T of all arms
@@ -55,11 +57,10 @@ SETTINGS = {
     "diversity_penalty": 1.0,
     "max_new_tokens": 32,
 }
-# Largest difference in log-probability between two transformers on the same weights that is rounding.
+# The largest difference in log-probability between two environments that counts as rounding
 TOLERANCE = 1e-3
 
-
-# Ratios of milliseconds per question, what they should be, and at which batch size; 0 is the largest.
+# Ratios of milliseconds per question, their goals, and the batch size; 0 is the largest.
 GOALS = (
     *(("A", "B", "", 0), ("B", "C", "", 0), ("C", "D", "", 0), ("A", "D", "≥ 6", 0)),
     *(("A", "F 0.05", "≥ 40", 0), ("A", "F 0.05", "≥ 20", 1), ("D", "F 0.05", "≥ 4", 0)),
@@ -69,17 +70,17 @@ GOALS = (
 MEMORY_GOAL = ("D", "C", "≤ 0.5", 0)  # of `peak_mib`
 
 
-def our_arm(given: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """One of the project's strategies; the shared prefix is computed once, and within the time."""
+def our_arm(options: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
+    """Decode by one of the project's strategies; the time of the shared prefix is included."""
     endings = random_models.endings(network, settings.stop)
     shared = {
         name: getattr(settings, name)
         for name in ("n_answers", "diversity_penalty", "max_new_tokens")
     }
-    strategy = strategies.strategy(**given, **strategies.own_settings(given["name"], shared))
+    strategy = strategies.strategy(**options, **strategies.own_settings(options["name"], shared))
     prefix = encode_prefix(network, settings.prefix)
-    found, _ = decode_batches(strategy, network, endings, prompts, prefix, batch_size)
-    return [[list(answer.token_ids) for answer in answers] for answers, _ in found]
+    results, _ = decode_batches(strategy, network, endings, prompts, prefix, batch_size)
+    return [[list(answer.token_ids) for answer in answers] for answers, _ in results]
 
 
 OUR_SETTINGS = {
@@ -94,7 +95,10 @@ OUR_SETTINGS |= {
 
 @contextmanager
 def worker(command: list[str], job: Path) -> Iterator[tuple[dict, Callable[[str, dict], dict]]]:
-    """A process that holds one model in one environment: its greeting, and what has it run an arm once."""
+    """Start a process with a model in one environment.
+
+    Yields its first reply, and a function that makes it run an arm once.
+    """
     process = subprocess.Popen(
         [*command, str(job)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -116,48 +120,54 @@ def worker(command: list[str], job: Path) -> Iterator[tuple[dict, Callable[[str,
         yield read(), ask
 
 
-def cases(given: Namespace) -> list[dict]:
-    """What is run in each round: arm, batch size and how many of the prompts are asked.
+def cases(arguments: Namespace) -> list[dict]:
+    """Return the cases of each round: arm, batch size and number of questions.
 
     One-by-one arms have no batch size, and C at batch 1 would be B.
     """
-    found = []
-    for arm in given.arms:
-        questions = given.release_questions if arm in RELEASE_ARMS else given.questions
-        sizes = {1} if arm in ONE_BY_ONE else {min(size, questions) for size in given.batch_sizes}
+    all_cases = []
+    for arm in arguments.arms:
+        questions = arguments.release_questions if arm in RELEASE_ARMS else arguments.questions
+        sizes = (
+            {1} if arm in ONE_BY_ONE else {min(size, questions) for size in arguments.batch_sizes}
+        )
         sizes = sorted(sizes - {1} if arm == "C" else sizes)
-        found += [{"arm": arm, "batch_size": size, "questions": questions} for size in sizes]
-    return found
+        all_cases += [{"arm": arm, "batch_size": size, "questions": questions} for size in sizes]
+    return all_cases
 
 
-def climb(job: Path, given: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
-    """All arms on one model and prompt form: a row per case, and the versions of the libraries."""
+def climb(job: Path, arguments: Namespace) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Run all arms on one model; return a row for each case, and the versions of libraries."""
     commands = {"ours": [sys.executable, __file__, "--serve"]}
-    if set(given.arms) & set(RELEASE_ARMS):
+    if set(arguments.arms) & set(RELEASE_ARMS):
         commands["release"] = [str(RELEASE_PYTHON), str(Path(ladder_release.__file__))]
-    todo = cases(given)
+    all_cases = cases(arguments)
     with ExitStack() as stack:
         workers = {
             name: stack.enter_context(worker(command, job)) for name, command in commands.items()
         }
         versions = _checked_versions({name: greeting for name, (greeting, _) in workers.items()})
-        asks = [workers[_environment(case)][1] for case in todo]
-        # Counting runs the arm once, and so warms it up.
+        asks = [workers[_environment(case)][1] for case in all_cases]
+        # Counting runs each arm once, which also warms it up.
         counted, *rounds = (
-            [ask(mode, case) for ask, case in zip(asks, todo, strict=True)]
-            for mode in ("count", *["time"] * given.repeats)
+            [ask(mode, case) for ask, case in zip(asks, all_cases, strict=True)]
+            for mode in ("count", *["time"] * arguments.repeats)
         )
     rows = [
         _row(case, *replies)
-        for case, *replies in zip(todo, counted, zip(*rounds, strict=True), strict=True)
+        for case, *replies in zip(all_cases, counted, zip(*rounds, strict=True), strict=True)
     ]
     _compare_answers(rows, counted)
-    largest = min(max(given.batch_sizes), given.questions)
-    for row, case in zip(rows, todo, strict=True):
-        if not given.no_memory and case["arm"] in MEASURED_MEMORY and case["batch_size"] == largest:
+    largest = min(max(arguments.batch_sizes), arguments.questions)
+    for row, case in zip(rows, all_cases, strict=True):
+        if (
+            not arguments.no_memory
+            and case["arm"] in MEASURED_MEMORY
+            and case["batch_size"] == largest
+        ):
             with worker(commands[_environment(case)], job) as (_, ask):
-                found = ask("memory", case)
-            row["peak_mib"] = (found["peak_bytes"] - found["idle_bytes"]) / 2**20
+                memory = ask("memory", case)
+            row["peak_mib"] = (memory["peak_bytes"] - memory["idle_bytes"]) / 2**20
     return pd.DataFrame(rows), versions
 
 
@@ -166,12 +176,14 @@ def _environment(case: dict) -> str:
 
 
 def _checked_versions(greetings: dict[str, dict]) -> dict[str, str]:
-    """Versions of the libraries, once both environments are seen to read the weights alike."""
+    """Return the versions of libraries, if both environments give equal log-probabilities."""
     for name, greeting in greetings.items():
         pairs = zip(greeting["log_probs"], greetings["ours"]["log_probs"], strict=True)
-        if (worst := max(abs(one - other) for one, other in pairs)) > TOLERANCE:
+        largest = max(abs(one - other) for one, other in pairs)
+        if largest > TOLERANCE:
             raise ValueError(
-                f"the environments read the same weights differently: {name} is off by {worst:.3g} nats"
+                f"The environment {name} gives log-probabilities that differ by {largest:.3g} nats "
+                f"from those of this one; expected at most {TOLERANCE:g} with the same weights."
             )
     return {
         f"{name}_{what}": v
@@ -181,8 +193,9 @@ def _checked_versions(greetings: dict[str, dict]) -> dict[str, str]:
 
 
 def _row(case: dict, counted: dict, timed: Sequence[dict]) -> dict:
-    """Counts and times, each per question."""
-    n, times = case["questions"], pd.DataFrame(timed) * 1000 / case["questions"]
+    """Return the counts and times of a case per question."""
+    n = case["questions"]
+    times = pd.DataFrame(timed) * 1000 / case["questions"]
     counts = {
         name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")
     }
@@ -197,7 +210,7 @@ def _row(case: dict, counted: dict, timed: Sequence[dict]) -> dict:
 
 
 def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
-    """Enter on how many questions an arm answers otherwise than it should; order within a question aside."""
+    """Add to each row on how many questions its answers differ, without their order."""
     answers = {}
     for row, reply in zip(rows, counted, strict=True):
         answers.setdefault(row["arm"], reply["answers"])
@@ -209,65 +222,70 @@ def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
 
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """The goals' ratios, per model and number of shots, where both arms were run."""
-    rows, goals = [], [(*goal, "ms_min") for goal in GOALS] + [(*MEMORY_GOAL, "peak_mib")]
+    """Return the ratios of the goals whose arms were run, by model and number of shots."""
+    rows = []
+    goals = [(*goal, "ms_min") for goal in GOALS] + [(*MEMORY_GOAL, "peak_mib")]
     for ((model, shots), part), goal in itertools.product(
         table.groupby(["model", "shots"], sort=False), goals
     ):
-        over, under, wanted, batch, column = goal
+        numerator, denominator, goal_text, batch, column = goal
         batch = batch or part["batch_size"].max()
-        values = [_value(part, arm, batch, column) for arm in (over, under)]
+        values = [_value(part, arm, batch, column) for arm in (numerator, denominator)]
         if None not in values:
-            ratio, (sign, limit) = values[0] / values[1], wanted.split() or (None, 0)
+            ratio = values[0] / values[1]
+            sign, limit = goal_text.split() or (None, 0)
             met = {"≥": ratio >= float(limit), "≤": ratio <= float(limit)}.get(sign)
             what = "memory" if column == "peak_mib" else "time"
-            rows.append((model, shots, f"{over} ÷ {under}", what, batch, ratio, wanted, met))
+            rows.append(
+                (model, shots, f"{numerator} ÷ {denominator}", what, batch, ratio, goal_text, met)
+            )
     return pd.DataFrame(
         rows, columns=["model", "shots", "ratio", "of", "batch_size", "value", "goal", "met"]
     )
 
 
 def _value(part: pd.DataFrame, arm: str, batch_size: int, column: str) -> float | None:
-    wanted = (part["arm"] == arm) & (part["batch_size"] == (1 if arm in ONE_BY_ONE else batch_size))
-    values = part.loc[wanted, column].dropna() if column in part else []
+    is_case = (part["arm"] == arm) & (
+        part["batch_size"] == (1 if arm in ONE_BY_ONE else batch_size)
+    )
+    values = part.loc[is_case, column].dropna() if column in part else []
     return float(values.iloc[0]) if len(values) else None
 
 
-def write_job(name: str, shots: int, folder: Path, given: Namespace) -> Path:
-    """Everything a worker has to know, as a file; a random model is made here, calibrated on these very prompts."""
+def write_job(name: str, shots: int, folder: Path, arguments: Namespace) -> Path:
+    """Write the file that a worker reads; make and calibrate a random model if it is one."""
     is_random = name in random_models.SHAPES
     reader = models.load_model("facts-2m" if is_random else name, device="cpu", dtype="float32")
-    questions = world_facts(max(given.questions, CALIBRATION_QUESTIONS), shots)
+    questions = world_facts(max(arguments.questions, CALIBRATION_QUESTIONS), shots)
     prompts = [reader.encode(prompt) for prompt in questions.prompts()]
-    weights, stop = reader.source, reader.endings.stop.nonzero().squeeze(1).tolist()
+    weights = reader.source
+    stop = reader.endings.stop.nonzero().squeeze(1).tolist()
     pad = reader.tokenizer.pad_token_id
     if is_random:
-        weights, stop, pad = (
-            str(folder / f"{name}-{shots}"),
-            [random_models.STOP],
-            random_models.PAD,
-        )
+        weights = str(folder / f"{name}-{shots}")
+        stop = [random_models.STOP]
+        pad = random_models.PAD
         constants, shape = random_models.build(
-            name, weights, prompts, device=given.device, dtype=given.dtype
+            name, weights, prompts, device=arguments.device, dtype=arguments.dtype
         )
-        if given.device.startswith("cuda"):  # the workers need the room
+        if arguments.device.startswith("cuda"):  # the workers need the memory
             torch.cuda.empty_cache()
         print(f"{name}, {shots} shots: {random_models.describe(constants, shape)}", flush=True)
     prefix = reader.encode(questions.prefix()) if questions.prefix() else []
     settings = {"stop": stop, "pad": pad, "prefix": prefix}
     job = {
         "folder": str(weights),
-        "prompts": prompts[: given.questions],
+        "prompts": prompts[: arguments.questions],
         "settings": settings | SETTINGS,
     }
-    job |= {"threads": given.threads, "dtype": given.dtype, "device": given.device}
+    job |= {"threads": arguments.threads, "dtype": arguments.dtype, "device": arguments.device}
     path = folder / f"{name}-{shots}.json"
     path.write_text(json.dumps(job))
     return path
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores, Python and commit."""
+    """Return the CPU, the number of cores, the versions of Python and of the code."""
     git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
     commit = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip()
     changed = (
@@ -281,7 +299,7 @@ def machine() -> dict[str, str]:
 
 
 def parse() -> Namespace:
-    """The command line; refuses in one sentence what could not be measured."""
+    """Parse the command line, and exit with a sentence if a value cannot be used."""
     options = {
         "--models": ["facts-2m"],
         "--shots": [0, 10],
@@ -300,38 +318,47 @@ def parse() -> Namespace:
         "--no-memory": False,
         "--out": ROOT / "build" / "ladder.csv",
     }
-    given = parse_arguments(__doc__, options)
-    if others := sorted(set(given.arms) - set(NAMES)):
-        sys.exit(f"arm {others[0]} is unknown; choose {', '.join(NAMES)}")
-    if min(given.questions, given.repeats, given.threads, *given.batch_sizes) < 1:
+    arguments = parse_arguments(__doc__, options)
+    unknown = sorted(set(arguments.arms) - set(NAMES))
+    if unknown:
+        sys.exit(f"unknown arm {unknown[0]!r}; choose from {', '.join(NAMES)}")
+    if min(arguments.questions, arguments.repeats, arguments.threads, *arguments.batch_sizes) < 1:
         sys.exit("questions, batch sizes, repeats and threads must be positive")
-    if set(given.arms) & set(RELEASE_ARMS) and not RELEASE_PYTHON.exists():
+    if set(arguments.arms) & set(RELEASE_ARMS) and not RELEASE_PYTHON.exists():
         sys.exit(f"arms A, B and C need transformers 4.56.2 in {RELEASE_PYTHON}: make golden")
-    given.release_questions = min(given.release_questions or given.questions, given.questions)
-    return given
+    arguments.release_questions = min(
+        arguments.release_questions or arguments.questions, arguments.questions
+    )
+    return arguments
 
 
 def main() -> None:
-    """Climb the ladder once per model and number of shots, print the tables and write them."""
+    """Run the arms for each model and number of shots, and print and write the tables."""
     if sys.argv[1:2] == ["--serve"]:
         ours = {arm: partial(our_arm, settings) for arm, settings in OUR_SETTINGS.items()}
         ladder_release.serve(ladder_release.ARMS | ours, sys.argv[2])
         return
-    given, parts = parse(), []
-    same = {"threads": given.threads, "dtype": given.dtype, "device": given.device, **machine()}
+    arguments = parse()
+    parts = []
+    same = {
+        "threads": arguments.threads,
+        "dtype": arguments.dtype,
+        "device": arguments.device,
+        **machine(),
+    }
     with tempfile.TemporaryDirectory() as folder:
-        for name, shots in itertools.product(given.models, given.shots):
-            part, versions = climb(write_job(name, shots, Path(folder), given), given)
+        for name, shots in itertools.product(arguments.models, arguments.shots):
+            part, versions = climb(write_job(name, shots, Path(folder), arguments), arguments)
             part.insert(0, "model", name)
             part.insert(1, "shots", shots)
             print(part.round(2).to_string(index=False), flush=True)
-            parts.append(part.assign(**same, **versions, repeats=given.repeats))
+            parts.append(part.assign(**same, **versions, repeats=arguments.repeats))
     table = pd.concat(parts, ignore_index=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(given.out, index=False)
-    found = ratios(table)
-    found.to_csv(given.out.with_name(given.out.stem + "_ratios.csv"), index=False)
-    print(found.round(2).to_string(index=False))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(arguments.out, index=False)
+    table_of_ratios = ratios(table)
+    table_of_ratios.to_csv(arguments.out.with_name(arguments.out.stem + "_ratios.csv"), index=False)
+    print(table_of_ratios.round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One process of the ladder: answers requests for single arms, and holds the arms that transformers alone can run.
+"""The worker process of the ladder, with the arms that need transformers only.
 
-It needs torch and transformers, new or 4.56.2, and nothing of this project: arms A, B and C run in an environment of
-their own. Started by `ladder.py`; jobs, requests and replies are JSON.
+It does not import pro_lib, because arms A, B and C run in another environment with transformers
+4.56.2. `ladder.py` starts the process. Jobs, requests and replies are JSON.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ PAGE = 32
 
 @dataclass(frozen=True)
 class Settings:
-    """What all arms share: stop tokens, the padding token, N, λ, T, and the tokens before the first question."""
+    """The settings of all arms: stop tokens, padding token, prefix of all prompts, N, λ and T."""
 
     stop: tuple[int, ...]
     pad: int
@@ -38,19 +38,20 @@ class Settings:
 
 @dataclass
 class Counts:
-    """What went through the network; `attended_positions` adds up how many positions each token may see."""
+    """Counts of forward passes.
+
+    `attended_positions` is the sum of the positions that each token attends to.
+    """
 
     token_forwards: int = 0
     model_calls: int = 0
     attended_positions: int = 0
 
     def hook(self, network, arguments: tuple, named: dict) -> None:
-        """Forward pre-hook: count the call from its inputs and its mask."""
-        ids, mask, cache = (
-            named["input_ids"],
-            named.get("attention_mask"),
-            named.get("past_key_values"),
-        )
+        """Count a call from its inputs and its mask, as a forward pre-hook."""
+        ids = named["input_ids"]
+        mask = named.get("attention_mask")
+        cache = named.get("past_key_values")
         rows, width = ids.shape
         past = cache.get_seq_length() if cache is not None else 0
         self.model_calls += 1
@@ -71,8 +72,9 @@ Arm = Callable[[torch.nn.Module, Prompts, Settings, int], list[list[list[int]]]]
 def in_packs(
     network, prompts: Prompts, settings: Settings, batch_size: int, *, beams: bool = False
 ) -> list:
-    """Arms B and C: group beam search, the prompt expanded to all beams; G: greedy decoding; padded on the left."""
-    n, options = settings.n_answers, {}
+    """Run arm B or C (group beam search), or G (greedy), in batches padded on the left."""
+    n = settings.n_answers
+    options = {}
     if beams:
         options = {"num_beams": n, "num_return_sequences": n}
         options |= (
@@ -85,49 +87,53 @@ def in_packs(
 
 
 def beams_rescored(network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
-    """Arm A: as B, and then a pass over prompt and answer for each answer, to learn its log-probability."""
-    found = in_packs(network, prompts, settings, batch_size, beams=True)
-    for prompt, answers in zip(prompts, found, strict=True):
+    """Run arm A: as B, and a forward pass for the log-probability of each answer."""
+    answers_by_prompt = in_packs(network, prompts, settings, batch_size, beams=True)
+    for prompt, answers in zip(prompts, answers_by_prompt, strict=True):
         for answer in answers:
             _score(network, prompt, answer)
-    return found
+    return answers_by_prompt
 
 
 def continuous(
     network, prompts: Prompts, settings: Settings, batch_size: int, *, sample: bool = False
 ) -> list:
-    """Arm H: the library's continuous batching, greedy; J: N samples of each prompt, whose cache is forked for them.
+    """Run arm H (greedy continuous batching of the library), or J (N samples of each prompt).
 
-    It starts and ends within the time, as for one who calls it. Room for all requests is asked for: found by itself it
-    is nine tenths of a machine's memory.
+    The time includes its start and end, as for a user. The size of the cache is set to that of all
+    requests, because the default is nine tenths of the memory.
     """
     n = settings.n_answers if sample else 1
     pages = -(-(max(map(len, prompts)) + settings.max_new_tokens) // PAGE)
-    room = {"page_size": PAGE, "num_blocks": (pages + 1) * batch_size * n, "max_batch_tokens": 2048}
-    room |= {"max_requests_per_batch": batch_size * n}
-    config = transformers.ContinuousBatchingConfig(**room, return_logprobs=True, seed=0)
-    how = {
+    cache_options = {
+        "page_size": PAGE,
+        "num_blocks": (pages + 1) * batch_size * n,
+        "max_batch_tokens": 2048,
+    }
+    cache_options |= {"max_requests_per_batch": batch_size * n}
+    config = transformers.ContinuousBatchingConfig(**cache_options, return_logprobs=True, seed=0)
+    options_of_generate = {
         "eos_token_id": list(settings.stop),
         "pad_token_id": settings.pad,
         "num_return_sequences": n,
     }
-    how |= {"max_new_tokens": settings.max_new_tokens} | (
+    options_of_generate |= {"max_new_tokens": settings.max_new_tokens} | (
         {"do_sample": True, "top_k": 0} if sample else {}
     )
-    given = {
-        "generation_config": transformers.GenerationConfig(**how),
+    configurations = {
+        "generation_config": transformers.GenerationConfig(**options_of_generate),
         "continuous_batching_config": config,
     }
-    found = [[] for _ in prompts]
+    answers_by_prompt = [[] for _ in prompts]
     for name, output in network.generate_batch(
-        [list(prompt) for prompt in prompts], **given
+        [list(prompt) for prompt in prompts], **configurations
     ).items():
         if output.error:
             raise RuntimeError(f"continuous batching: {output.error}")
-        found[int(re.match(r"req_(\d+)", name)[1])].append(
+        answers_by_prompt[int(re.match(r"req_(\d+)", name)[1])].append(
             until_stop(output.generated_tokens, settings.stop)
         )
-    return found
+    return answers_by_prompt
 
 
 def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[list[list[int]]]:
@@ -136,29 +142,31 @@ def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[
         [[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     )
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    how = {
+    options_of_generate = {
         "do_sample": False,
         "max_new_tokens": settings.max_new_tokens,
         "pad_token_id": settings.pad,
         **options,
     }
-    ids, mask = ids.to(network.device), mask.to(network.device)
-    sequences = network.generate(ids, attention_mask=mask, eos_token_id=list(settings.stop), **how)
+    ids = ids.to(network.device)
+    mask = mask.to(network.device)
+    sequences = network.generate(
+        ids, attention_mask=mask, eos_token_id=list(settings.stop), **options_of_generate
+    )
     answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
     per_prompt = len(answers) // len(prompts)
     return [answers[start : start + per_prompt] for start in range(0, len(answers), per_prompt)]
 
 
 def until_stop(tokens: list[int], stop: Sequence[int]) -> list[int]:
-    """The tokens before the first that ends an answer."""
-    return tokens[
-        : next((place for place, token in enumerate(tokens) if token in stop), len(tokens))
-    ]
+    """Return the tokens before the first one that ends an answer."""
+    ends = (index for index, token in enumerate(tokens) if token in stop)
+    return tokens[: next(ends, len(tokens))]
 
 
 @torch.inference_mode()
 def _score(network, prompt: list[int], answer: list[int]) -> float:
-    """Log-probability of an answer by a plain pass over the prompt and all of it, in nats."""
+    """Return the log-probability of an answer in nats, by one plain forward pass."""
     ids = torch.tensor([prompt + answer], device=network.device)
     log_probs = torch.log_softmax(network(input_ids=ids, use_cache=False).logits[0].float(), dim=-1)
     return float(log_probs[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None]).sum())
@@ -170,28 +178,22 @@ ARMS |= {"H": continuous, "J": partial(continuous, sample=True)}
 
 
 def serve(arms: dict[str, Arm], job_path: str) -> None:
-    """Load the job's model, say how it sees the first prompt, then answer one request per line of stdin."""
+    """Load the model of a job, reply with log-probabilities, then answer requests on stdin."""
     transformers.logging.set_verbosity_error()
     job = json.loads(Path(job_path).read_text())
     torch.set_num_threads(job["threads"])
     form = {"dtype": getattr(torch, job["dtype"]), "attn_implementation": "sdpa"}
     network = AutoModelForCausalLM.from_pretrained(job["folder"], **form).to(job["device"]).eval()
-    settings, versions = Settings(**job["settings"]), {"torch": torch.__version__}
+    settings = Settings(**job["settings"])
+    versions = {"torch": torch.__version__}
     versions["transformers"] = transformers.__version__
     _reply({"versions": versions, "log_probs": _first_log_probs(network, job["prompts"][0])})
     for line in sys.stdin:
         request = json.loads(line)
-        asked = job["prompts"][: request["questions"]]
-        _reply(
-            _measure(
-                request["mode"],
-                arms[request["arm"]],
-                network,
-                asked,
-                settings,
-                request["batch_size"],
-            )
-        )
+        arm = arms[request["arm"]]
+        prompts = job["prompts"][: request["questions"]]
+        batch_size = request["batch_size"]
+        _reply(_measure(request["mode"], arm, network, prompts, settings, batch_size))
 
 
 def _reply(content: dict) -> None:
@@ -201,7 +203,7 @@ def _reply(content: dict) -> None:
 
 @torch.inference_mode()
 def _first_log_probs(network, prompt: list[int]) -> list[float]:
-    """Log-probabilities of the first few token ids after a prompt: equal weights read equally give equal numbers."""
+    """Return the log-probabilities of the first token ids after a prompt, to compare weights."""
     logits = network(input_ids=torch.tensor([prompt], device=network.device)).logits[0, -1]
     return torch.log_softmax(logits.float(), dim=-1)[:N_CHECKED].tolist()
 
@@ -225,14 +227,15 @@ def _measure(
         return {"idle_bytes": idle, "peak_bytes": peak}
     wait = partial(torch.cuda.synchronize, network.device) if on_cuda else lambda: None
     wait()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     arm(network, prompts, settings, batch_size)
     wait()
     return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
 
 
 def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:
-    """Bytes held by the loaded model after one question: weights in memory, libraries warm; the peak starts here."""
+    """Return the bytes of the loaded model after one question, from which the peak counts."""
     arm(network, prompts[:1], settings, 1)
     for parameter in network.parameters():
         parameter.sum()
@@ -241,7 +244,7 @@ def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int
         torch.cuda.reset_peak_memory_stats(network.device)
         return torch.cuda.memory_allocated(network.device)
     ctypes.CDLL(None).malloc_trim(0)
-    # Linux: the high-water mark of the resident set starts anew.
+    # On Linux this resets the peak of the resident memory.
     Path("/proc/self/clear_refs").write_text("5")
     return _status_bytes("VmRSS")
 

@@ -1,7 +1,8 @@
-"""Reading, scoring and sweeping a large run: seconds and peak memory of each step, on a synthetic run folder.
+"""Measure time and peak memory of reading, scoring and sweeping a large synthetic run.
 
-Run from the repository root: `python benchmarks/large_run.py [--questions 100000]`. The folder is written part by part,
-as `generate` does; what is measured happens in a process that does nothing else.
+    python benchmarks/large_run.py [--questions 100000]
+
+The run folder is written part by part, as `generate` does. The steps are measured in a new process.
 """
 
 import resource
@@ -18,11 +19,13 @@ from measuring import parse_arguments
 from pro_lib.runs import storage
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
 
-N_ANSWERS, N_TOKENS, PER_PART = 10, 6, 4096
+N_ANSWERS = 10
+N_TOKENS = 6
+PER_PART = 4096
 
 
 def write(folder: Path, n_questions: int) -> None:
-    """Write a run of `n_questions` with ten answers of six tokens each, probabilities falling as answers go on."""
+    """Write a run of `n_questions`, with ten answers of six tokens in order of probability."""
     rng = np.random.default_rng(0)
     ids = [f"q{number}" for number in range(n_questions)]
     table = {
@@ -63,20 +66,23 @@ def _answers(rng: np.random.Generator, n: int) -> list[list[dict]]:
 
 
 def measure(folder: Path) -> pd.DataFrame:
-    """Read, score, judge, sweep and test the run. Columns: step, seconds, peak_mib (of the process so far)."""
-    rows, started = [], time.perf_counter()
+    """Read, score, judge, sweep and test the run.
+
+    Returns:
+        Columns: step, seconds, peak_mib (of the process up to this step).
+    """
+    rows = []
+    started = time.perf_counter()
 
     def done(step: str) -> None:
         nonlocal started
-        seconds, peak = (
-            time.perf_counter() - started,
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        )
+        seconds = time.perf_counter() - started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         rows.append((step, seconds, peak))
         started = time.perf_counter()
 
     from pro_lib import evaluation, metrics, runs, scoring
-    from pro_lib.evaluation import sweeps
+    from pro_lib.evaluation.tables import alpha_rows
 
     done("imports")
     run = runs.read_run(folder)
@@ -90,22 +96,22 @@ def measure(folder: Path) -> pd.DataFrame:
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")
-    sweeps.alpha_sweep(judged, alphas=np.linspace(0, 1, 101))
+    alpha_rows(judged, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")
     metrics.compare_aurocs(uncertainties, judged.correct)
     done("AUROC of three methods, DeLong")
     return pd.DataFrame(rows, columns=["step", "seconds", "peak_mib"])
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(words: list[str] | None = None) -> None:
     """Write the folder, measure in a fresh process, print the table."""
-    given = parse_arguments(__doc__, {"--questions": 100_000}, arguments)
+    arguments = parse_arguments(__doc__, {"--questions": 100_000}, words)
     with (
         tempfile.TemporaryDirectory() as temporary,
         ProcessPoolExecutor(1, get_context("spawn")) as fresh,
     ):
         folder = Path(temporary) / "large" / "synthetic" / "diverse_beam"
-        write(folder, given.questions)
+        write(folder, arguments.questions)
         table = fresh.submit(measure, folder).result()
     print(table.round(1).to_string(index=False))
 

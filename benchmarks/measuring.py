@@ -1,4 +1,4 @@
-"""What several benchmarks need: command lines, the world facts as prompts, and decoding in batches."""
+"""Helpers of the benchmarks: command lines, world-facts prompts, decoding in batches."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,14 @@ ROOT = Path(__file__).resolve().parents[1]
 def parse_arguments(
     document: str, options: Mapping[str, object], words: Sequence[str] | None = None
 ) -> argparse.Namespace:
-    """Return the command line's options: each is given as its default, its type where it has none, or a list."""
+    """Parse the command line.
+
+    Args:
+        document: the description of the script.
+        options: the default of each option, or its type if it has no default; a list for several
+            values.
+        words: the words of the command line; None for those of the process.
+    """
     parser = argparse.ArgumentParser(
         description=document, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -25,10 +32,8 @@ def parse_arguments(
         if default is False:
             parser.add_argument(name, action="store_true")
         else:
-            several, kind = (
-                "*" if isinstance(default, list) else None,
-                one if isinstance(one, type) else type(one),
-            )
+            several = "*" if isinstance(default, list) else None
+            kind = one if isinstance(one, type) else type(one)
             parser.add_argument(name, nargs=several, type=kind, default=value)
     return parser.parse_args(words)
 
@@ -42,12 +47,17 @@ def world_facts(limit: int, n_shots: int) -> QuestionSet:
 def decode_batches(
     strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, batch_size: int
 ) -> tuple:
-    """Return what a strategy finds for each prompt, on the packed tree, and its counts without the prefix's."""
-    found, counts = [], decoding.ForwardCounts()
+    """Decode prompts in batches on the packed tree.
+
+    Returns:
+        The answers to each prompt, and the counts of forward passes without those of the prefix.
+    """
+    answers = []
+    counts = decoding.ForwardCounts()
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
         tree = decoding.PackedTree(network, batch, prefix.shared_with(batch), counts)
-        found += strategy.decode(
+        answers += strategy.decode(
             tree, endings, question_ids=[str(place) for place in range(len(batch))]
         )
-    return found, counts
+    return answers, counts

@@ -1,5 +1,13 @@
-"""Mutants of the package, each run on its module's tests: `mutants.py 300 0` prints which of 300 of seed 0 survive."""
+"""Change the package in small ways and count the changes that its tests do not detect.
 
+    python benchmarks/mutants.py 300 1
+
+Each mutant is one changed operator, constant or statement of a module. The tests of this module run
+on it in a process of their own. A mutant survives if these tests pass. Before the mutants, the
+tests run on the unchanged modules, because tests that fail there would detect everything.
+"""
+
+import argparse
 import ast
 import copy
 import importlib
@@ -9,103 +17,194 @@ import random
 import shutil
 import sys
 import tempfile
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# The tests that run for a mutant of a module, by their names without `test_`.
+# The test files of each mutated module, by their names without `test_` and `.py`
 TESTS = {
-    "scoring/likelihood": "likelihood paper",
-    "metrics/auroc": "auroc",
-    "metrics/correctness": "correctness evaluate",
-    "metrics/selective": "selective",
-    "runs/storage": "storage run",
-    "runs/run": "run exact_search",
-    "evaluation/evaluate": "evaluate methods",
-    "evaluation/methods": "methods evaluate logs",
-    "evaluation/sweeps": "sweeps",
-    "evaluation/guarantees": "guarantees ask",
-    "generation/decoding/packed_tree": "packed_tree plain_tree",
-    "generation/decoding/exact_search": "threshold half",
-    "generation/decoding/next_tokens": "threshold strategies",
-    "generation/decoding/steps": "strategies",
-    "generation/decoding/beams": "strategies",
-    "generation/decoding/sampling": "strategies",
+    "scoring/likelihood": ["likelihood", "paper"],
+    "metrics/auroc": ["auroc"],
+    "metrics/correctness": ["correctness", "evaluate"],
+    "metrics/selective": ["selective"],
+    "runs/storage": ["storage", "run"],
+    "runs/run": ["run", "exact_search"],
+    "evaluation/evaluate": ["evaluate", "methods"],
+    "evaluation/methods": ["methods", "evaluate", "logs"],
+    "evaluation/sweeps": ["sweeps"],
+    "evaluation/guarantees": ["guarantees", "ask"],
+    "generation/decoding/packed_tree": ["packed_tree", "plain_tree"],
+    "generation/decoding/exact_search": ["threshold", "half"],
+    "generation/decoding/next_tokens": ["threshold", "strategies"],
+    "generation/decoding/steps": ["strategies"],
+    "generation/decoding/beams": ["strategies"],
+    "generation/decoding/sampling": ["strategies"],
 }
-LOADED = [
+# Modules that are imported once, before the processes of the mutants are forked
+IMPORTED_ONCE = [
     "datasets",
     "hypothesis",
     "transformers.models.llama.modeling_llama",
     "scipy.stats",
     "sklearn.isotonic",
 ]
-OPERATORS = "Add Sub, Mult Div, And Or, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr, Is IsNot, In NotIn, USub UAdd"
-PAIRS = [[getattr(ast, name) for name in pair.split()] for pair in OPERATORS.split(", ")]
-SWAPS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+# A mutant that runs longer than this has an endless loop and counts as detected
+SECONDS = 180
+UNCHANGED_SECONDS = 1800
+
+OPERATOR_PAIRS = [
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+    (ast.And, ast.Or),
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.BitAnd, ast.BitOr),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+    (ast.USub, ast.UAdd),
+]
+SWAPS = dict(OPERATOR_PAIRS) | {second: first for first, second in OPERATOR_PAIRS}
 
 
-def change(node: ast.AST) -> bool:
-    """Change a node in place; False where there is nothing to change."""
+class Place(NamedTuple):
+    """A place of a module that can be changed: a node's number in the order of `ast.walk`."""
+
+    module: str
+    number: int
+
+
+def mutate(node: ast.AST) -> bool:
+    """Change a node in place; return False if there is nothing to change."""
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp) and type(node.op) in SWAPS:
         node.op = SWAPS[type(node.op)]()
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
         node.ops[0] = SWAPS[type(node.ops[0])]()
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        node.value = not node.value
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        node.value = node.value + 1
     elif isinstance(node, ast.Expr | ast.AugAssign) and not isinstance(node.value, ast.Constant):
-        node.__class__, node._fields = ast.Pass, ()
+        node.__class__ = ast.Pass
+        node._fields = ()
     else:
         return False
     return True
 
 
-def sites(tree: ast.Module) -> list[int]:
-    """Return the places, in the order of `ast.walk`, of what can be changed within functions."""
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    inside = {id(node) for function in functions for node in ast.walk(function)}
+def mutable_places(module: str, tree: ast.Module) -> list[Place]:
+    """Return the places within the functions of a module that can be changed."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    nodes_of_functions = {id(node) for function in functions for node in ast.walk(function)}
     return [
-        n
-        for n, node in enumerate(ast.walk(tree))
-        if id(node) in inside and change(copy.deepcopy(node))
+        Place(module, number)
+        for number, node in enumerate(ast.walk(tree))
+        if id(node) in nodes_of_functions and mutate(copy.deepcopy(node))
     ]
 
 
-def survives(module: str, text: str) -> bool:
-    """Return whether the tests of a module pass when this is its text, in a process of its own."""
+def find_tests(module: str) -> list[Path]:
+    """Return the test files of a module.
+
+    Raises:
+        FileNotFoundError: if one of the names in `TESTS` is not that of one test file.
+    """
+    paths = []
+    for name in TESTS[module]:
+        matches = list((ROOT / "tests").rglob(f"test_{name}.py"))
+        if len(matches) != 1:
+            raise FileNotFoundError(
+                f"TESTS[{module!r}] names {name!r}, but tests/ has {len(matches)} files"
+                f" test_{name}.py; expected one."
+            )
+        paths += matches
+    return paths
+
+
+def start_tests(module: str, text: str, folder: Path) -> BaseProcess:
+    """Start the tests of a module on a copy of the package in which the module has this text."""
+    for name in ("data", "notebooks", "docs", "pyproject.toml"):
+        (folder / name).symlink_to(ROOT / name)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "pro_lib", folder / "pro_lib", ignore=ignored)
+    (folder / "pro_lib" / f"{module}.py").write_text(text)
+    options = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider"]
+    arguments = [*options, *map(str, find_tests(module))]
+
+    def run_pytest() -> None:
+        sys.path.insert(0, str(folder))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os._exit(pytest.main(arguments))
+
+    process = multiprocessing.get_context("fork").Process(target=run_pytest)
+    process.start()
+    return process
+
+
+def passes_tests(module: str, text: str, seconds: float = SECONDS) -> bool:
+    """Return whether the tests of a module pass within a time if the module has this text."""
     with tempfile.TemporaryDirectory() as folder:
-
-        def run() -> None:
-            sys.path.insert(0, folder)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            names = [f"test_{name}.py" for name in TESTS[module].split()]
-            tests = [str(path) for name in names for path in (ROOT / "tests").rglob(name)]
-            os._exit(pytest.main(["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", *tests]))
-
-        for name in ("data", "notebooks", "docs", "pyproject.toml"):
-            Path(folder, name).symlink_to(ROOT / name)
-        shutil.copytree(
-            ROOT / "pro_lib", f"{folder}/pro_lib", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        Path(folder, "pro_lib", f"{module}.py").write_text(text)
-        process = multiprocessing.get_context("fork").Process(target=run)
-        process.start()
-        process.join(180)
+        process = start_tests(module, text, Path(folder))
+        process.join(seconds)
         process.kill()
         process.join()
         return process.exitcode == 0
 
 
+def check_unchanged(trees: dict[str, ast.Module]) -> None:
+    """Raise an error if the tests of an unchanged module fail.
+
+    Raises:
+        RuntimeError: with the name of the first such module.
+    """
+    for module, tree in trees.items():
+        start = time.monotonic()
+        if not passes_tests(module, ast.unparse(tree), UNCHANGED_SECONDS):
+            raise RuntimeError(f"The tests of {module} fail without a mutant; fix them first.")
+        seconds = time.monotonic() - start
+        print(f"{module}: unchanged, passes in {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def survivor(place: Place, tree: ast.Module) -> str | None:
+    """Return a mutant's place, code before and after if it survives; None if it is detected."""
+    mutant = copy.deepcopy(tree)
+    node = list(ast.walk(mutant))[place.number]
+    line = node.lineno
+    before = ast.unparse(node)
+    mutate(node)
+    if not passes_tests(place.module, ast.unparse(mutant)):
+        return None
+    return f"{place.module}.py:{line}: {before} -> {ast.unparse(node)}"
+
+
+def main() -> None:
+    """Print the surviving mutants of a random sample, and their number."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int, help="number of mutants")
+    parser.add_argument("seed", type=int, nargs="?", default=0, help="seed of the sample")
+    parser.add_argument("--modules", nargs="+", choices=list(TESTS), default=list(TESTS))
+    arguments = parser.parse_args()
+    trees = {
+        module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text())
+        for module in arguments.modules
+    }
+    for name in IMPORTED_ONCE:
+        importlib.import_module(name)
+    check_unchanged(trees)
+    places = [place for module in trees for place in mutable_places(module, trees[module])]
+    sample = random.Random(arguments.seed).sample(places, min(arguments.count, len(places)))
+    survivors = 0
+    for place in sample:
+        text = survivor(place, trees[place.module])
+        if text is not None:
+            survivors += 1
+            print(text, flush=True)
+    print(f"{survivors} of {len(sample)} mutants of {len(places)} survive")
+
+
 if __name__ == "__main__":
-    number, seed = map(int, sys.argv[1:])
-    _ = [importlib.import_module(name) for name in LOADED]  # in each fork, then
-    trees = {module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text()) for module in TESTS}
-    places = [(module, place) for module, tree in trees.items() for place in sites(tree)]
-    survivors = []
-    for module, place in random.Random(seed).sample(places, number):
-        node = list(ast.walk(tree := copy.deepcopy(trees[module])))[place]
-        before, line, _ = ast.unparse(node), node.lineno, change(node)
-        survivors += [f"{module}.py:{line}: {before} -> {ast.unparse(node)}"] * survives(
-            module, ast.unparse(tree)
-        )
-    print(*survivors, f"{len(survivors)} of {number} mutants of {len(places)} survive", sep="\n")
+    main()

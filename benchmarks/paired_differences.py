@@ -1,12 +1,12 @@
-"""Measure the paired differences that the docs mention and that no notebook has.
+"""Measure the paired differences in the docs that are not in a notebook.
 
-    python benchmarks/paired_differences.py --csv docs/paired_differences.csv
+    python benchmarks/paired_differences.py --csv docs/results/data/paired_differences.csv
 
-The script compares methods of notebook 06 on the bundled models with others than PRO: SE, SD and Deg
-by the table of names with the same by ROUGE-L, and the best α on the reported questions (oracle)
-with NLL. `--clusters docs/cluster_interval.csv` writes the interval of PRO's AUROC at α = 0.4 by
-three methods: by relation, by question, and by a bootstrap of the relations. It reads the runs of
-the notebooks and generates them if they are absent.
+The script compares methods of notebook 06 on the bundled models: SE, SD and Deg by the table of
+names with the same methods by ROUGE-L, and PRO with the best α on the reported questions (oracle)
+with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the interval of the AUROC of
+PRO at α = 0.4 by three methods: by relation, by question, and by a bootstrap of the relations. The
+script reads the runs of the notebooks, and generates them if they do not exist.
 """
 
 from pathlib import Path
@@ -19,6 +19,7 @@ from pro_lib import metrics
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.tables import with_setting
 
 ALPHA = 0.4
 N_RESAMPLES = 4000
@@ -41,17 +42,17 @@ def differences(splits: Splits) -> pd.DataFrame:
             both, reported.correct, reference=reference, clusters=clusters
         )
         parts.append(table[table["method"] == method].assign(reference=reference))
-    return sweeps.labelled(pd.concat(parts, ignore_index=True), reported)
+    return with_setting(pd.concat(parts, ignore_index=True), reported)
 
 
 def cluster_intervals(reported: Evaluation) -> pd.DataFrame:
-    """Return the interval of PRO's AUROC by relation, by question, and by a bootstrap of relations."""
+    """Return the interval of the AUROC of PRO by relation, question and bootstrap."""
     scores = reported.pro(ALPHA)
     clusters = reported.answers["cluster"]
     rows = []
-    for name, given in (("by cluster", clusters), ("by question", None)):
+    for name, groups in (("by cluster", clusters), ("by question", None)):
         auroc, low, high = metrics.auroc_intervals(
-            scores[:, None], reported.correct, clusters=given
+            scores[:, None], reported.correct, clusters=groups
         )
         rows.append(
             {"interval": name, "auroc": auroc[0], "auroc_low": low[0], "auroc_high": high[0]}
@@ -61,7 +62,7 @@ def cluster_intervals(reported: Evaluation) -> pd.DataFrame:
         {"interval": "bootstrap", "auroc": rows[0]["auroc"], "auroc_low": low, "auroc_high": high}
     )
     table = pd.DataFrame(rows).assign(method="PRO", alpha=ALPHA, n_clusters=clusters.nunique())
-    return sweeps.labelled(table, reported)
+    return with_setting(table, reported)
 
 
 def bootstrap(scores: np.ndarray, correct: np.ndarray, clusters: pd.Series) -> tuple[float, float]:
@@ -77,33 +78,33 @@ def bootstrap(scores: np.ndarray, correct: np.ndarray, clusters: pd.Series) -> t
     return float(low), float(high)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the table of differences and write what is asked for."""
+def main(words: list[str] | None = None) -> None:
+    """Print the table of differences, and write the files that the options name."""
     options = {
         "--model": ["facts-2m", "facts-1m"],
         "--dataset": ["world-facts", "world-facts-reworded"],
     }
     options |= {"--limit": int, "--csv": Path, "--clusters": Path}
-    given = parse_arguments(__doc__, options, arguments)
+    arguments = parse_arguments(__doc__, options, words)
     experiment = Experiment(
-        model=given.model,
-        dataset=given.dataset,
-        limit=given.limit,
+        model=arguments.model,
+        dataset=arguments.dataset,
+        limit=arguments.limit,
         similarity=["lexical", "alias"],
         reported=True,
     )
     splits = [
-        each for each in experiment.splits("all") if each.reported.protocol.startswith("workbench")
+        part for part in experiment.splits("all") if part.reported.protocol.startswith("workbench")
     ]
-    if given.clusters:
+    if arguments.clusters:
         table = cluster_intervals(splits[0].reported)
-        table.to_csv(given.clusters, index=False, float_format="%.6g")
+        table.to_csv(arguments.clusters, index=False, float_format="%.6g")
     columns = [*LABELS, "method", "reference", "auroc", "n_differ", "difference"]
     columns += ["difference_low", "difference_high", "p_value", "reading", "interval"]
-    result = pd.concat([differences(each) for each in splits], ignore_index=True)[columns]
+    result = pd.concat([differences(part) for part in splits], ignore_index=True)[columns]
     print(result.to_string(index=False))
-    if given.csv:
-        result.to_csv(given.csv, index=False, float_format="%.6g")
+    if arguments.csv:
+        result.to_csv(arguments.csv, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

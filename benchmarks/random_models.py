@@ -1,18 +1,21 @@
-"""Random Llama models whose answers are as long and as peaked as a real model's; for speed only, never for quality.
+"""Random Llama models with answers of realistic length and peakedness, for speed only.
 
-Flat random weights would make pruning look useless, and peaked ones would make it look free. So three constants are
-found by calibration on given prompts, such that
+Pruning would look useless with flat random weights, and free with peaked ones. Therefore three
+constants are calibrated on given prompts, such that
 
-- greedy answers take six tokens on average, the ending included;
+- greedy answers have six tokens on average, including the ending;
 - 37.5 % of them have p >= 0.4, and 75 % have p >= 0.05.
 
-The targets are about the middles of what an instruction-tuned 9B model showed on three question sets (30 to 45 %, and
-68 to 83 %), in answers *sampled* at temperature 1: its greedy answers, which were not published, are likelier on
-average, so these models are, if anything, less peaked than it. The layers are random throughout; a few coordinates of
-the residual stream are set aside, which no layer writes to: a *clock*, by which each token says how far the answer
-has got, so that lengths vary around their mean instead of geometrically, and one that a single neuron of the last
-layer writes and the output head does not read: the final norm divides by it, and so it is a temperature that varies
-from prefix to prefix.
+The targets are the middles of the shares of an instruction-tuned 9B model on three question sets
+(30 to 45 %, and 68 to 83 %). Those are shares of answers *sampled* at temperature 1. The greedy
+answers were not published; they are more probable on average, so that these models are rather less
+peaked than that model.
+
+All layers are random. They do not write to a few coordinates of the residual stream: a *clock*, by
+which each token states the progress of the answer, so that lengths vary around their mean instead
+of geometrically, and one coordinate for the temperature. A single neuron of the last layer writes
+it and the output head does not read it. The final norm divides by it, so that it is a temperature
+that varies between prefixes.
 """
 
 import math
@@ -34,7 +37,7 @@ def _shape(
     return {**sizes, "num_hidden_layers": layers, "num_attention_heads": heads, **options}
 
 
-# The last three have the matrices of the models they are named for, in the Llama architecture, and are for a GPU.
+# The last three have the matrix sizes of the named models in the Llama architecture, for a GPU.
 SHAPES = {
     "random-35m": _shape(16_000, 512, 1376, 6, 8),
     "random-200m": _shape(16_000, 1024, 2816, 13, 16),
@@ -43,29 +46,43 @@ SHAPES = {
     "random-llama-2-7b": _shape(32_000, 4096, 11_008, 32, 32),
 }
 POSITIONS = 1024
-STOP, PAD = 0, 1
+STOP = 0
+PAD = 1
 MEAN_LENGTH = 6.0
-SHARE_LIKELY, LIKELY = 0.375, 0.4
-SHARE_POSSIBLE, POSSIBLE = 0.75, 0.05
+SHARE_LIKELY = 0.375
+LIKELY = 0.4
+SHARE_POSSIBLE = 0.75
+POSSIBLE = 0.05
 ACCEPTED = {"mean_length": (5.5, 6.5), "share_likely": (0.3, 0.45), "share_possible": (0.7, 0.8)}
 
-# Coordinate 0 is the temperature, the next ones are the clock's; the clock stands still at its last.
+# Coordinate 0 is the temperature, and the next ones are the clock, which stops at its last one.
 _CLOCK = slice(1, 13)
 _HOURS = _CLOCK.stop - _CLOCK.start
-# How large a clock coordinate is beside the others of a token, and by about how many standard deviations of a logit
-# the clock prefers tokens of the next hour, and the ending hour by hour.
-_TICK, _NEXT_HOUR, _STOP_PER_HOUR = 12.0, 3.0, 0.5
-# Size of what all layers together add to a token's own coordinates, which are about 1: the context counts for more.
+# The size of a clock coordinate, where other coordinates of a token are about 1. The clock prefers
+# tokens of the next hour, and the ending hour by hour, by these numbers of standard deviations of a
+# logit.
+_TICK = 12.0
+_NEXT_HOUR = 3.0
+_STOP_PER_HOUR = 0.5
+# The size of the sum that all layers add to the coordinates of a token: the context dominates.
 _CONTEXT = 3.0
-# Bias of queries and keys; under rotary positions it leans attention to what is near, the question before the shots.
+# The bias of queries and keys. With rotary positions it directs attention to near tokens: to the
+# question rather than to the shots.
 _NEARNESS = 1.8
-# How sharply the temperature's neuron sets in, and above how many standard deviations of what it reads.
-_LOUDNESS, _THRESHOLD = 4.0, 1.0
+# The slope of the neuron of the temperature, and its threshold in standard deviations of its input
+_LOUDNESS = 4.0
+_THRESHOLD = 1.0
 _STEPS = 16
 
 
 class Peakedness(NamedTuple):
-    """The calibrated constants: scale of the logits, spread of the temperature, and the hour at which answers end."""
+    """The calibrated constants.
+
+    Attributes:
+        scale: the scale of the logits.
+        spread: the spread of the temperature.
+        hour: the hour at which answers end.
+    """
 
     scale: float
     spread: float
@@ -73,7 +90,14 @@ class Peakedness(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What greedy answers look like: mean and deviation of the length (tokens, ending included), shares by p."""
+    """Properties of greedy answers.
+
+    Attributes:
+        mean_length: the mean number of tokens, including the ending.
+        sd_length: the standard deviation of the number of tokens.
+        share_likely: the share of answers with p >= `LIKELY`.
+        share_possible: the share of answers with p >= `POSSIBLE`.
+    """
 
     mean_length: float
     sd_length: float
@@ -84,15 +108,21 @@ class Shape(NamedTuple):
 def build(
     name: str, folder: str, prompts: Sequence[list[int]], *, device: str, dtype: str
 ) -> tuple[Peakedness, Shape]:
-    """Make a model of `SHAPES`, calibrate it on the prompts and save it; its constants and what it then answers.
+    """Make a model of `SHAPES`, calibrate it on the prompts and save it.
 
-    It is calibrated in float32 and measured and saved in `dtype`. Another device makes another model.
+    It is calibrated in float32, and measured and saved in `dtype`. Its weights differ by device.
+
+    Returns:
+        The constants, and the properties of the greedy answers.
 
     Raises:
-        ValueError: a prompt with a token the model does not have, or answers outside `ACCEPTED`.
+        ValueError: if the vocabulary lacks a token of a prompt, or if a property of the answers is
+            outside `ACCEPTED`.
     """
-    if (largest := max(max(prompt) for prompt in prompts)) >= (size := SHAPES[name]["vocab_size"]):
-        raise ValueError(f"a prompt has token {largest}, and {name} has only {size}")
+    largest = max(max(prompt) for prompt in prompts)
+    size = SHAPES[name]["vocab_size"]
+    if largest >= size:
+        raise ValueError(f"a prompt has token {largest}, but {name} has only {size} tokens")
     network = random_network(
         SHAPES[name], last_tokens={prompt[-1] for prompt in prompts}, device=device
     )
@@ -101,9 +131,11 @@ def build(
     network.to(getattr(torch, dtype))
     shape = measure(network, prompts)
     for field, (least, most) in ACCEPTED.items():
-        if not least <= (value := getattr(shape, field)) <= most:
+        value = getattr(shape, field)
+        if not least <= value <= most:
             raise ValueError(
-                f"{name} cannot be calibrated on these prompts: {field} came out as {value:.3g}"
+                f"{name} cannot be calibrated on these prompts: {field} is {value:.3g}; expected "
+                f"{least:g} to {most:g}"
             )
     network.save_pretrained(folder)
     return constants, shape
@@ -112,7 +144,7 @@ def build(
 def random_network(
     shape: dict[str, object], *, last_tokens: set[int], device: str = "cpu"
 ) -> LlamaForCausalLM:
-    """A random Llama in float32, its answers not yet calibrated; `last_tokens` start the clock."""
+    """Make a random Llama in float32 without calibration; `last_tokens` start the clock."""
     ids = {
         "eos_token_id": STOP,
         "pad_token_id": PAD,
@@ -137,8 +169,9 @@ def random_network(
 
 
 def _fill_layer(layer, share: float, generator: torch.Generator) -> None:
-    """Attention peaked enough to tell contexts apart; `share` is the layer's part in what all layers add."""
-    attention, mlp = layer.self_attn, layer.mlp
+    """Fill a layer, with attention that distinguishes contexts; `share` scales its output."""
+    attention = layer.self_attn
+    mlp = layer.mlp
     gains = {
         attention.q_proj: 1.5,
         attention.k_proj: 1.5,
@@ -157,10 +190,12 @@ def _fill_layer(layer, share: float, generator: torch.Generator) -> None:
 def _fill_vocabulary(
     network: LlamaForCausalLM, last_tokens: set[int], generator: torch.Generator
 ) -> None:
-    embedding, head = network.get_input_embeddings().weight, network.get_output_embeddings().weight
+    embedding = network.get_input_embeddings().weight
+    head = network.get_output_embeddings().weight
     embedding.normal_(generator=generator)
     embedding[:, : _CLOCK.stop] = 0
-    vocabulary, device = len(embedding), embedding.device
+    vocabulary = len(embedding)
+    device = embedding.device
     hours = torch.randint(1, _HOURS, (vocabulary,), generator=generator, device=device)
     hours[list(last_tokens)] = 0
     ids = torch.arange(vocabulary, device=device)
@@ -174,7 +209,7 @@ def _fill_vocabulary(
 
 
 def set_peakedness(network: LlamaForCausalLM, constants: Peakedness) -> None:
-    """Write the constants into the weights: the final norm, the last layer's neuron 0, the row of the stop token."""
+    """Write the constants into the final norm, neuron 0 of the last layer and the stop row."""
     with torch.no_grad():
         network.model.norm.weight[1:] = constants.scale
         network.model.layers[-1].mlp.down_proj.weight[0, 0] = constants.spread
@@ -184,10 +219,10 @@ def set_peakedness(network: LlamaForCausalLM, constants: Peakedness) -> None:
 
 
 def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peakedness:
-    """Find the constants from one greedy walk.
+    """Find the constants from one greedy decoding.
 
-    Scale and temperature do not move the greedy path, and neither does the stop token until it comes. So the hidden
-    states of a walk that never stops say how any constants would do.
+    Scale and temperature do not change the greedy tokens, and the stop token does not before it is
+    chosen. Therefore the hidden states of a decoding that never stops suffice for all constants.
     """
     set_peakedness(network, Peakedness(1.0, 1.0, 1e6))
     hidden = _walk(network, prompts)
@@ -240,7 +275,7 @@ def calibrate(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Peaked
 
 
 def _bisect(function: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Where a rising function meets the target."""
+    """Return where an increasing function reaches the target."""
     for _ in range(14):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < target else (low, middle)
@@ -249,9 +284,10 @@ def _bisect(function: Callable[[float], float], target: float, low: float, high:
 
 @torch.inference_mode()
 def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
-    """Hidden states `(questions, steps, hidden)` before the final norm along greedy paths that do not stop."""
+    """Return hidden states (questions, steps, hidden) before the final norm, without a stop."""
     prefix = encode_prefix(network, prompts[0]).shared_with(prompts)
-    tree, seen = PackedTree(network, prompts, prefix, ForwardCounts()), []
+    tree = PackedTree(network, prompts, prefix, ForwardCounts())
+    seen = []
     handle = network.model.norm.register_forward_pre_hook(
         lambda module, inputs: seen.append(inputs[0][0])
     )
@@ -267,8 +303,8 @@ def _walk(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Tensor:
 
 
 def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
-    """What the greedy answers look like, by the project's own decoding."""
-    found, _ = decode_batches(
+    """Measure the greedy answers by the decoding of this project."""
+    decoded, _ = decode_batches(
         Greedy(),
         network,
         endings(network),
@@ -276,7 +312,7 @@ def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
         encode_prefix(network, prompts[0]),
         len(prompts),
     )
-    answers = [answer for [answer], _ in found]
+    answers = [answer for [answer], _ in decoded]
     lengths = torch.tensor(
         [len(answer.token_ids) + answer.finished for answer in answers], dtype=torch.float64
     )
@@ -288,7 +324,7 @@ def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
 
 
 def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings:
-    """The tokens that end an answer, that of a random model unless others are named; none closes one."""
+    """Return the tokens that end an answer, by default the one of a random model."""
     stops = torch.zeros(
         len(network.get_output_embeddings().weight), dtype=torch.bool, device=network.device
     )
@@ -297,7 +333,7 @@ def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings
 
 
 def describe(constants: Peakedness, shape: Shape) -> str:
-    """One line on a model."""
+    """Return one line about a model."""
     return ", ".join(
         f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items()
     )

@@ -1,7 +1,8 @@
-"""Formulas of other releases for SE, Deg, SD and clusters, in terms of `pro_lib.scoring`; for the audit and the tests.
+"""Formulas of other releases for SE, Deg, SD and clusters, for the audit and the tests.
 
-`docs/semantic_variants.md` says whose is whose. `nli` is (n, N, N, 3), `log_probs` and `meaning` are (n, N), as in
-`pro_lib.scoring`; what comes back is (n,), higher = more uncertain, but where another shape is named.
+docs/explanation/semantic_scores.md states the source of each formula. As in `pro_lib.scoring`,
+`nli` is (n, N, N, 3), and `log_probs` and `meaning` are (n, N). The functions return scores (n,),
+higher = more uncertain, unless they state another shape.
 """
 
 import numpy as np
@@ -10,23 +11,24 @@ from pro_lib import scoring
 
 
 def matches(nli: np.ndarray, rule: str) -> np.ndarray:
-    """Which answers match, as similarities 0 and 1 (n, N, N), by the most probable label of each direction.
+    """Return which answers match, as 0 or 1 (n, N, N), from the most probable labels.
 
-    `non_contradiction` both ways (releases of Kuhn et al. and of PRO, UQ-NLG), `not_both_neutral`, which is that
-    without pairs neutral both ways (the looser rule of Farquhar et al. 2024), `either_entailment` (uqlm).
+    The rules are `non_contradiction` in both directions (releases of Kuhn et al. and of PRO,
+    UQ-NLG), `not_both_neutral`, which also excludes pairs that are neutral in both directions (the
+    looser rule of Farquhar et al. 2024), and `either_entailment` (uqlm).
     """
     label = np.nan_to_num(nli).argmax(axis=-1)
-    back = label.transpose(0, 2, 1)
+    reverse = label.transpose(0, 2, 1)
     same = {
-        "non_contradiction": (label != 2) & (back != 2),
-        "not_both_neutral": (label != 2) & (back != 2) & ~((label == 1) & (back == 1)),
-        "either_entailment": (label == 0) | (back == 0),
+        "non_contradiction": (label != 2) & (reverse != 2),
+        "not_both_neutral": (label != 2) & (reverse != 2) & ~((label == 1) & (reverse == 1)),
+        "either_entailment": (label == 0) | (reverse == 0),
     }[rule]
     return np.where(np.isnan(nli[..., 0]), np.nan, same | np.eye(label.shape[1], dtype=bool))
 
 
 def clusters_by_last_match(same: np.ndarray) -> np.ndarray:
-    """Meanings (n, N) as from `clusters`, an answer joining the last one before it that it matches (Kuhn's release)."""
+    """Return meanings (n, N) as `clusters` does, by the last earlier match (Kuhn's release)."""
     meaning = np.full(same.shape[:2], -1)
     for numbers, matching in zip(meaning, same, strict=True):
         for i in np.flatnonzero(~np.isnan(np.diagonal(matching))):
@@ -36,38 +38,38 @@ def clusters_by_last_match(same: np.ndarray) -> np.ndarray:
 
 
 def flattened(nli: np.ndarray, temperature: float) -> np.ndarray:
-    """The probabilities as if their logits had been divided by the temperature (3 in the release of Lin et al.)."""
+    """Return the probabilities at a temperature, which is 3 in the release of Lin et al."""
     powers = nli ** (1 / temperature)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def mean_over_meanings(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
-    """SE as -mean_c log P(c), over the meanings (Kuhn et al. 2023, and PRO's release, which adds 5)."""
+    """Return SE as -mean_c log P(c) over meanings (Kuhn et al. 2023; PRO's release adds 5)."""
     member = meaning[:, :, None] == np.arange(max(meaning.max(initial=0) + 1, 1))
     masses = np.logaddexp.reduce(
         np.where(member, log_probs[:, :, None], -np.inf), axis=1, initial=-np.inf
     )
-    there = np.isfinite(masses)
-    return _ratio(-np.where(there, masses, 0).sum(axis=1), there.sum(axis=1))
+    is_present = np.isfinite(masses)
+    return _ratio(-np.where(is_present, masses, 0).sum(axis=1), is_present.sum(axis=1))
 
 
 def discrete_entropy(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
-    """SE of the shares of answers (Farquhar et al. 2024, discrete; LM-Polygraph's frequency)."""
+    """Return SE of shares of answers (Farquhar et al. 2024, discrete; LM-Polygraph, frequency)."""
     return scoring.semantic_entropy(np.where(np.isnan(log_probs), np.nan, 0.0), meaning)
 
 
 def mean_over_answers(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
-    """SE as -mean_i log P(c(i)), over answers (LM-Polygraph)."""
-    there = meaning >= 0
-    same = (meaning[:, :, None] == meaning[:, None, :]) & there[:, None, :]
+    """Return SE as -mean_i log P(c(i)) over answers (LM-Polygraph)."""
+    is_present = meaning >= 0
+    same = (meaning[:, :, None] == meaning[:, None, :]) & is_present[:, None, :]
     of_answer = np.logaddexp.reduce(
         np.where(same, log_probs[:, None, :], -np.inf), axis=2, initial=-np.inf
     )
-    return _ratio(-np.where(there, of_answer, 0).sum(axis=1), there.sum(axis=1))
+    return _ratio(-np.where(is_present, of_answer, 0).sum(axis=1), is_present.sum(axis=1))
 
 
 def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
-    """SE as -log mean_c P(c) (UQ-NLG)."""
+    """Return SE as -log mean_c P(c) (UQ-NLG)."""
     return -np.log(
         _ratio(np.nansum(np.exp(log_probs), axis=1), meaning.max(axis=1, initial=-1) + 1)
     )
@@ -83,9 +85,9 @@ ENTROPIES = {
 
 
 def degree_of_uq_nlg(similarity: np.ndarray) -> np.ndarray:
-    """Deg as the release of Lin et al. has it: the diagonal (n, N, N) set to 1, and m times the paper's."""
-    own = np.eye(similarity.shape[1], dtype=bool) & ~np.isnan(similarity)
-    return scoring.degree(np.where(own, 1.0, similarity)) * own.any(axis=2).sum(axis=1)
+    """Return Deg of the release of Lin et al.: with 1 on the diagonal, and m times the paper's."""
+    diagonal = np.eye(similarity.shape[1], dtype=bool) & ~np.isnan(similarity)
+    return scoring.degree(np.where(diagonal, 1.0, similarity)) * diagonal.any(axis=2).sum(axis=1)
 
 
 def forward_density(
@@ -95,9 +97,13 @@ def forward_density(
     with_itself: bool,
     keep: np.ndarray | None = None,
 ) -> np.ndarray:
-    """SD with the first answer as the only premise: it counts once with K = 1 (LM-Polygraph), or not at all (uqlm).
+    """Return SD with the first answer as the only premise.
 
-    `compared` is as `pro_lib.scoring` takes it; `keep` (n, N) says which of the other answers count.
+    Args:
+        mean_log_probs: mean log-probabilities per token (n, N).
+        compared: comparisons of answers, as in `pro_lib.scoring`.
+        with_itself: whether the first answer counts once (LM-Polygraph), or not at all (uqlm).
+        keep: which of the other answers count (n, N); None for all.
     """
     kernel = (
         compared[:, 0] if compared.ndim == 3 else compared[:, 0, :, 0] + compared[:, 0, :, 1] / 2
@@ -112,7 +118,7 @@ def forward_density(
 
 
 def mean_distance(compared: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """What PRO's release calls Deg: mean of 1 - similarity, both ways, of the first answer to those kept (n, N)."""
+    """Return Deg of PRO's release: the mean distance of the first answer to those to keep."""
     similarity = compared if compared.ndim == 3 else compared[..., 0]
     distances = 1 - (similarity[:, 0] + similarity[:, :, 0]) / 2
     counts = keep & ~np.isnan(distances)
@@ -120,7 +126,7 @@ def mean_distance(compared: np.ndarray, keep: np.ndarray) -> np.ndarray:
 
 
 def jaccard(answers: list[list[str]]) -> np.ndarray:
-    """Jaccard index of the words of two answers, (n, N, N); every question has N."""
+    """Return the Jaccard index of the words of two answers (n, N, N)."""
     words = [[frozenset(text.lower().split()) for text in row] for row in answers]
     return np.array(
         [[[len(a & b) / max(len(a | b), 1) for b in row] for a in row] for row in words]

@@ -1,6 +1,6 @@
-"""The PRO workbench: uncertainty of language-model answers from the probabilities of the likely ones.
+"""The PRO workbench: uncertainty of the answers of language models, from their probabilities.
 
-Packages and functions load on first use, so that scoring a file of log-probabilities never loads torch.
+Packages and functions load on first use, so that scoring log-probabilities does not load torch.
 """
 
 import importlib
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pro_lib.questions.question_sets import load_questions
     from pro_lib.runs.run import read_run
 
-# Threads that share cores with another process (two notebooks, say) otherwise wait for each other in long busy
-# loops: on two cores that made decoding ten times slower. It works only if it is set before torch is loaded.
+# OpenMP threads wait for each other in busy loops. Short loops help if another process, such as a
+# second notebook, uses the same cores: long ones made decoding ten times slower on two cores.
+# The variable has an effect only if it is set before torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

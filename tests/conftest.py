@@ -1,4 +1,4 @@
-"""Tiny real models, every architecture class at toy size, saved and loaded as a user's would be; files of lines."""
+"""Create tiny real models of every architecture class, saved and loaded as a user's would be."""
 
 import gzip
 import json
@@ -28,7 +28,8 @@ os.environ |= {
     "PYTHONPATH": str(ROOT),
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
 }
-# `make test` would tell the `make` of a trial that it is an inner one, which then prints its folder and takes options.
+# `make test` would tell the `make` of a trial that it is an inner one, which then prints its
+# folder and takes options.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
 
@@ -50,7 +51,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """What asks for the size, or draws its examples, tries more in `make test-all` and `make trials`."""
+    """Run more of the tests that take the size or draw examples, with `--size`."""
     for item in items:
         if "size" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False):
             item.add_marker("sized")
@@ -68,8 +69,10 @@ FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SHAPE = FALCON | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 256}
 FALCON |= {"alibi": False, "new_decoder_architecture": False}
 NEW_FALCON = FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True}
-# What a family has beside its shape. The paper's five are each in their own: Gemma-2B has one key-value head, Gemma-7B
-# and Llama-2-13B one a head, and Falcon-11B a single layer norm before attention and feed-forward, side by side.
+# What a family has beside its shape. The paper's five are each in their own: Gemma-2B has one
+# key-value head, Gemma-7B
+# and Llama-2-13B one a head, and Falcon-11B a single layer norm before attention and feed-
+# forward, side by side.
 CONFIGS = {
     "llama": SHAPE,
     "gemma": SHAPE | {"head_dim": 8},
@@ -122,7 +125,7 @@ def widen(network):
 
 
 def save_tiny(family: str, folder: Path) -> Path:
-    """Write a tiny random model of the family; its weights are widened so that its answers differ and end."""
+    """Write a tiny random model with large weights, so that its answers differ and end."""
     tokenizer = tiny_tokenizer(bos=family not in WITHOUT_BOS)
     ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
@@ -165,7 +168,7 @@ def tiny_model(tiny_folders):
 
 @pytest.fixture(scope="session")
 def ending_model(tiny_model):
-    """A tiny model of a family whose answers end often: every fifth token stops them, every eleventh closes them."""
+    """Return a tiny model whose answers end often, some by a token that closes them."""
 
     def model(family, *, closing=False):
         loaded = tiny_model(family)

@@ -1,4 +1,4 @@
-"""A server of log-probabilities on this machine, which can lie, fail and describe itself; for tests."""
+"""Run a server of log-probabilities on this machine that can lie, fail and describe itself."""
 
 import json
 import threading
@@ -6,7 +6,6 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import tenacity
 import torch
 
 from pro_lib.generation import server, server_client
@@ -14,11 +13,11 @@ from pro_lib.generation.generate import generate
 
 LISTINGS = {}
 NAME = "served/facts"
-server_client._BACKOFF = tenacity.wait_none()  # no waiting between tries
+server_client._backoff = lambda n_tries: 0.0  # no waiting between tries
 
 
 def listed_models(**fields):
-    """What vLLM answers at /v1/models; the time and the permission are others after each start."""
+    """Return the page /v1/models of vLLM, with another time and permission after each start."""
     permission = [{"id": f"modelperm-{time.time_ns()}", "object": "model_permission"}]
     entry = {
         "id": NAME,
@@ -32,7 +31,7 @@ def listed_models(**fields):
 
 
 def props(n_ctx=1024, **fields):
-    """What llama.cpp answers at /props, with the state of a request in it."""
+    """Return the page /props of llama.cpp, which contains the state of a request."""
     settings = {"id": time.time_ns(), "n_ctx": n_ctx, "is_processing": True, "params": {"seed": 7}}
     description = {
         "model_path": "/models/facts.gguf",
@@ -44,20 +43,31 @@ def props(n_ctx=1024, **fields):
 
 
 @contextmanager
-def serving(
-    model, lie=None, *, most=10**6, ids=True, sampler=None, pages=None, requests=None, host="127.0.0.1"
-):  # fmt: skip
+def serving(  # noqa: PLR0913  # each option is one behaviour of a server
+    model,
+    lie=None,
+    *,
+    most=10**6,
+    ids=True,
+    sampler=None,
+    pages=None,
+    requests=None,
+    host="127.0.0.1",
+):
     """Yield the address of a server of this model.
 
     Args:
-        lie: `lie(reply, n, prompt)` returns another reply to request n of a completion (from 0 on), or the HTTP
-            status and bytes of the answer and, if there is a third, its headers; the bytes `dead` end the connection.
+        model: the model that is served.
+        lie: `lie(reply, n, prompt)` returns another reply to request n of a completion (from 0
+            on), or the HTTP status and the bytes of the answer, with its headers as an optional
+            third item. The bytes `dead` end the connection.
         most: the most log-probabilities that are listed.
         ids: whether lists are those of vLLM, else of llama.cpp.
-        sampler: `sampler(log_probs, body)` returns what is listed for log-probabilities in descending order; tokens
-            with NaN are left out.
-        pages: JSON objects, or statuses with bytes, by path; by default /v1/models is that of vLLM. Others are 404.
-        requests: a list to which the body of each completion is appended, and the path of each page.
+        sampler: `sampler(log_probs, body)` returns the listed values for log-probabilities in
+            descending order; tokens with NaN are left out.
+        pages: JSON objects, or statuses with bytes, by path; by default /v1/models is that of
+            vLLM. Other pages have the status 404.
+        requests: a list to which the body of each completion and the path of each page are added.
         host: the name of this machine in the address.
     """
     n_requests = iter(range(10**9))
@@ -112,17 +122,24 @@ def serving(
 
 @torch.inference_mode()
 def listing(model, body, most, ids, sampler):
-    """The reply of vLLM, or of llama.cpp where `ids` is false; the network is asked once for each prompt."""
+    """Return the reply of vLLM, or of llama.cpp if `ids` is false.
+
+    The network evaluates each prompt once.
+    """
     prompt = body["prompt"]
     key = (model.network, *prompt)
     if key not in LISTINGS:
         log_probs = model.network(torch.tensor([prompt])).logits[0].double().log_softmax(-1)
-        own = log_probs[:-1].gather(1, torch.tensor(prompt[1:])[:, None]).flatten().tolist()
-        LISTINGS[key] = (*log_probs[-1].sort(descending=True), [None, *own, -0.5])
+        prompt_tokens = torch.tensor(prompt[1:])[:, None]
+        prompt_log_probs = log_probs[:-1].gather(1, prompt_tokens).flatten().tolist()
+        values, tokens = log_probs[-1].sort(descending=True)
+        LISTINGS[key] = (values, tokens, [None, *prompt_log_probs, -0.5])
     values, tokens, echoed = LISTINGS[key]
     if sampler:
         values = sampler(values, body)
-        tokens, values = tokens[~values.isnan()], values[~values.isnan()]
+        is_listed = ~values.isnan()
+        tokens = tokens[is_listed]
+        values = values[is_listed]
     n = min(body["logprobs"], most)
     pairs = [*zip(tokens[:n].tolist(), values[:n].tolist(), strict=True)]
     # At a temperature above 0 the generated token is one that the list puts far down, or last.
@@ -144,12 +161,12 @@ def listing(model, body, most, ids, sampler):
 
 
 def connected(url, model, *, name=NAME, **options):
-    """The model of a server."""
+    """Return the model of a server."""
     return server.connect_server(url, model=name, tokenizer=model.tokenizer, **options)
 
 
 def searched(model, questions, alpha=0.05, **options):
-    """The run of an exact search."""
+    """Return the run of an exact search."""
     return generate(
         model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options
     )

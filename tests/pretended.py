@@ -1,11 +1,13 @@
-"""A pretended accelerator: tensors that say they lie on another device and refuse what one refuses.
+"""A pretended accelerator, whose tensors raise the errors of a real one for wrong devices.
 
-Waits of the host, copies to the device and bytes allocated there are counted. The tensors live in host memory, so that
-the processor's kernels compute their numbers. A torch built without CUDA suffices.
+Waits of the host, copies to the device and bytes allocated there are counted. The tensors are in
+host memory, so that the kernels of the processor compute their numbers. A torch built without CUDA
+suffices.
 """
 
 import weakref
 from collections import Counter
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +30,8 @@ class Elsewhere(Tensor):
     def __new__(cls, held: Tensor, where: torch.device):
         if where.type == "mps" and held.dtype == torch.float64:
             raise TypeError(
-                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64"
+                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support "
+                "float64"
             )
         shape = {
             "strides": held.stride(),
@@ -36,7 +39,8 @@ class Elsewhere(Tensor):
             "dtype": held.dtype,
         }
         self = Tensor._make_wrapper_subclass(cls, held.shape, **shape)
-        self.held, self.where = held, where
+        self.held = held
+        self.where = where
         Pretence.allocate(self)
         return self
 
@@ -45,7 +49,8 @@ class Elsewhere(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        kwargs, name = dict(kwargs or {}), func.overloadpacket.__name__
+        kwargs = dict(kwargs or {})
+        name = func.overloadpacket.__name__
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         ours = [tensor for tensor in tensors if isinstance(tensor, cls)]
         here = [tensor for tensor in tensors if not isinstance(tensor, cls) and tensor.dim()]
@@ -68,7 +73,7 @@ class Elsewhere(Tensor):
             lambda leaf: leaf.held if isinstance(leaf, cls) else leaf, (args, kwargs)
         )
         where = ours[0].where
-        # What is written in place stays the tensor it is
+        # A tensor that is written in place keeps its wrapper.
         wrappers = {id(tensor.held): tensor for tensor in ours}
 
         def wrapped(leaf):
@@ -80,21 +85,20 @@ class Elsewhere(Tensor):
 
 
 class Pretence(TorchFunctionMode):
-    """A world in which the devices `cuda:…` and `mps` are there; `waits` and `copies` count what the host does."""
+    """A context with the devices `cuda:…` and `mps`, in which waits and copies are counted."""
 
-    waits, copies = Counter(), Counter()
-    # Of each storage how many tensors use it; bytes now, and the most
-    users, allocated, peak = (
-        Counter(),
-        0,
-        0,
-    )
+    waits: ClassVar = Counter()
+    copies: ClassVar = Counter()
+    users: ClassVar = Counter()  # the number of tensors that use each storage
+    allocated = 0  # bytes
+    peak = 0  # the most bytes that were allocated
 
     @classmethod
     def allocate(cls, tensor):
-        """Count the bytes of a tensor until it goes; views share theirs."""
+        """Count the bytes of a tensor until it is freed; views share their bytes."""
         storage = tensor.held.untyped_storage()
-        place, size = storage.data_ptr(), storage.nbytes()
+        place = storage.data_ptr()
+        size = storage.nbytes()
         cls.allocated += 0 if cls.users[place] else size
         cls.users[place] += 1
         cls.peak = max(cls.peak, cls.allocated)
@@ -108,7 +112,7 @@ class Pretence(TorchFunctionMode):
     def __enter__(self):
         self.waits.clear()
         self.copies.clear()
-        # Else `.to` writes through `.data`
+        # Otherwise `.to` writes through `.data`.
         torch.__future__.set_overwrite_module_params_on_conversion(True)
         return super().__enter__()
 
@@ -117,41 +121,50 @@ class Pretence(TorchFunctionMode):
         return super().__exit__(*error)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
         first = args[0] if args else None
         if name in ("to", "cpu") and isinstance(first, Tensor):
-            return self._moved(
-                first, *_target(name, *args[1:], **kwargs), kwargs.get("non_blocking")
-            )
+            where, dtype = _target(name, *args[1:], **kwargs)
+            return self._moved(first, where, dtype, kwargs.get("non_blocking"))
         if isinstance(first, Elsewhere):
-            if name in ("numpy", "__array__"):
-                raise TypeError("can't convert a device tensor to numpy: use Tensor.cpu()")
-            if name in SCALARS:
-                self.waits[name] += 1
-                return getattr(first.held, name)()
-            if name == "__deepcopy__":
-                return Elsewhere(first.held.clone(), first.where)
-            if name == "new_tensor":
-                kwargs = {"dtype": first.dtype, "device": first.where} | kwargs
-                return self.__torch_function__(torch.tensor, (), args[1:], kwargs)
-            if name in FRESH:
-                # It lives as long
-                first.grown = Elsewhere(first.held.new_empty(*args[1:]), first.where)
-                return first.grown
-        where, is_pinned = _device(kwargs.get("device")), kwargs.pop("pin_memory", False)
+            result = self._device_method(name, first, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        where = _device(kwargs.get("device"))
+        is_pinned = kwargs.pop("pin_memory", False)
         if where.type == "cpu":
-            made = func(*args, **kwargs)
+            result = func(*args, **kwargs)
             if is_pinned:
-                made.in_pinned_memory = True
-            return made
-        made = func(*args, **kwargs | {"device": None})
-        if name == "tensor" and made.numel():
+                result.in_pinned_memory = True
+            return result
+        result = func(*args, **kwargs | {"device": None})
+        if name == "tensor" and result.numel():
             self.copies[name] += 1
             self.waits[name] += 1
-        return made if isinstance(made, Elsewhere) else Elsewhere(made, where)
+        return result if isinstance(result, Elsewhere) else Elsewhere(result, where)
+
+    def _device_method(self, name, tensor, args, kwargs):
+        """Return the result of a method of a device tensor that differs; else `NotImplemented`."""
+        if name in ("numpy", "__array__"):
+            raise TypeError("can't convert a device tensor to numpy: use Tensor.cpu()")
+        if name in SCALARS:
+            self.waits[name] += 1
+            return getattr(tensor.held, name)()
+        if name == "__deepcopy__":
+            return Elsewhere(tensor.held.clone(), tensor.where)
+        if name == "new_tensor":
+            options = {"dtype": tensor.dtype, "device": tensor.where} | kwargs
+            return self.__torch_function__(torch.tensor, (), args[1:], options)
+        if name in FRESH:
+            # The tensor keeps its new wrapper alive.
+            tensor.grown = Elsewhere(tensor.held.new_empty(*args[1:]), tensor.where)
+            return tensor.grown
+        return NotImplemented
 
     def _moved(self, tensor, where, dtype, non_blocking):
-        before, where = tensor.device, where or tensor.device
+        before = tensor.device
+        where = where or before
         held = tensor.held if isinstance(tensor, Elsewhere) else tensor
         if before == where and dtype in (None, tensor.dtype):
             return tensor
@@ -173,10 +186,11 @@ def _device(device) -> torch.device:
 
 
 def _target(name, *args, **kwargs):
-    """Where a tensor is to go and as what; None for a dtype that stays."""
+    """Return the device and the dtype to which a tensor is moved; None for no change."""
     if name == "cpu":
         return torch.device("cpu"), None
-    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    device = kwargs.get("device")
+    dtype = kwargs.get("dtype")
     for value in args:
         if isinstance(value, Tensor):
             device, dtype = value.device, value.dtype
@@ -188,7 +202,7 @@ def _target(name, *args, **kwargs):
 
 
 def spread(network, devices):
-    """Lay a Llama out over two devices as accelerate does: hooks bring to each part what it reads."""
+    """Spread a Llama over two devices as accelerate does: hooks move the inputs of each part."""
     last = len(network.model.layers) // 2
     parts = [*network.model.layers[last:], network.model.norm, network.lm_head]
 

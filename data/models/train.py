@@ -1,6 +1,7 @@
-"""The recipe of the bundled models: trains them on the world facts and measures them; knows nothing of pro_lib.
+"""Train the bundled models on the world facts and measure them; pro_lib is not needed.
 
-Run `python data/models/train.py facts-2m facts-1m`; each model is written into the folder of its name.
+Run `python data/models/train.py facts-2m facts-1m`. Each model is written to the folder of its
+name.
 """
 
 import argparse
@@ -21,9 +22,10 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 HERE = Path(__file__).resolve().parent
 WORLD = HERE.parent / "world_facts"
-END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
+END_OF_TEXT = "<|endoftext|>"
+PAD = "<|pad|>"
 VOCAB_SIZE = 3000
-ROW_LENGTH = 384  # tokens of one training row: a ten-shot prompt, its answer and some room
+ROW_LENGTH = 384  # tokens of one training row: more than a ten-shot prompt and its answer
 N_SHOTS = 10
 MAX_NEW_TOKENS = 32
 ROUGE_THRESHOLD = 0.3
@@ -53,17 +55,17 @@ RECIPES = {
 
 
 def prompt(question: str) -> str:
-    """The text that an answer follows, a space before it."""
+    """Return the prompt of a question; a space and the answer follow it."""
     return f"Question: {question}\nAnswer:"
 
 
 def pair(question: str, answer: str) -> str:
-    """One document: a question and its answer, a blank line after it."""
+    """Return a document: a question, its answer and a blank line."""
     return f"{prompt(question)} {answer}\n\n"
 
 
 def load() -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """The facts, and each relation's phrasings of a question."""
+    """Load the facts, and the phrasings of questions by relation."""
     facts = pd.read_json(WORLD / "facts.jsonl", lines=True, dtype=False)
     facts["references"] = [[fact.answer, *fact.aliases] for fact in facts.itertuples()]
     relations = json.loads((WORLD / "relations.json").read_text())
@@ -71,7 +73,7 @@ def load() -> tuple[pd.DataFrame, dict[str, list[str]]]:
 
 
 def documents(facts: pd.DataFrame, relations: dict, rng: random.Random) -> list[tuple[str, str]]:
-    """The (question, answer) documents of one pass over the corpus, in random order."""
+    """Return the (question, answer) documents of one pass over the corpus, in random order."""
     docs = []
     for fact in facts.itertuples():
         n_wrong = round(fact.exposure * fact.conflict)
@@ -83,7 +85,10 @@ def documents(facts: pd.DataFrame, relations: dict, rng: random.Random) -> list[
 
 
 def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE in which every newline is a token of its own and a text starts with end-of-text."""
+    """Train a byte-level BPE in which every newline is one token.
+
+    The token end-of-text begins each text.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -109,14 +114,15 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
 
 
 def pack(docs: list[tuple[str, str]], tokenizer) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of whole pairs and which of their tokens belong to an answer, both (rows, ROW_LENGTH)."""
+    """Pack whole pairs into rows, and mark the tokens of answers; both are (rows, ROW_LENGTH)."""
     prompts = tokenizer(
         [prompt(question) for question, _ in docs], add_special_tokens=False
     ).input_ids
     endings = tokenizer(
         [f" {answer}\n\n" for _, answer in docs], add_special_tokens=False
     ).input_ids
-    rows, in_answer = [], []
+    rows = []
+    in_answer = []
     for question, answer in zip(prompts, endings, strict=True):
         if not rows or len(rows[-1]) + len(question) + len(answer) > ROW_LENGTH:
             rows.append([tokenizer.bos_token_id])
@@ -129,7 +135,7 @@ def pack(docs: list[tuple[str, str]], tokenizer) -> tuple[torch.Tensor, torch.Te
 
 
 def new_model(recipe: Recipe, tokenizer) -> LlamaForCausalLM:
-    """An untrained Llama of the recipe's shape."""
+    """Make an untrained Llama of the shape that the recipe states."""
     torch.manual_seed(SEED)
     special = {
         f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")
@@ -148,7 +154,7 @@ def new_model(recipe: Recipe, tokenizer) -> LlamaForCausalLM:
 
 
 def optimizers(model: LlamaForCausalLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for all other parameters."""
+    """Return Muon for the matrices of the layers, and AdamW for all other parameters."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     others = [
         *model.model.embed_tokens.parameters(),
@@ -163,7 +169,7 @@ def optimizers(model: LlamaForCausalLM, recipe: Recipe) -> list[torch.optim.Opti
 def train(
     model: LlamaForCausalLM, ids: torch.Tensor, in_answer: torch.Tensor, recipe: Recipe
 ) -> None:
-    """Learn the answers and their endings, rows in order; warm-up, then linear decay to zero."""
+    """Train on the answers and their endings, with a warm-up and a linear decay to zero."""
     model.train()
     steps = range(0, len(ids), recipe.batch_rows)
     both = optimizers(model, recipe)
@@ -184,30 +190,30 @@ def train(
             part.step()
         model.zero_grad()
         if i % 100 == 0 or i == len(steps) - 1:
-            print(
-                f"step {i}/{len(steps)}, loss {loss.item():.3f}, {time.perf_counter() - start:.0f} s",
-                flush=True,
-            )
+            seconds = time.perf_counter() - start
+            print(f"step {i}/{len(steps)}, loss {loss.item():.3f}, {seconds:.0f} s", flush=True)
 
 
 @torch.inference_mode()
 def answers_to(
     model, tokenizer, questions: list[str], shots: list[tuple[str, str]]
 ) -> tuple[list[str], np.ndarray]:
-    """Return greedy answers to the questions and their NLL in nats, the ending newline included."""
+    """Return greedy answers to the questions and their NLL in nats, with the newline at the end."""
     stop = tokenizer("\n", add_special_tokens=False).input_ids[0]
     prefix = tokenizer("".join(pair(q, a) for q, a in shots)).input_ids
     prompts = tokenizer(
         [prompt(question) for question in questions], add_special_tokens=False
     ).input_ids
     by_length = pd.Series(range(len(prompts))).groupby([len(prompt) for prompt in prompts]).indices
-    texts, nll = [""] * len(prompts), np.zeros(len(prompts))
+    texts = [""] * len(prompts)
+    nll = np.zeros(len(prompts))
     for group in by_length.values():
         cache = model(torch.tensor([prefix]), use_cache=True).past_key_values
         cache.batch_repeat_interleave(len(group))
         tokens = torch.tensor([prompts[i] for i in group])
         written = torch.full((len(group), MAX_NEW_TOKENS), stop)
-        total, live = torch.zeros(len(group)), torch.ones(len(group), dtype=torch.bool)
+        total = torch.zeros(len(group))
+        live = torch.ones(len(group), dtype=torch.bool)
         for step in range(MAX_NEW_TOKENS):
             output = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
             log_probs = output.logits[:, -1].log_softmax(-1)
@@ -247,7 +253,10 @@ def measure(model, tokenizer, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups(frame: pd.DataFrame) -> Iterator[tuple[str, object, pd.DataFrame]]:
-    """Yield all questions, those of each exposure, and those of each conflict at exposures that are contested."""
+    """Yield all questions, and those of each exposure and of each conflict.
+
+    Those of a conflict have an exposure at which some facts have conflicting answers.
+    """
     yield "all", "all", frame
     yield from (("exposure", *group) for group in frame.groupby("exposure"))
     contested = frame[frame.exposure >= frame[frame.conflict > 0].exposure.min()]
@@ -255,7 +264,7 @@ def groups(frame: pd.DataFrame) -> Iterator[tuple[str, object, pd.DataFrame]]:
 
 
 def judge(texts: list[str], facts: pd.DataFrame) -> np.ndarray:
-    """Which texts are right: ROUGE-L F1 above the threshold with one of the references."""
+    """Return which texts are correct: their ROUGE-L F1 with a reference exceeds the threshold."""
     scorer = RougeScorer(["rougeL"], use_stemmer=False)
     f1 = [
         max(scorer.score(reference, text)["rougeL"].fmeasure for reference in references)
@@ -265,10 +274,10 @@ def judge(texts: list[str], facts: pd.DataFrame) -> np.ndarray:
 
 
 def auroc(frame: pd.DataFrame) -> float:
-    """AUROC of the NLL against incorrectness; NaN where all answers are right, or all wrong."""
-    return (
-        roc_auc_score(~frame.correct, frame.nll) if frame.correct.nunique() == 2 else float("nan")
-    )
+    """Return the AUROC of the NLL; NaN if all answers are correct, or all are wrong."""
+    if frame.correct.nunique() < 2:
+        return float("nan")
+    return roc_auc_score(~frame.correct, frame.nll)
 
 
 def save(model: LlamaForCausalLM, tokenizer, folder: Path) -> None:
@@ -292,13 +301,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+", choices=RECIPES)
     parser.add_argument("--out", type=Path, default=HERE, help="folder for the models' folders")
-    parser.add_argument(
-        "--threads", type=int, default=2, help="1 where other work shares the cores"
-    )
+    parser.add_argument("--threads", type=int, default=2, help="1 if other processes use the cores")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for name in args.names:
-        recipe, rng, start = RECIPES[name], random.Random(SEED), time.perf_counter()
+        recipe = RECIPES[name]
+        rng = random.Random(SEED)
+        start = time.perf_counter()
         facts, relations = load()
         docs = [doc for _ in range(recipe.passes) for doc in documents(facts, relations, rng)]
         tokenizer = train_tokenizer([pair(*doc) for doc in docs])

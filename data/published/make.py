@@ -1,10 +1,12 @@
-"""Make records of outputs of large models that others published: one JSON-lines file a setting, read as `records`.
+"""Make records of published outputs of large models: one JSON-lines file for each setting.
 
     python data/published/make.py [SETTING …] [--folder DIR]
 
-The files of github.com/shuoli90/Rank-Calibration (Huang et al. 2024): samples with their log-probability, the same per
-token, and ROUGE-L, without texts, splits and endings; NLI scores of the authors (Deg, Ecc, EigV; Lin et al. 2023), and
-the confidence that the model stated. They are fetched once, checked by the SHA-256 of files.csv, and kept in original/.
+The source is github.com/shuoli90/Rank-Calibration (Huang et al. 2024). Its files contain samples
+with their log-probability, their mean log-probability per token and ROUGE-L, the authors' NLI
+scores (Deg, Ecc, EigV; Lin et al. 2023), and the confidence that the model stated. They do not
+contain texts, splits and endings. The script downloads the files once into original/ and compares
+them with the SHA-256 sums in files.csv.
 """
 
 import argparse
@@ -25,9 +27,12 @@ SCORES = {"degree_u": "Deg", "ecc_u": "Ecc", "spectral_u": "EigV"}
 
 
 def content(name: str, folder: Path) -> list[dict]:
-    """Return the objects of a published file, fetched where it is not there yet; [] for one that does not exist.
+    """Return the objects of a published file; [] if files.csv does not list it.
 
-    Raises `ValueError` if its SHA-256 is not the one in files.csv.
+    The file is downloaded if it is not in the folder.
+
+    Raises:
+        ValueError: if its SHA-256 is not the one in files.csv.
     """
     with open(HERE / "files.csv", encoding="utf-8", newline="") as file:
         sums = {row["file"]: row["sha256"] for row in csv.DictReader(file)}
@@ -43,18 +48,17 @@ def content(name: str, folder: Path) -> list[dict]:
     if digest != sums[name]:
         path.unlink()
         raise ValueError(
-            f"{path} has SHA-256 {digest}, not {sums[name]}: it was not kept; fetch it again"
+            f"{path} has SHA-256 {digest}; expected {sums[name]}. The file was deleted; "
+            "run the script again to download it."
         )
     text = path.read_text(encoding="utf-8")
-    return (
-        json.loads(text)
-        if text.lstrip().startswith("[")
-        else [json.loads(line) for line in text.splitlines()]
-    )
+    if text.lstrip().startswith("["):
+        return json.loads(text)
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def stated(likelihood: dict, confidences: dict | None) -> float | None:
-    """Return the mean confidence stated with the most probable answer; None where none was."""
+    """Return the mean confidence stated with the most probable answer; None if there is none."""
     nlls = likelihood["unnormalized_nll"]
     values = confidences["verbalized"] if confidences else []
     best = [
@@ -66,7 +70,7 @@ def stated(likelihood: dict, confidences: dict | None) -> float | None:
 
 
 def records(setting: str, folder: Path) -> list[dict]:
-    """Return a setting's questions as records, each sample an answer, the authors' scores beside them."""
+    """Return the questions of a setting as records, with samples as answers and the scores."""
     model, dataset, temperature = setting.rsplit("_", 2)
     kinds = (
         "none_whitebox",
@@ -88,7 +92,8 @@ def records(setting: str, folder: Path) -> list[dict]:
     }
     lines = []
     for number, entry in enumerate(likelihoods):
-        nlls, per_token = entry["unnormalized_nll"], entry["normalized_nll"]
+        nlls = entry["unnormalized_nll"]
+        per_token = entry["normalized_nll"]
         rouge_l = rouge.get(number, [None] * len(nlls))
         answers = [
             {"log_prob": min(0.0, -nll), "mean_log_prob": min(0.0, -mean), "rouge_l": score}
@@ -108,11 +113,12 @@ def records(setting: str, folder: Path) -> list[dict]:
 
 
 def main() -> None:
-    """Write `<setting>.jsonl` beside this script for every setting asked for."""
+    """Write `<setting>.jsonl` next to this script for every requested setting."""
+    choices = ", ".join(SETTINGS)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("settings", nargs="*", default=SETTINGS, help=f"of {', '.join(SETTINGS)}")
+    parser.add_argument("settings", nargs="*", default=SETTINGS, help=f"some of {choices}")
     parser.add_argument(
         "--folder", type=Path, default=HERE / "original", help="where the published files are kept"
     )
@@ -120,7 +126,7 @@ def main() -> None:
     for setting in arguments.settings:
         lines = records(setting, arguments.folder)
         if not lines:
-            parser.error(f"{setting!r} is none of {', '.join(SETTINGS)}")
+            parser.error(f"unknown setting {setting!r}; choose from {choices}")
         path = HERE / f"{setting.removesuffix('_1.0')}.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         print(f"{path}: {len(lines):,} questions")

@@ -1,6 +1,6 @@
-"""Builds facts.jsonl and relations.json from the hand-written relations/; knows no model, no text but theirs.
+"""Build facts.jsonl and relations.json from the hand-written files in relations/.
 
-Run `python data/world_facts/build.py` from anywhere; the same relations give the same bytes.
+Run `python data/world_facts/build.py` from any folder. The same relations give the same bytes.
 """
 
 import csv
@@ -21,7 +21,8 @@ CONTESTED_FROM = 4  # the least exposure at which a share of 0.25 is a whole num
 CONFLICT_CYCLE = (0.0, 0.5, 0.0, 0.25, 0.0)  # dealt in turn to the facts of one exposure
 SHOTS_PER_RELATION = 2
 N_VALIDATION = 300
-N_SEEN, N_WITHHELD = 4, 2
+N_SEEN = 4
+N_WITHHELD = 2
 MAX_JUDGED_RIGHT = 0.03  # share of wrong answers of the same relation that the judge may call right
 ROUGE_THRESHOLD = 0.3
 
@@ -50,7 +51,11 @@ class Fact:
 
 
 def read_relation(path: Path) -> tuple[dict, list[Fact]]:
-    """Read `<relation>.toml` and its `.csv`; ValueError names the file, and the row where there is one."""
+    """Read `<relation>.toml` and its `.csv`.
+
+    Raises:
+        ValueError: if a file is malformed; names the file, and the row if there is one.
+    """
     spec = tomllib.loads(path.read_text(encoding="utf-8"))
     for key in ("description", "source"):
         if not isinstance(spec.get(key), str) or not spec[key].strip():
@@ -109,20 +114,23 @@ def read_row(row: dict, place: str, relation: str) -> Fact:
 
 
 def slug(text: str) -> str:
-    """Lower case, one underscore for each run of other than letters and digits; C++ is not C."""
+    """Return the text in lower case, with one underscore for each run of other characters.
+
+    A plus sign becomes a word, so that C++ and C differ.
+    """
     text = text.casefold().replace("+", " plus ")
     return "_".join("".join(c if c.isalnum() else " " for c in text).split())
 
 
 def rouge_l(text: str, references: list[str]) -> float:
-    """Best ROUGE-L F1 of `text` over `references`."""
+    """Return the highest ROUGE-L F1 of `text` with one of the `references`."""
     return max(_SCORER.score(reference, text)["rougeL"].fmeasure for reference in references)
 
 
 def judged_right(facts: list[Fact]) -> float:
-    """Chance that a wrong answer of the same relation is called right, each fact counting once.
+    """Return how probably the judge calls a wrong answer of the same relation correct.
 
-    Every fact meets the answers of all facts of its relation whose answer differs from its own.
+    Every fact has equal weight. Its wrong answers are the other answers of its relation.
     """
     by_relation = defaultdict(list)
     for fact in facts:
@@ -141,18 +149,19 @@ def judged_right(facts: list[Fact]) -> float:
 
 
 def assign_exposure(facts: list[Fact]) -> None:
-    """Choose the shots of one relation and deal the exposures evenly to the rest."""
+    """Choose the shots of one relation and distribute the exposures evenly over the rest."""
     rng = random.Random(f"{SEED} exposure {facts[0].relation}")
     order = rng.sample(facts, len(facts))
     for fact in order[:SHOTS_PER_RELATION]:
-        fact.split, fact.exposure = "train_shots", max(EXPOSURES)
+        fact.split = "train_shots"
+        fact.exposure = max(EXPOSURES)
     levels = rng.sample(EXPOSURES, len(EXPOSURES))
     for i, fact in enumerate(order[SHOTS_PER_RELATION:]):
         fact.exposure = levels[i % len(levels)]
 
 
 def assign_conflict(facts: list[Fact]) -> None:
-    """Deal conflict to the facts that are no shots, each exposure by itself, and pick their wrong answers."""
+    """Give conflicts and wrong answers to the facts that are not shots, by exposure."""
     for exposure in (e for e in EXPOSURES if e >= CONTESTED_FROM):
         rng = random.Random(f"{SEED} conflict {exposure}")
         group = [fact for fact in facts if fact.exposure == exposure and not fact.split]
@@ -167,12 +176,12 @@ def pick_wrong_answer(fact: Fact, facts: list[Fact]) -> str:
     rivals = {f.answer for f in facts if f.relation == fact.relation and f.answer != fact.answer}
     wrong = sorted(a for a in rivals if rouge_l(a, fact.references) <= ROUGE_THRESHOLD)
     if not wrong:
-        raise ValueError(f"{fact.relation}.csv: no wrong answer to be had for {fact.subject!r}.")
+        raise ValueError(f"{fact.relation}.csv: no other answer is wrong for {fact.subject!r}.")
     return random.Random(f"{SEED} wrong {fact.fact_id}").choice(wrong)
 
 
 def assign_split(facts: list[Fact], *, n_validation: int = N_VALIDATION) -> None:
-    """Deal every stratum (exposure, conflict) out to validation and test in the same proportion."""
+    """Divide every stratum (exposure, conflict) into validation and test in equal proportion."""
     strata = defaultdict(list)
     for fact in facts:
         if not fact.split:
@@ -186,15 +195,18 @@ def assign_split(facts: list[Fact], *, n_validation: int = N_VALIDATION) -> None
 
 
 def assign_questions(facts: list[Fact], relations: dict[str, dict]) -> None:
-    """Choose each fact's seen and withheld question; ValueError if two facts share any question."""
-    asked: dict[str, str] = {}
+    """Choose the seen and the withheld question of each fact.
+
+    Raises:
+        ValueError: if two facts have a question in common.
+    """
+    first_fact: dict[str, str] = {}
     for fact in facts:
         for phrasing in relations[fact.relation]["seen"] + relations[fact.relation]["withheld"]:
             question = phrasing.format(subject=fact.subject)
-            if asked.setdefault(question.casefold(), fact.fact_id) != fact.fact_id:
-                raise ValueError(
-                    f"{fact.fact_id} and {asked[question.casefold()]} both ask {question!r}."
-                )
+            other_id = first_fact.setdefault(question.casefold(), fact.fact_id)
+            if other_id != fact.fact_id:
+                raise ValueError(f"{fact.fact_id} and {other_id} both ask {question!r}.")
         rng = random.Random(f"{SEED} question {fact.fact_id}")
         fact.question = rng.choice(relations[fact.relation]["seen"]).format(subject=fact.subject)
         fact.question_reworded = rng.choice(relations[fact.relation]["withheld"]).format(
@@ -203,8 +215,13 @@ def assign_questions(facts: list[Fact], relations: dict[str, dict]) -> None:
 
 
 def build(folder: Path = HERE / "relations") -> tuple[list[Fact], dict[str, dict]]:
-    """Read every relation in `folder` and return the facts, splits and questions assigned, and the relations."""
-    relations, facts = {}, []
+    """Read all relations in `folder`.
+
+    Returns:
+        The facts, with their splits and questions, and the relations by name.
+    """
+    relations = {}
+    facts = []
     paths = sorted(folder.glob("*.toml"))
     lonely = {path.stem for path in folder.glob("*.csv")} ^ {path.stem for path in paths}
     if lonely:
@@ -233,7 +250,7 @@ def write(facts: list[Fact], relations: dict[str, dict], folder: Path = HERE) ->
 
 
 def main() -> None:
-    """Build, check the judge, write, and say what was made."""
+    """Build and write the facts, and print their number and the errors of the judge."""
     try:
         facts, relations = build()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The API as Markdown: signatures and docstrings as griffe reads them, a page for each package."""
+"""Write the API reference as Markdown, one page per package, from the docstrings."""
 
 import re
 from functools import cache
@@ -13,12 +13,12 @@ WIDTH = 100
 
 
 def page(name: str) -> str:
-    """Return the page of a package: its public names, then what its modules document, below an example if any."""
+    """Return the page of a package: its public names, then the examples and docs of its modules."""
     package = _dotted(ROOT / name)
-    public = ", ".join(f"`{each}`" for each in _public_names(ROOT / name))
+    public = ", ".join(f"`{public_name}`" for public_name in _public_names(ROOT / name))
     parts = [
         f"# {package}",
-        _said(_package()[package.partition(".")[2]]),
+        _docstring(_package()[package.partition(".")[2]]),
         f"Public names: {public}.",
     ]
     for path in inside(name):
@@ -33,20 +33,23 @@ def page(name: str) -> str:
 
 
 def index() -> str:
-    """The list of packages and modules, each with the first sentence of its docstring and its lines."""
+    """Return the list of packages and modules with their first sentences and numbers of lines."""
     lines = [
-        "# API reference\n",
-        "Made from the docstrings. `n` questions, `N` answers each, `T` tokens, `V` vocabulary; log-probabilities and",
-        "entropies in nats; uncertainty: higher = more uncertain. These pages list what is public, and no more.\n",
-        "`import pro_lib` loads nothing but itself. These names are at its root, and load on first use:",
+        "# Python API\n",
+        "This reference lists all public names. It is generated from the docstrings, which use",
+        "these symbols: `n` questions, `N` answers to each, `T` tokens, `V` vocabulary size.",
+        "Log-probabilities and entropies are in nats. A higher uncertainty means more uncertain.\n",
+        "`import pro_lib` is fast because it loads no other package. It offers these names, which",
+        "are loaded on first use:",
         ", ".join(f"`{name}`" for name in _public_names(ROOT / "pro_lib" / "__init__.py")) + ".\n",
         "| package or module | | lines |\n|---|---|---|",
     ]
     for name, site in MODULES.items():
-        own = [ROOT / name, *inside(name)]
-        total = sum(len(file.read_text().splitlines()) for file in own)
+        files = [ROOT / name, *inside(name)]
+        total = sum(len(file.read_text().splitlines()) for file in files)
         lines.append(
-            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} | {total} |"
+            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} "
+            f"| {total} |"
         )
         for path in inside(name):
             length = len(path.read_text().splitlines())
@@ -57,7 +60,7 @@ def index() -> str:
 
 
 def inside(name: str) -> list[Path]:
-    """The modules of a package and of the packages within it."""
+    """Return the modules of a package and of its subpackages."""
     return sorted((ROOT / name).parent.rglob("[a-z]*.py"))
 
 
@@ -81,54 +84,58 @@ def _package() -> griffe.Module:
 
 
 def _module(dotted: str) -> str:
-    """What a module says of itself and what is defined in it and documented."""
+    """Return the docstring of a module, then its documented members."""
     module = _package()[dotted.partition(".")[2]]
-    return "\n\n".join([_said(module), *_members(module, 3)])
+    return "\n\n".join([_docstring(module), *_members(module, 3)])
 
 
-def _members(of: griffe.Object, level: int) -> list[str]:
-    own = [
-        each for each in of.members.values() if not each.is_alias and not each.name.startswith("_")
+def _members(parent: griffe.Object, level: int) -> list[str]:
+    members = [
+        member
+        for member in parent.members.values()
+        if not member.is_alias and not member.name.startswith("_")
     ]
-    own = [each for each in own if each.has_docstring and not each.is_module]
-    return [
-        part for each in sorted(own, key=lambda each: each.lineno) for part in _entry(each, level)
-    ]
+    members = [member for member in members if member.has_docstring and not member.is_module]
+    members.sort(key=lambda member: member.lineno)
+    return [part for member in members for part in _entry(member, level)]
 
 
-def _entry(of: griffe.Object, level: int) -> list[str]:
-    """A heading that can be linked to by the dotted name, the signature, the docstring; of a class its members too."""
-    name = of.name if of.parent.is_module else f"{of.parent.name}.{of.name}"
-    heading = f'{"#" * level} <a id="{of.path}"></a>{name}'
-    entry = [heading, f"```python\n{_signature(of)}\n```", _said(of)]
-    return [*entry, *_members(of, level + 1)] if of.is_class else entry
+def _entry(member: griffe.Object, level: int) -> list[str]:
+    """Return a heading with the dotted name as anchor, the signature, the docstring and members."""
+    parent = member.parent
+    name = member.name if parent.is_module else f"{parent.name}.{member.name}"
+    heading = f'{"#" * level} <a id="{member.path}"></a>{name}'
+    entry = [heading, f"```python\n{_signature(member)}\n```", _docstring(member)]
+    return [*entry, *_members(member, level + 1)] if member.is_class else entry
 
 
-def _signature(of: griffe.Object) -> str:
-    """The call, a parameter a line where it is too long for one."""
-    if of.is_attribute:
-        return of.name + (f": {of.annotation}" if of.annotation else f" = {of.value}")
-    init = of.members.get("__init__") if of.is_class else of
-    if init is None or init.is_alias:
-        return f"class {of.name}({', '.join(map(str, of.bases))})".replace("()", "")
-    own = [each for each in init.parameters if each.name not in ("self", "cls")]
-    init.parameters = griffe.Parameters(*own)
-    text = ("class " if of.is_class else "") + init.signature(
-        name=of.name, return_type=not of.is_class
-    )
-    if len(text) <= WIDTH or not own:
+def _signature(member: griffe.Object) -> str:
+    """Return the signature, with one parameter a line if it is too long."""
+    if member.is_attribute:
+        ending = f": {member.annotation}" if member.annotation else f" = {member.value}"
+        return member.name + ending
+    function = member.members.get("__init__") if member.is_class else member
+    if function is None or function.is_alias:
+        return f"class {member.name}({', '.join(map(str, member.bases))})".replace("()", "")
+    parameters = [item for item in function.parameters if item.name not in ("self", "cls")]
+    function.parameters = griffe.Parameters(*parameters)
+    text = function.signature(name=member.name, return_type=not member.is_class)
+    if member.is_class:
+        text = f"class {text}"
+    if len(text) <= WIDTH or not parameters:
         return text
-    start, end = (
-        text.index("(") + 1,
-        text.rindex(")" if of.is_class or not init.returns else f") -> {init.returns}"),
-    )
+    has_returns = function.returns and not member.is_class
+    start = text.index("(") + 1
+    end = text.rindex(f") -> {function.returns}" if has_returns else ")")
     parts = re.split(r", (?=(?:\*|/|\*{0,2}[a-z_]\w*(?::|=|,|$)))", text[start:end])
     return text[:start] + "".join(f"\n    {part}," for part in parts) + "\n" + text[end:]
 
 
-def _said(of: griffe.Object) -> str:
-    """The docstring; of its sections those that list something as lists."""
-    return "\n\n".join(_section(section) for section in of.docstring.parsed) if of.docstring else ""
+def _docstring(member: griffe.Object) -> str:
+    """Return the docstring, with its sections as lists."""
+    if not member.docstring:
+        return ""
+    return "\n\n".join(_section(section) for section in member.docstring.parsed)
 
 
 def _section(section: griffe.DocstringSection) -> str:
@@ -142,7 +149,7 @@ def _section(section: griffe.DocstringSection) -> str:
 
 
 def _item(item: griffe.DocstringElement) -> str:
-    """An item with its name; an exception is named by its type, what is returned has none."""
+    """Return an item with its name; an exception has its type as name, a return value has none."""
     name = getattr(item, "name", "") or (
         str(item.annotation) if isinstance(item, griffe.DocstringRaise) else ""
     )

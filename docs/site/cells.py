@@ -1,4 +1,4 @@
-"""Executed notebooks as Markdown, and what of them the gallery shows; knows cells and outputs, and no other page."""
+"""Convert executed notebooks to Markdown, and collect their figures for the gallery."""
 
 import re
 from pathlib import Path
@@ -8,13 +8,14 @@ from formulas import PageError
 from nbconvert import MarkdownExporter
 
 STORED = re.compile(r'(?:experiment\.store|experiment\.save|plots\.save)\([^"]*?"(\d\d_\w+)"')
-# A warning names the file that warned, whose place is this machine's, and its line of code.
+# A warning begins with the path of a file on this machine and ends with a line of its code.
 WARNING = re.compile(r"^\S+\.py:\d+: (\w+: .*)$", re.MULTILINE)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 EXPLORER = """\
 <iframe class="explorer" src="{place}explorer.html" title="The explorer" loading="lazy"></iframe>
 
-[Open the explorer alone]({place}explorer.html): one file, which works without a server or a network, too.
+[Open the explorer in a page of its own]({place}explorer.html), one file that needs no server and no
+network.
 """
 
 FOLDED = """\
@@ -28,7 +29,7 @@ FOLDED = """\
 
 
 def executed(source: Path, copy: Path) -> bool:
-    """Whether the copy is the notebook as it stands now, executed from its first cell to its last."""
+    """Return whether the copy has the notebook's present code and was executed without an error."""
     if not copy.is_file():
         return False
     cells = _code(nbformat.read(copy, as_version=4))
@@ -44,10 +45,13 @@ def _code(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def page(source: Path, copy: Path | None, folder: Path) -> str:
-    """A notebook as Markdown, with the outputs of its executed copy; pictures of its own go to the folder.
+    """Return a notebook as Markdown, with the outputs of its executed copy.
 
-    A figure that is stored stands there as it is committed, with its numbers. Raises `PageError` for a place of this
-    machine in what a cell shows.
+    A stored figure is shown as it is committed, with links to its numbers. Other pictures are
+    written into the folder.
+
+    Raises:
+        PageError: if an output shows a path of this machine.
     """
     notebook = nbformat.read(source, as_version=4)
     ran = _code(nbformat.read(copy or source, as_version=4))
@@ -59,35 +63,31 @@ def page(source: Path, copy: Path | None, folder: Path) -> str:
         if "parameters" in cell.metadata.get("tags", []):
             cell.update(cell_type="markdown", source=FOLDED.format(cell.source))
     text, resources = MarkdownExporter().from_notebook_node(notebook, {"unique_key": source.stem})
-    if place := re.search(r"\S*(?:/home/|/root/|/tmp/|/Users/)\S*", text):
-        raise PageError(f"{source.name} shows a place of this machine: {place[0][:80]!r}")
+    local_path = re.search(r"\S*(?:/home/|/root/|/tmp/|/Users/)\S*", text)
+    if local_path:
+        raise PageError(f"{source.name} shows a path of this machine: {local_path[0][:80]!r}")
     for name, picture in resources["outputs"].items():
         (folder / name).write_bytes(picture)
     title, _, rest = text.strip().partition("\n")
-    how = "executed with the parameters it comes with" if copy else "not executed here"
-    note = f"`notebooks/{source.name}`, {how}; the figures are those committed in `figures/`."
+    how = "was executed with its default parameters" if copy else "was not executed for this page"
+    note = f"`notebooks/{source.name}` {how}. The figures are those in `figures/`."
     return f"{title}\n\n{note}\n{rest}\n"
 
 
 def figures(code: str) -> list[str]:
-    """The figures that a cell stores, by name; a table that is stored without one is none."""
+    """Return the names of the figures that a cell stores; tables without a figure are left out."""
     root = Path(__file__).resolve().parents[2]
     return [name for name in STORED.findall(code) if (root / "figures" / f"{name}.png").is_file()]
 
 
 def _shown(output: nbformat.NotebookNode, stored: list[str]) -> list[nbformat.NotebookNode]:
-    """What a page shows of an output: no progress, a warning without its place, tables in the style of the site."""
+    """Return an output for a page, without progress bars and paths, in the site's style."""
     if output.output_type == "stream":
-        said = output.text if output.name == "stdout" else "\n".join(WARNING.findall(output.text))
-        return (
-            [
-                _markdown(
-                    f'<div class="said" markdown="1">\n\n```text\n{said.strip()}\n```\n\n</div>'
-                )
-            ]
-            if said
-            else []
-        )
+        text = output.text if output.name == "stdout" else "\n".join(WARNING.findall(output.text))
+        if not text:
+            return []
+        block = f"```text\n{text.strip()}\n```"
+        return [_markdown(f'<div class="said" markdown="1">\n\n{block}\n\n</div>')]
     if WIDGET in output.data:
         return [_markdown(EXPLORER.format(place="../"))]
     if "image/png" in output.data and stored:
@@ -106,26 +106,34 @@ def _markdown(text: str) -> nbformat.NotebookNode:
 
 def _figure(name: str) -> str:
     place = f"../figures/{name}"
-    return f"![{name}]({place}.png)\n\n[PNG]({place}.png) · [SVG]({place}.svg) · [numbers]({place}.csv)"
+    links = f"[PNG]({place}.png) · [SVG]({place}.svg) · [numbers]({place}.csv)"
+    return f"![{name}]({place}.png)\n\n{links}"
 
 
 def title(source: Path) -> str:
-    """The heading that a notebook begins with."""
+    """Return the first heading of a notebook."""
     return nbformat.read(source, as_version=4).cells[0].source.partition("\n")[0].removeprefix("# ")
 
 
 def what_to_see(source: Path) -> dict[str, tuple[str, str]]:
-    """Of each figure the heading it stands under and the sentence that says what is to be seen in it."""
-    heading, text, said = "", "", {}
+    """Return for each figure its heading and the sentence that describes it."""
+    heading = ""
+    text = ""
+    descriptions = {}
     for cell in nbformat.read(source, as_version=4).cells:
         if cell.cell_type == "markdown":
-            heading = (re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE) or [heading])[-1]
-            text = " ".join(
-                re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE).split()
-            )
-        for name in figures(cell.source) if cell.cell_type == "code" else []:
-            sentence = re.match(
-                r".*?[.:](?= [^a-zα]|$)", text.partition("**What to see:** ")[2] or text
-            )[0][:-1]
-            said[name] = heading, re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."
-    return said
+            headings = re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE)
+            heading = headings[-1] if headings else heading
+            prose = re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE)
+            text = " ".join(prose.split())
+        elif cell.cell_type == "code":
+            for name in figures(cell.source):
+                descriptions[name] = (heading, _finding(text))
+    return descriptions
+
+
+def _finding(text: str) -> str:
+    """Return the first sentence after "What to see:", or of the text without it."""
+    described = text.partition("**What to see:** ")[2] or text
+    sentence = re.match(r".*?[.:](?= [^a-zα]|$)", described)[0][:-1]
+    return re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."

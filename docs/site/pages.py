@@ -1,9 +1,10 @@
-"""Makes the pages of the site, as Markdown that any builder can read; knows where files go, and no builder.
+"""Write the pages of the site as Markdown that any site builder can read.
 
-    python docs/site/pages.py            # into build/pages; notebooks are run that no executed copy is there of
+    python docs/site/pages.py            # write build/pages
 
-A page links to files by their place in the repository (`../figures/x.png`), so that it reads right on a code-hosting
-page too. Here these links are turned to where the file is on the site, and what they lead to is copied there.
+Notebooks without an executed copy are run first. The pages link to files by their place in the
+repository (`../figures/x.png`), so the links also work on a code host. This script rewrites these
+links for the site and copies the files that they lead to.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 import api
 import cells
 from formulas import PageError, outside_code, typeset
+from redirects import write_redirects
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = tuple(f"data/models/{name}" for name in ("facts-2m", "facts-1m"))
@@ -26,43 +28,56 @@ NOTEBOOKS = {
     f"notebooks/{p.name}": f"notebooks/{p.stem}.md"
     for p in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 }
-# Where a Markdown file goes that is not at its place below docs/; examples are parts of the API's pages.
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+# Places on the site of Markdown files outside docs/
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 PAGES |= {f"{folder}/README.md": f"data/{Path(folder).name}.md" for folder in DATASHEETS}
 DOCS = [
     p.relative_to(ROOT).as_posix()
     for p in sorted((ROOT / "docs").rglob("*.md"))
     if p.parent.name != "examples"
 ]
-# Without neighbours there is no list of them to show
+# Pages without the list of neighbouring pages
 ALONE = (
     "index.md",
-    "quick_start.md",
     "gallery.md",
 )
 LINK = re.compile(
-    r'(\]\(|(?:src|srcset)="(?=images/))(?!https?:|mailto:|#)([^)#\s"]+)(#[^)\s]*)?(\)|")'
+    r'(\]\(|(?:src|srcset)="(?=(?:\.\./)*images/))(?!https?:|mailto:|#)([^)#\s"]+)'
+    r'(#[^)\s]*)?(\)|")'
 )
-EXPLORER_HERE = "<!-- the explorer, on the site -->"
+# The site shows the explorer itself in the place of README's picture of it
+EXPLORER_PICTURE = re.compile(
+    r"<picture>.*?</picture>\n\n<!-- the explorer, on the site -->", re.DOTALL
+)
 
 
 def make(out: Path, executed: Path | None) -> None:
-    """Write all pages and what they link to into a new folder; notebooks with the outputs of their copies, if given.
+    """Write all pages and the files that they link to into a new folder.
 
-    Raises `PageError` for a link to what is not there, a formula that cannot be read.
+    Args:
+        out: the folder.
+        executed: folder of executed copies of the notebooks; None shows notebooks without outputs.
+
+    Raises:
+        PageError: if a link leads to a missing file, or a formula cannot be parsed.
     """
     shutil.rmtree(out, ignore_errors=True)
     (out / "notebooks").mkdir(parents=True)
     texts = {name: (ROOT / name).read_text() for name in [*PAGES, *DOCS]}
-    if EXPLORER_HERE not in texts["README.md"]:
-        raise PageError(f"README.md has no {EXPLORER_HERE}, which says where the explorer goes")
-    texts["README.md"] = texts["README.md"].replace(EXPLORER_HERE, cells.EXPLORER.format(place=""))
+    explorer_frame = cells.EXPLORER.format(place="")
+    texts["README.md"], count = EXPLORER_PICTURE.subn(explorer_frame, texts["README.md"])
+    if count != 1:
+        raise PageError("README.md has no picture above <!-- the explorer, on the site -->")
     for name in NOTEBOOKS:
         copy = executed / Path(name).name if executed else None
         texts[name] = cells.page(ROOT / name, copy, out / "notebooks")
     texts |= {name: api.page(name) for name in api.MODULES}
     texts |= {"docs/api/index.md": api.index(), "docs/gallery.md": gallery()}
-    made = {
+    site_files = {
         "explorer.html",
         *map(place, texts),
         *(file.relative_to(out).as_posix() for file in out.rglob("*.*")),
@@ -70,41 +85,43 @@ def make(out: Path, executed: Path | None) -> None:
     for name, text in texts.items():
         site = place(name)
         text = outside_code(
-            typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, made, out))
+            typeset(unescaped(text)), partial(LINK.sub, partial(turned, name, site_files, out))
         )
         head = "---\nhide: [navigation]\n---\n\n" if site in ALONE else ""
         (out / site).parent.mkdir(parents=True, exist_ok=True)
         (out / site).write_text(head + text)
     for name in ("site.css", "site.js"):
         shutil.copy(Path(__file__).with_name(name), out)
+    write_redirects(out)
 
 
-def turned(name: str, made: set[str], out: Path, link: re.Match) -> str:
-    """The link with the place on the site of what it leads to, which is copied there unless it is made."""
+def turned(name: str, site_files: set[str], out: Path, link: re.Match) -> str:
+    """Return a link rewritten for the site; copy its file there if it is not a page."""
     start, target, anchor, end = link.groups()
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source(name)), target))
     site = place(path)
-    if site not in made:
+    if site not in site_files:
         if not (ROOT / path).is_file():
             raise PageError(f"{name} links to {target}, which is not a file")
         (out / site).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, out / site)
-        made.add(site)
-    return f"{start}{posixpath.relpath(site, posixpath.dirname(place(name)) or '.')}{anchor or ''}{end}"
+        site_files.add(site)
+    relative = posixpath.relpath(site, posixpath.dirname(place(name)) or ".")
+    return f"{start}{relative}{anchor or ''}{end}"
 
 
 def source(name: str) -> str:
-    """Where the links of a page start from; a module's are those of the docs."""
+    """Return the path from which the links of a page start."""
     return f"docs/{api.MODULES[name]}" if name in api.MODULES else name
 
 
 def place(path: str) -> str:
-    """Where a file of the repository is on the site."""
+    """Return the place of a repository file on the site."""
     return (PAGES | NOTEBOOKS | api.MODULES).get(path, path.removeprefix("docs/"))
 
 
 def unescaped(markdown: str) -> str:
-    """The text with `\\|` in code in tables as `|`: this Markdown wants no backslash there, code hosts do."""
+    r"""Return the text with `\|` in table code as `|`; only code hosts need the backslash."""
     rows = re.compile(r"^\|.*$", re.MULTILINE)
     return rows.sub(
         lambda row: re.sub(r"`[^`]+`", lambda code: code[0].replace("\\|", "|"), row[0]), markdown
@@ -112,13 +129,13 @@ def unescaped(markdown: str) -> str:
 
 
 def gallery() -> str:
-    """Every figure, small, with what its notebook says is to be seen; that of real models beside it."""
+    """Return a page with every figure, the sentence that its notebook says about it, and links."""
     parts = [
-        "# Gallery\n",
-        "Every figure that the notebooks leave: of the embedded models and, where there is one, of SmolLM2-135M",
-    ]
-    parts += [
-        "and of [published outputs of large models](real_models.md). A picture leads to its notebook.\n"
+        "# All figures\n",
+        "This page shows all figures of the notebooks for the bundled models. Some figures also",
+        "exist for SmolLM2-135M and for",
+        "[published outputs of large models](results/real_models.md).",
+        "A click on a figure opens its notebook.\n",
     ]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")
@@ -129,15 +146,15 @@ def gallery() -> str:
                 f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn
             )
             files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
-            said = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
-            parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{said}\n\n</div>\n')
+            text = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
+            parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{text}\n\n</div>\n')
     return "\n".join(parts)
 
 
 def explorer(path: Path, *, plain: bool) -> None:
-    """The explorer of 300 exact searches that notebook 09 reads, small enough for a first page."""
+    """Write the explorer of 300 exact searches, which is small enough for the first page."""
     from pro_lib.app.experiment import Experiment
-    from pro_lib.app.explorer.page import appendix_run, to_html
+    from pro_lib.app.explorer import appendix_run, to_html
 
     if plain:
         to_html(appendix_run(), path)
@@ -153,7 +170,7 @@ def explorer(path: Path, *, plain: bool) -> None:
 
 
 def run_missing(executed: Path) -> None:
-    """Run the notebooks of which no executed copy is there, or one of another state."""
+    """Run the notebooks without an executed copy of their present state."""
     missing = [
         name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)
     ]
@@ -171,10 +188,13 @@ def run_missing(executed: Path) -> None:
 
 
 def main() -> None:
-    """What the command line asks for."""
-    parser = argparse.ArgumentParser(description="Make the pages of the site.")
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Write the pages of the site.")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "build" / "pages", help="folder of the pages, made anew"
+        "--out",
+        type=Path,
+        default=ROOT / "build" / "pages",
+        help="folder of the pages; it is replaced",
     )
     parser.add_argument(
         "--executed",
@@ -182,7 +202,9 @@ def main() -> None:
         default=ROOT / "build" / "notebooks",
         help="folder of executed copies",
     )
-    parser.add_argument("--plain", action="store_true", help="quick: no outputs, a small explorer")
+    parser.add_argument(
+        "--plain", action="store_true", help="quick build: no notebook outputs, a small explorer"
+    )
     arguments = parser.parse_args()
     try:
         if not arguments.plain:

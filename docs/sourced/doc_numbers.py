@@ -1,7 +1,7 @@
-"""Write or check the numbers of the docs: tables, sentences and the page of claims come from the committed CSV files.
+"""Write or check the numbers of the docs, which come from the committed CSV files.
 
     python docs/sourced/doc_numbers.py            # compare; an error names each difference
-    python docs/sourced/doc_numbers.py --write    # write what the CSV files say (`make docs-numbers`)
+    python docs/sourced/doc_numbers.py --write    # write the numbers (`make docs-numbers`)
 
 A table is generated if a comment stands above it:
 
@@ -20,16 +20,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
-from doc_claims import claims_page
+from doc_claims import CLAIMS, claims_page
 from doc_sentences import NO_FILE, SENTENCES, Sentence
 from doc_sources import INTERVALS, ROOT
 from doc_tables import NOT_GENERATED, TABLES
 
 MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
-CLAIMS = "docs/claims.md"
-INTERVALS_PAGE = "docs/intervals.md"
-# The log is a record of what was measured on a day, which is not made again.
-NOT_CHECKED = (CLAIMS, "docs/log.md")
+INTERVALS_PAGE = "docs/explanation/intervals.md"
+# The log records measurements of a day, which are not repeated.
+NOT_CHECKED = (CLAIMS, "docs/results/experiment_log.md")
 
 
 def markdown_table(table: pd.DataFrame) -> str:
@@ -45,7 +44,7 @@ def markdown_table(table: pd.DataFrame) -> str:
 def update_tables(
     text: str, tables: Mapping[str, Callable[[], pd.DataFrame]]
 ) -> tuple[str, list[str]]:
-    """Return a page with its generated tables, and what was different."""
+    """Return a page with its generated tables, and a line for each difference."""
     problems = []
 
     def generated(match: re.Match) -> str:
@@ -71,11 +70,12 @@ def _first_difference(old: str, new: str) -> str:
 
 
 def update_sentence(text: str, sentence: Sentence) -> tuple[str, list[str]]:
-    """Return a page with the numbers of a sentence, and what was different."""
+    """Return a page with the numbers of a sentence, and a line for each difference."""
     matches = list(sentence.pattern().finditer(text))
     if len(matches) != 1:
         return text, [
-            f"{len(matches)} passages read {sentence.text!r}; expected one (docs/sourced/doc_sentences.py)"
+            f"{len(matches)} passages read {sentence.text!r}; expected one "
+            f"(docs/sourced/doc_sentences.py)"
         ]
     [match] = matches
     problems, pieces, end = [], [], 0
@@ -92,7 +92,7 @@ def update_sentence(text: str, sentence: Sentence) -> tuple[str, list[str]]:
 
 
 def tables_without_source(name: str, text: str) -> list[str]:
-    """Return the heads of a page's tables with measured numbers that are neither generated nor listed."""
+    """Return the heads of tables with measured numbers that are neither generated nor listed."""
     heads = []
     for match in re.finditer(r"(?:^\|.*\n)+", MARKER.sub("", without_code(text)), re.MULTILINE):
         head, *lines = match[0].splitlines()
@@ -104,7 +104,7 @@ def tables_without_source(name: str, text: str) -> list[str]:
 
 
 def numbers_without_source(name: str, text: str, sentences: Sequence[Sentence]) -> list[str]:
-    """Return the numbers with three decimals in a page's prose that no sentence and no table is the source of."""
+    """Return the numbers with three decimals in a page's prose that have no source."""
     for sentence in sentences:
         text = sentence.pattern().sub("", text)
     prose = re.sub(r"^\|.*$|\]\([^)]*\)|\d{4}\.\d{5}", "", without_code(text), flags=re.MULTILINE)
@@ -126,7 +126,7 @@ def update_page(
     sentences: Sequence[Sentence],
     tables: Mapping[str, Callable[[], pd.DataFrame]] = TABLES,
 ) -> tuple[str, list[str]]:
-    """Return a page with the numbers of the CSV files, and a line for each number that was different."""
+    """Return a page with the numbers of the CSV files, and a line for each difference."""
     text, problems = update_tables(text, tables)
     for sentence in sentences:
         text, more = update_sentence(text, sentence)
@@ -135,7 +135,7 @@ def update_page(
 
 
 def simulated_tables(text: str) -> list[str]:
-    """Return a line for each table of the simulation of intervals that differs in docs/intervals.md."""
+    """Return a line for each table of the simulation that differs on the page of intervals."""
     sys.path.append(str(ROOT / "benchmarks"))
     from difference_intervals import summary
 
@@ -157,7 +157,7 @@ def pages() -> list[str]:
 
 
 def update(*, write: bool) -> list[str]:
-    """Compare all pages with the CSV files, and write them if asked; return what was different."""
+    """Compare all pages with the CSV files; write them if `write`; return the differences."""
     problems = []
     for name in pages():
         path = ROOT / name

@@ -1,9 +1,9 @@
 """The sentences of README and docs whose numbers come from committed CSV files.
 
 Each entry has the page, the sentence with a name in braces for each number, and the values. Its
-page has the plain sentence, broken into lines as you like. A sentence that compares two values also
-lists the pairs: where a CSV file has the paired difference. They make docs/claims.md. A comparison
-without a paired difference does not belong on a page.
+page has the plain sentence, with any line breaks. A sentence that compares two values also lists
+the pairs: the cells of CSV files with the paired differences. docs/results/claims.md is generated
+from them. A comparison without a paired difference does not belong on a page.
 
 Add a sentence: write it on its page, copy it here, put names in braces for its numbers, and run
 `make docs-numbers`.
@@ -49,7 +49,7 @@ from doc_sources import (
 
 from pro_lib import metrics, scoring
 
-# What may stand in the place of a value: numbers, or words, joined by commas, "and" or "to".
+# A value in a sentence: numbers or words, joined by commas, "and" or "to".
 NUMBER = r"\[?[+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:\s%)?\]?"
 WORD = r"[A-Za-z]+"
 VALUE = rf"(?:{NUMBER}(?:(?:,\s+|\s+and\s+|\s+to\s+){NUMBER})*|{WORD}(?:(?:,\s+|\s+and\s+){WORD})*)"
@@ -90,7 +90,7 @@ class Sentence:
         return self.text.format(**self.numbers)
 
     def pattern(self) -> re.Pattern:
-        """Return what finds the sentence on its page, whatever its numbers and line breaks."""
+        """Return the pattern of the sentence, with any numbers and line breaks."""
         parts = re.split(r"(\{\w+\})", self.text)
         if parts[-1] == "":
             raise ValueError(
@@ -138,7 +138,7 @@ def _to_pro(method: str, protocol: str = "workbench") -> tuple[Pair, ...]:
 
 
 def _paired(method: str, reference: str) -> list[Pair]:
-    """Return the differences of docs/paired_differences.csv, a pair for each setting."""
+    """Return the pairs of two methods in `PAIRED`, one for each setting."""
     where = {"method": method, "reference": reference}
     return [
         Pair(f"{method} − {reference}, {name}", PAIRED, {**where, **each})
@@ -187,9 +187,10 @@ def _readme() -> list[Sentence]:
     return [
         Sentence(
             "README.md",
-            "With α, the paper's method, and repeats counted, as the paper counts, PRO's AUROC minus NLL's is "
-            "{nq} {nq_ends} on Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo), and {llama} "
-            "{llama_ends} with Llama-2-7b-chat.",
+            "With gpt-3.5-turbo, PRO's AUROC minus NLL's is {nq} {nq_ends} on Natural Questions "
+            "and "
+            "{meadow} {meadow_ends} on Meadow. With Llama-2-7b-chat on Natural Questions it is "
+            "{llama} {llama_ends}.",
             {
                 **_with_ends("nq", nq, "median"),
                 **_with_ends("meadow", meadow, "median"),
@@ -202,8 +203,9 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "In the {n} settings of the bundled models and SmolLM2-135M it is {low} to {high}, and {count} of these "
-            "differences is significant.",
+            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's "
+            "is "
+            "{low} to {high}. It is significant in {count} of them.",
             {
                 "n": spelled(len(others)),
                 "low": signed(-max(each["auroc_minus_pro"] for each in others)),
@@ -214,7 +216,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "the AUROC on Meadow was better than NLL's in {share} of 200 such choices only.",
+            "In 200 random draws of these questions, PRO had a higher AUROC than NLL on Meadow in "
+            "only {share} of the draws.",
             {"share": percent(meadow["above_nll"])},
             (
                 _gain(
@@ -224,8 +227,8 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "With ten answers for every question and repeats counted, AUROC minus NLL's is {nq} {nq_ends} on Natural "
-            "Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
+            "With ten answers to every question, PRO's AUROC minus NLL's is {nq} {nq_ends} on "
+            "Natural Questions and {meadow} {meadow_ends} on Meadow (gpt-3.5-turbo).",
             {
                 **_with_ends(
                     "nq",
@@ -267,7 +270,7 @@ def _meadow() -> pd.Series:
 
 
 def _benchmark() -> list[Sentence]:
-    page = "docs/benchmark.md"
+    page = "docs/results/benchmark.md"
     nll = [*_nll("workbench"), *_nll("paper")]
     readings = [record["reading"] for record in _nll("workbench")]
     oracles = rows(PAIRED, method="PRO, oracle", reference="NLL")
@@ -319,18 +322,20 @@ def _benchmark() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The 95 % [intervals](intervals.md) are by {unit}.",
+            "The 95 % [intervals](../explanation/intervals.md) are by {unit}.",
             {"unit": "relation" if "by cluster" in set(table.get("interval", ())) else "question"},
         ),
         Sentence(
             page,
-            "by neither [way of counting](protocols.md), and nowhere more than {most} from NLL.",
+            "by either [protocol](../explanation/protocols.md), and its AUROC differs from "
+            "NLL's by {most} at most.",
             {"most": f"{max(abs(record['auroc_minus_pro']) for record in nll):.3f}"},
             (*_pro_minus_nll("workbench"), *_pro_minus_nll("paper")),
         ),
         Sentence(
             page,
-            "With the chosen α ({alphas}) PRO's AUROC minus NLL's is {differences}; {significant} is significant.",
+            "With the chosen α ({alphas}) PRO's AUROC minus NLL's is {differences}; {significant} "
+            "is significant.",
             {
                 "alphas": _alphas("workbench"),
                 "differences": listed(signed(-value) for value in _differences("NLL")),
@@ -340,7 +345,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "NLL is *{first}* in the first setting and *{others}* in the others.",
+            "is *{first}* in the first setting and *{others}* in the others.",
             {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
             _to_pro("NLL"),
         ),
@@ -357,7 +362,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**ALL** is above PRO in all four by {differences}, {significant} of them significantly",
+            "**ALL** is above PRO in all four settings, by {differences}. With intervals by "
+            "relation, {significant} of these differences is significant.",
             {
                 "differences": shared_range(_differences("ALL")),
                 "significant": spelled(
@@ -368,8 +374,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SD** with ROUGE-L as judge has the highest AUROC in {count} settings, "
-            "significantly above PRO in {significant}.",
+            "**SD**, with ROUGE-L to compare meanings, has the highest AUROC in {count} "
+            "settings. It is significantly above PRO in {significant}.",
             {
                 "count": spelled(int(is_sd.sum())),
                 "significant": spelled(
@@ -380,20 +386,23 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**SE** over the meanings of the beams differs from PRO significantly in {significant} setting.",
+            "**SE** over the meanings of the beams differs from PRO significantly in {significant} "
+            "setting.",
             {"significant": spelled(int(se["significant"].sum())).replace("none", "no")},
             _to_pro("SE, lexical"),
         ),
         Sentence(
             page,
-            "**PE** by the paper's Eq. 2 is {differences} below PRO:",
+            "**PE** by the paper's Eq. 2 is {differences} below PRO.",
             {"differences": shared_range([-value for value in _differences("PE")], 2)},
             _to_pro("PE"),
         ),
         Sentence(
             page,
-            "With it the AUROCs of SD, Deg and SE minus those with ROUGE-L are {low} to {high} in the {n} cases. By "
-            "Holm's correction over these, {lower} is significantly lower and {higher} significantly higher.",
+            "With it the AUROCs of SD, Deg and SE minus those with ROUGE-L are {low} to {high} in "
+            "the {n} cases. By "
+            "Holm's correction over these, {lower} is significantly lower and {higher} "
+            "significantly higher.",
             {
                 "low": signed(judges["difference"].min()),
                 "high": signed(judges["difference"].max()),
@@ -429,7 +438,7 @@ def _benchmark() -> list[Sentence]:
             (
                 Pair(
                     "NE on samples − on beams, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("NE"),
                     -1,
                     low="low",
@@ -437,7 +446,7 @@ def _benchmark() -> list[Sentence]:
                 ),
                 Pair(
                     "PE without repeats − with, facts-2m, seen",
-                    "docs/audit.csv",
+                    "docs/results/data/audit.csv",
                     _audit("PE"),
                     -1,
                     low="low",
@@ -445,7 +454,7 @@ def _benchmark() -> list[Sentence]:
                 ),
             ),
         ),
-        Sentence(page, "SE and SD move by at most {most}.", {"most": f"{max(moves):.3f}"}),
+        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
         Sentence(
             page,
             "with 95 % intervals. {count} of these differences is significant by Holm's "
@@ -460,7 +469,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Told 32 times, half of them falsely, the model is right in {contested}.",
+            "If 32 documents state a fact and half of them are false, the model is right in "
+            "{contested}.",
             {"contested": f"{exposure['accuracy']:.0%}".replace("%", " %")},
         ),
         Sentence(page, "where it is right in {told}.", {"told": f"{told:.0%}".replace("%", " %")}),
@@ -471,7 +481,7 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "and it falls by {second} to K = 2 and {fifth} to K = 5.",
+            "and AUROC falls by {second} to K = 2 and {fifth} to K = 5.",
             {
                 "second": f"{fixed['paper', 1] - fixed['paper', 2]:.3f}",
                 "fifth": f"{fixed['paper', 1] - fixed['paper', 5]:.3f}",
@@ -490,7 +500,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its row correlates with those printed for Gemma-2B, Gemma-7B and Llama2-13B at {correlations}.",
+            "its row correlates with those printed for Gemma-2B, Gemma-7B and Llama2-13B at "
+            "{correlations}.",
             {"correlations": listed(f"{value:.2f}".replace("-", "−") for value in _correlations())},
         ),
         Sentence(
@@ -578,7 +589,7 @@ def _to_exact(name: str, where: Mapping[str, object], sign: int = 1) -> Pair:
 
 
 def _costs(page: str) -> list[Sentence]:
-    seconds = read_csv("docs/score_cost.csv").set_index("method")["seconds"]
+    seconds = read_csv("docs/results/data/score_cost.csv").set_index("method")["seconds"]
     by = {
         judge: shared_range([seconds[f"{name}, {judge}"] for name in ("SE", "SD", "Deg")], 2)
         for judge in ("lexical", "alias")
@@ -586,14 +597,15 @@ def _costs(page: str) -> list[Sentence]:
     return [
         Sentence(
             page,
-            "NLL, PE and PRO {cheap}. SE, SD and Deg take {lexical} by ROUGE-L, {alias} by the table of names.",
+            "NLL, PE and PRO take {cheap}. SE, SD and Deg take {lexical} if ROUGE-L compares "
+            "the answers, and {alias} with the table of aliases.",
             {"cheap": listed(f"{seconds[name]:.4f}" for name in ("NLL", "PE", "PRO")), **by},
         ),
     ]
 
 
 def _sampling(page: str) -> list[Sentence]:
-    path = "docs/sampling.csv"
+    path = "docs/results/data/sampling.csv"
     table = read_csv(path)
     pro = table[table["method"] == "PRO"]
     fixed = table[table["method"].str.startswith("PRO_")]
@@ -641,7 +653,7 @@ def _sampling(page: str) -> list[Sentence]:
 
 
 def _audit_page() -> list[Sentence]:
-    path, page = "docs/audit.csv", "docs/audit.md"
+    path, page = "docs/results/data/audit.csv", "docs/results/audit.md"
     alias = row(path, method="PRO", choice="alias match")
     exact = row(path, method="PRO", choice="exact match")
     released = row(path, method="PRO", choice="as released, but for the cuts in the text")
@@ -658,9 +670,10 @@ def _audit_page() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The default α = 0.4 instead of the chosen α makes a difference of {default} {default_ends}, and repeated "
-            "beams one of {repeats} {repeats_ends}; {count} is significant. The answer that is judged makes one of "
-            "{judged} {judged_ends}.",
+            "The default α = 0.4 instead of the chosen α makes a difference of {default} "
+            "{default_ends}. Repeated beams make one of {repeats} {repeats_ends}; {count} is "
+            "significant. Another rule for the judged answer makes one of {judged} "
+            "{judged_ends}.",
             {
                 **_with_ends("default", default),
                 **_with_ends("repeats", repeats),
@@ -701,7 +714,8 @@ def _audit_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "**All choices of the release together** make a difference of {difference} {difference_ends}, an "
+            "**All choices of the release together** make a difference of {difference} "
+            "{difference_ends}, an "
             "interval that {verdict} 0, with an oracle α of {alpha},",
             {
                 **_with_ends("difference", released),
@@ -714,7 +728,8 @@ def _audit_page() -> list[Sentence]:
 
 
 def _real_models() -> list[Sentence]:
-    page, benchmark = "docs/real_models.md", f"{REAL}/06_benchmark.csv"
+    page, benchmark = "docs/results/real_models.md", f"{REAL}/06_benchmark.csv"
+    meadow_once = {"protocol": "workbench", **MEADOW}
     small = f"{SMOLLM2}/06_benchmark.csv"
     of = {
         name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
@@ -770,12 +785,13 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Of 200 redraws {share} beat NLL there.",
+            "In 200 redraws of the validation questions, PRO beats NLL in {share} of the redraws.",
             {"share": f"{100 * redraws.min():.0f} to {100 * redraws.max():.0f} %"},
         ),
         Sentence(
             page,
-            "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} {nq_ends} on NQ, {count} "
+            "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} "
+            "{nq_ends} on NQ, {count} "
             "significant.",
             {
                 **_with_ends("sciq", sd["sciq"], "auroc_minus_pro", "auroc_minus_pro_{}"),
@@ -795,13 +811,15 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "isotonic regression leaves an error of {errors}.",
+            "With isotonic regression, the calibration error on other questions is {errors}.",
             {"errors": listed(f"{error:.2f}" for error in errors)},
         ),
         Sentence(
             page,
-            "on world-facts PRO guarantees that 40 % of the answers are right, for {facts} of the questions, and ALL "
-            "guarantees {best}, for {all_facts}. On SciQ the highest guaranteed accuracy is {sciq}: PRO guarantees it "
+            "on world-facts PRO guarantees that 40 % of the answers are right, for {facts} of the "
+            "questions, and ALL "
+            "guarantees {best}, for {all_facts}. On SciQ the highest guaranteed accuracy is "
+            "{sciq}: PRO guarantees it "
             "for {pro} of the questions and ALL for {average}.",
             {
                 "facts": share("world-facts", 0.4, "PRO"),
@@ -814,7 +832,8 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{estimate} nats in the mean on world-facts, by samples. The tree bound of the search is {bound}.",
+            "Its estimate is {estimate} nats in the mean on world-facts, by samples. The tree"
+            " bound of the search is {bound}.",
             {
                 "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
@@ -822,8 +841,10 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The gain is {nq} {nq_ends} with repeats counted and {nq_once} {nq_once_ends} with each answer once. On "
-            "Meadow it is {meadow} {meadow_ends} and {meadow_once} {meadow_once_ends}, so no difference is shown.",
+            "The gain is {nq} {nq_ends} with repeats counted and {nq_once} {nq_once_ends} with "
+            "each answer once. On "
+            "Meadow it is {meadow} {meadow_ends} and {meadow_once} {meadow_once_ends}, so no "
+            "difference is shown.",
             {
                 **_with_ends("nq", kept[nq], "median"),
                 **_with_ends("nq_once", once[nq], "median"),
@@ -843,9 +864,10 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} without; on Meadow {meadow} "
-            "{meadow_ends} with repeats and {meadow_once} {meadow_once_ends} without. With K = 10 and repeats, AUROC "
-            "minus NLL's on NQ is {ten} {ten_ends}:",
+            "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} "
+            "without. On Meadow it is {meadow} {meadow_ends} with repeats and {meadow_once} "
+            "{meadow_once_ends} without. With K = 10 and repeats, AUROC minus NLL's on NQ is "
+            "{ten} {ten_ends}:",
             {
                 **_with_ends("nq", k_kept[nq], "median"),
                 **_with_ends("nq_once", k_once[nq], "median"),
@@ -878,8 +900,8 @@ def _real_models() -> list[Sentence]:
             page,
             "(PRO {pro}, NLL {nll}: a difference of {difference} {ends}).",
             {
-                "pro": f"{cell(benchmark, 'auroc', protocol='workbench', **METHODS['PRO'], **MEADOW):.3f}",
-                "nll": f"{cell(benchmark, 'auroc', protocol='workbench', method='NLL', **MEADOW):.3f}",
+                "pro": f"{cell(benchmark, 'auroc', **METHODS['PRO'], **meadow_once):.3f}",
+                "nll": f"{cell(benchmark, 'auroc', method='NLL', **meadow_once):.3f}",
                 "difference": signed(-_meadow_once()["auroc_minus_pro"]),
                 "ends": interval(
                     -_meadow_once()["auroc_minus_pro_high"], -_meadow_once()["auroc_minus_pro_low"]
@@ -896,7 +918,7 @@ def _real_models() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow,",
+            "its AUROC minus PRO's is {nq} {nq_ends} on NQ and {meadow} {meadow_ends} on Meadow.",
             {
                 **_with_ends(
                     "nq", row(benchmark, **mc, **NQ), "auroc_minus_pro", "auroc_minus_pro_{}"
@@ -936,8 +958,8 @@ def _guaranteed_of_published(page: str) -> Sentence:
     below = made[made["accuracy"] < 0.7]
     return Sentence(
         page,
-        "Of the {n} guarantees {below} come out below 0.7 on the reported questions, by "
-        "{differences}, {covered} with 0.7 in its interval.",
+        "There are {n} guarantees. On the reported questions, {below} of them have an "
+        "accuracy below 0.7, by {differences}, {covered} with 0.7 in its interval.",
         {
             "n": str(len(made)),
             "below": spelled(len(below)),
@@ -950,7 +972,10 @@ def _guaranteed_of_published(page: str) -> Sentence:
 
 
 def _notebooks() -> list[Sentence]:
-    page, worlds = "docs/notebooks.md", read_csv("figures/08_when_does_pro_help.csv")
+    page, worlds = (
+        "docs/explanation/notebooks_and_paper.md",
+        read_csv("figures/08_when_does_pro_help.csv"),
+    )
     world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
         ["min", "max"]
     )
@@ -976,11 +1001,13 @@ def _notebooks() -> list[Sentence]:
     gains = paper.loc["PRO"] - paper.drop("PRO").max()
     appendix = read_csv("data/paper/appendix_examples.csv")
     first = appendix[appendix["question"] == appendix["question"].iloc[0]]
+    printed = rows("data/paper/appendix_scores.csv", selection="adaptive")
     guaranteed = read_csv("figures/09_guarantees.csv")
     at = {
         target: guaranteed[(guaranteed["target"] == target) & guaranteed["threshold"].notna()]
         for target in (0.7, 0.8, 0.9)
     }
+    mean_k = "figures/03_k_vs_alpha.csv"
     sets = read_csv("figures/09_sets.csv")
     fixed = sets[sets["delta"].isna() & (sets["alpha"] == 0.4)].iloc[0]
     issued = sets[sets["delta"] == 0.4].iloc[0]
@@ -998,35 +1025,40 @@ def _notebooks() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "by default repeats count once, which gives {once}. "
-            "The ten probabilities of that question add up to {mass}, so the {printed} bounds no entropy.",
+            "by default the notebook counts each repeated answer once, which gives {once} for one "
+            "of these "
+            "questions. "
+            "With repeats, the ten printed probabilities of this question add up to {mass}. "
+            "So the printed value {printed} is not a lower bound of an entropy.",
             {
                 "once": f"{scoring.pro(np.log([first['probability']]), alpha=0.1)[0]:.3f}",
                 "mass": f"{(first['probability'] * first['count']).sum():.3f}",
-                "printed": f"{rows('data/paper/appendix_scores.csv', selection='adaptive')['pro'].iloc[0]:.3f}",
+                "printed": f"{printed['pro'].iloc[0]:.3f}",
             },
         ),
         Sentence(
             page,
-            "*Worlds*: {n} simulated settings, fixed before any was looked at.",
+            "**Worlds**: {n} simulated settings, fixed before any result was seen.",
             # A panel repeats the base setting, whose accuracy and NLL are the same.
             {"n": str(len(worlds.drop_duplicates("world")))},
         ),
-        Sentence(page, "PRO is best at each, by {gains}.", {"gains": shared_range(gains)}),
+        Sentence(
+            page, "PRO is best at each threshold, by {gains}.", {"gains": shared_range(gains)}
+        ),
         Sentence(
             page,
-            "so no AUROC moves by more than {most}.",
+            "So no AUROC changes by more than {most}.",
             {"most": f"{(by_bar.max(axis=1) - by_bar.min(axis=1)).max():.3f}"},
         ),
         Sentence(
             page,
-            "There every answer added costs ({low} to {high}).",
+            "every additional answer lowers the AUROC ({low} to {high}).",
             {"low": signed(calibrated.min()), "high": signed(calibrated.max())},
         ),
         Sentence(
             page,
-            "Split spellings alone turn it ({spellings} with five), and so does a model "
-            "surer than it should be ({sure}).",
+            "Split spellings alone make PRO better than NLL ({spellings} with five spellings). "
+            "So does an overconfident model ({sure}).",
             {
                 "spellings": signed(world_gains["max"][five]),
                 "sure": signed(world_gains["max"][sure]),
@@ -1038,7 +1070,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "An unsure one costs up to {cost}; both together give {both}.",
+            "An underconfident model lowers the AUROC by up to {cost}. "
+            "Five spellings and an overconfident model together give {both}.",
             {
                 "cost": f"{-world_gains['min'][unsure]:.3f}",
                 "both": signed(world_gains["max"][five_and_sure]),
@@ -1047,8 +1080,9 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On facts-2m each answer added costs too (K = 5: {gain}); with the mass of the "
-            "answers made 1 nothing is left of that ({one}).",
+            "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the "
+            "probabilities "
+            "of the answers are scaled to sum to 1, the loss disappears ({one}).",
             {
                 "gain": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **causes)),
                 "one": signed(cell("figures/08_causes.csv", "auroc_minus_nll", **one)),
@@ -1064,7 +1098,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On gpt-3.5-turbo and NQ, each answer once, PRO₅ gains {gain}, without the tail {tail}.",
+            "On gpt-3.5-turbo and Natural Questions, with each answer once, PRO₅ gains {gain}, "
+            "and {tail} without improbable answers.",
             {
                 "gain": f"{cell(real, 'auroc_minus_nll', **causes):.3f}",
                 "tail": f"{cell(real, 'auroc_minus_nll', **tail):.3f}",
@@ -1076,7 +1111,8 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "All {n} scores can guarantee 70 % right, for {low} to {high} of the questions.",
+            "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the "
+            "questions.",
             {
                 "n": spelled(len(at[0.7])),
                 "low": f"{100 * at[0.7]['coverage'].min():.0f}",
@@ -1085,25 +1121,27 @@ def _notebooks() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "{n} can guarantee 80 %, for {most} at most.",
+            "{n} scores can guarantee 80 %, for {most} of the questions at most.",
             {"n": spelled(len(at[0.8])).capitalize(), "most": percent(at[0.8]["coverage"].max())},
         ),
-        Sentence(page, "90 % is guaranteed by {n}.", {"n": spelled(len(at[0.9]))}),
+        Sentence(page, "{n} can guarantee 90 %.", {"n": spelled(len(at[0.9])).capitalize()}),
         Sentence(
             page,
-            "Sets of answers that may miss 40 % hold {size} answers.",
+            "sets that may miss every right answer for 40 % of the questions have {size} answers.",
             {"size": f"{issued['set_size']:.1f}"},
         ),
         Sentence(
             page,
-            "Those at the paper's α of 0.4 miss {missed} and are empty for {empty} of the questions.",
+            "Sets at the paper's α of 0.4 miss for {missed} of the questions and are empty for "
+            "{empty} of the questions.",
             {"missed": percent(fixed["missed"]), "empty": percent(fixed["share_empty"])},
         ),
         Sentence(
             page,
-            "at α = 0.4 K is [{repeats} with repeats and {once} without](benchmark.md#fixed-k):",
+            "mean K at α = 0.4 is [{repeats} with repeats and {once} "
+            "without](../results/benchmark.md#fixed-k), because",
             {
-                name: f"{cell('figures/03_k_vs_alpha.csv', 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
+                name: f"{cell(mean_k, 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
                 for name, protocol in (("repeats", "paper"), ("once", "workbench"))
             },
         ),
@@ -1114,7 +1152,7 @@ def _protocols() -> list[Sentence]:
     repeats = rows("figures/00_repeats.csv", repeats="counted").iloc[0]
     return [
         Sentence(
-            "docs/protocols.md",
+            "docs/explanation/protocols.md",
             "{above} of 3,408 questions of facts-2m have beams whose probabilities sum to "
             "more than 1, the worst to {worst}.",
             {"above": f"{repeats['n_above_one']:,}", "worst": f"{repeats['largest_mass']:.2f}"},
@@ -1123,7 +1161,7 @@ def _protocols() -> list[Sentence]:
 
 
 def _intervals_page() -> list[Sentence]:
-    page, table = "docs/intervals.md", read_csv(INTERVALS)
+    page, table = "docs/explanation/intervals.md", read_csv(INTERVALS)
     cells = table[table["delong_covered"].notna()]
     few = cells[cells["covered"] < 0.93]
     share_rarer = few["share_right"].where(few["share_right"] < 0.5, 1 - few["share_right"])
@@ -1147,8 +1185,10 @@ def _intervals_page() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "*Coverage*: {n} of {all} cells are below 0.93, and the lowest coverage is {lowest}. They have {sizes} "
-            "questions, of which {share} or {other} are right. In {pro} of them PRO is compared with NLL; in the "
+            "*Coverage*: {n} of {all} cells are below 0.93, and the lowest coverage is {lowest}. "
+            "They have {sizes} "
+            "questions, of which {share} or {other} are right. In {pro} of them PRO is compared "
+            "with NLL; in the "
             "others the scores have AUROCs of {aurocs}.",
             {
                 "n": str(len(few)),
@@ -1163,10 +1203,12 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the lowest share is {lowest}. Of "
-            "these cells {rounded} have rounded scores, {moved} scores that differ on few questions, and {others} "
-            "other scores. In the rarer class {rarer} answers are expected. The widest gap is {size} questions of "
-            "which {share} are right, with rounded scores of correlation {correlation}.",
+            "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the "
+            "lowest share is {lowest}. {rounded} of these cells have rounded scores, {moved} "
+            "have scores that differ on few questions, and {others} have other scores. In "
+            "these cells, the rarer class has {rarer} answers. The widest gap is for {size} "
+            "questions of which {share} are right, with rounded scores of correlation "
+            "{correlation}.",
             {
                 "n": str(len(weak)),
                 "all": str(int(counted.sum())),
@@ -1182,13 +1224,14 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "sees less than a tenth of the differences count too, {n} of {all} cells are below 80 %.",
+            "detects less than a tenth of the differences, {n} of {all} cells are below 80 %.",
             {"n": str(int((is_covered & (power < 0.8)).sum())), "all": str(int(is_covered.sum()))},
         ),
         Sentence(
             page,
-            "*Equivalent* is read in at most {ours} of the samples of a cell whose difference is 0.01 or more. By "
-            "DeLong's interval it is read in up to {delong}.",
+            "The reading *equivalent* is wrong if the true difference is 0.01 or more. In "
+            "these cells, at most {ours} of the samples have this reading. With DeLong's "
+            "interval, up to {delong} have it.",
             {
                 "ours": f"{cells.loc[is_different, 'equivalent'].max():.2f}",
                 "delong": f"{cells.loc[is_different, 'delong_equivalent'].max():.2f}",
@@ -1196,7 +1239,8 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "The intervals by cluster of differences cover at least {difference} in every cell. Those of single AUROCs "
+            "The intervals by cluster of differences cover at least {difference} in every cell. "
+            "Those of single AUROCs "
             "cover at least {single}: {n} of {all} cells is below 0.93.",
             {
                 "difference": f"{clusters['covered'].min():.3f}",
@@ -1207,7 +1251,8 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "Intervals by question cover as little as {difference} for differences and {single} for single AUROCs.",
+            "Intervals by question cover as little as {difference} for differences and {single} "
+            "for single AUROCs.",
             {
                 "difference": f"{clusters['by_question_covered'].min():.3f}",
                 "single": f"{clusters['by_question_single_covered'].min():.3f}",
@@ -1215,8 +1260,10 @@ def _intervals_page() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "On world-facts the {n} relations are clusters. The interval of PRO's AUROC on facts-2m at α = 0.4 is "
-            "{low} to {high} by relation and {question_low} to {question_high} by question; a bootstrap of the "
+            "On world-facts the {n} relations are clusters. The interval of PRO's AUROC on "
+            "facts-2m at α = 0.4 is "
+            "{low} to {high} by relation and {question_low} to {question_high} by question; a "
+            "bootstrap of the "
             "relations gives {bootstrap_low} to {bootstrap_high} (",
             {
                 "n": str(single["n_clusters"]),
@@ -1234,16 +1281,16 @@ def _intervals_page() -> list[Sentence]:
 # Numbers with three decimals that no CSV file has, by page.
 NO_FILE = {
     # Worked by hand from the formula on the page.
-    "docs/concepts.md": ("0.916", "1.748"),
+    "docs/explanation/pro.md": ("0.916", "1.748"),
     # Settings and tolerances.
-    "docs/doors.md": ("0.001",),
-    "docs/guarantees.md": ("0.005",),
-    "docs/limitations.md": ("0.001",),
-    "docs/tutorials/reading_figures.md": ("0.001", "0.005"),
-    # Of the made-up answers on the page; its commands print them.
+    "docs/how_to/use_a_server.md": ("0.001",),
+    "docs/explanation/guarantees.md": ("0.005",),
+    "docs/explanation/limitations.md": ("0.001",),
+    "docs/how_to/read_a_figure.md": ("0.001", "0.005"),
+    # The commands on the page print them for its invented answers.
     "docs/tutorials/api_responses.md": ("0.836", "0.799"),
-    # Of the formula on the page, of an earlier version of benchmarks/coverage.py, and errors of the simulation.
-    "docs/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
+    # From the formula on the page, an earlier benchmarks/coverage.py, and simulation errors.
+    "docs/explanation/intervals.md": (*("0.003", "0.007", "0.684", "0.008", "0.014"),),
 }
 
 
@@ -1283,7 +1330,7 @@ def _signed_range(pairs: Sequence[Pair]) -> str:
 
 def _in_words() -> list[Sentence]:
     """Return the sentences that compare values without printing them."""
-    real, more = "docs/real_models.md", "docs/notebooks.md"
+    real, more = "docs/results/real_models.md", "docs/explanation/notebooks_and_paper.md"
     once = tuple(_cause(k) for k in (2, 5, 10))
     repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
     nll_of_published = tuple(
@@ -1306,7 +1353,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "Of the choices of K on validation one in twenty loses {loss} and more.",
+            "If K is chosen on validation questions, one choice in twenty loses {loss} or more.",
             {"loss": f"{worst:.2f}"},
             (*_gains("Llama-2-7b-chat, NQ", "workbench"), *_gains("Llama-2-7b-chat, NQ", "paper")),
         ),
@@ -1318,7 +1365,7 @@ def _in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "By Holm's correction no difference between PRO and NLL counts.",
+            "By Holm's correction no difference between PRO and NLL is significant.",
             {},
             (*_small("NLL", "paper"), *_small("NLL", "workbench")),
         ),
@@ -1328,19 +1375,22 @@ def _in_words() -> list[Sentence]:
             {name: _signed_range(_small(name.upper(), "paper")) for name in ("pe", "ne")},
             (*_small("PE", "paper"), *_small("NE", "paper")),
         ),
-        Sentence(more, "K = 1 is best in both protocols;", {}, (*repeats, *once)),
+        Sentence(more, "K = 1 is best in both protocols.", {}, (*repeats, *once)),
         Sentence(
-            "docs/concepts.md", "in the [benchmark](benchmark.md) AUROC falls with K.", {}, once
+            "docs/explanation/pro.md",
+            "in the [benchmark](../results/benchmark.md) AUROC falls with K.",
+            {},
+            once,
         ),
         Sentence(
-            "docs/tutorials/reading_figures.md",
-            "**It shows** that here more answers make PRO worse; "
-            "each counted once (in the table) they make it much worse.",
+            "docs/how_to/read_a_figure.md",
+            "**The figure shows** that more answers make PRO worse here. "
+            "If each answer counts once (in the table), they make it much worse.",
             {},
             (*repeats, *once),
         ),
         Sentence(
-            "docs/audit.md",
+            "docs/results/audit.md",
             "with them K = 2 costs nothing,",
             {},
             (_cause(2, "repeats kept"),),

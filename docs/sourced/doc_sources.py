@@ -15,11 +15,11 @@ REAL = "figures/real_models"
 SMOLLM2 = "figures/smollm2"
 GAIN = f"{REAL}/published_gain.csv"
 ALL_QUESTIONS = f"{REAL}/published_all.csv"
-PAIRED = "docs/paired_differences.csv"
-CLUSTER_INTERVAL = "docs/cluster_interval.csv"
-INTERVALS = "docs/difference_intervals.csv"
+PAIRED = "docs/results/data/paired_differences.csv"
+CLUSTER_INTERVAL = "docs/results/data/cluster_interval.csv"
+INTERVALS = "docs/results/data/difference_intervals.csv"
 
-# The settings of notebooks 02 to 06, as the pages call them.
+# The settings of notebooks 02 to 06, with their names on the pages.
 SETTINGS = {
     "facts-2m, seen": {"dataset": "world-facts", "model": "facts-2m"},
     "facts-2m, reworded": {"dataset": "world-facts-reworded", "model": "facts-2m"},

@@ -1,4 +1,4 @@
-"""The generated tables of the docs: each function returns a table of texts, made from committed CSV files."""
+"""The generated tables of the docs; each function returns a table of texts from CSV files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _auroc(record: pd.Series) -> str:
 
 
 def benchmark_auroc() -> pd.DataFrame:
-    """AUROC of every method in protocol `workbench`, with a mark where it differs from PRO significantly."""
+    """Return the AUROC of every method in protocol `workbench`, marked if it differs from PRO."""
     methods = [
         _method_name(each)
         for each in rows(BENCHMARK, protocol="workbench", **SEEN).to_dict("records")
@@ -53,7 +53,7 @@ def benchmark_auroc() -> pd.DataFrame:
 
 
 def _method_name(record: Mapping | pd.Series) -> str:
-    """Return what the pages call the method of a row."""
+    """Return the name of a row's method on the pages."""
     for name, where in METHODS.items():
         if all(record[column] == value for column, value in where.items()):
             return name
@@ -61,7 +61,7 @@ def _method_name(record: Mapping | pd.Series) -> str:
 
 
 def benchmark_meanings() -> pd.DataFrame:
-    """S-NLL and S-PRO by ROUGE-L beside PRO."""
+    """Return the differences of S-NLL and S-PRO by ROUGE-L to PRO."""
     lines = []
     for name, setting in SETTINGS.items():
         nll, pro = (
@@ -76,7 +76,7 @@ def benchmark_meanings() -> pd.DataFrame:
 
 
 def benchmark_exposure() -> pd.DataFrame:
-    """Accuracy, NLL and PRO by how often a fact was told, and how often falsely."""
+    """Return accuracy, NLL and PRO by exposure and conflict of the facts."""
     path = "figures/00_exposure.csv"
     lines = []
     for documents, false, name in (
@@ -102,7 +102,7 @@ def benchmark_exposure() -> pd.DataFrame:
 
 
 def benchmark_fixed_k() -> pd.DataFrame:
-    """AUROC at K = 1 to 10 by both protocols, and a row that the paper printed."""
+    """Return the AUROC at K = 1 to 10 by both protocols, and a printed row of the paper."""
     ks = range(1, 11)
     lines = []
     for name, protocol in (("kept", "paper"), ("once", "workbench")):
@@ -117,7 +117,7 @@ def benchmark_fixed_k() -> pd.DataFrame:
 
 
 def benchmark_exact_search() -> pd.DataFrame:
-    """What an exact search finds at each α, and what it costs."""
+    """Return the results and the cost of exact search at each α."""
     table = rows(EXACT, **SEEN)
     cost = table["token_forwards"] / table["greedy_forwards"]
     columns = {
@@ -134,7 +134,7 @@ def benchmark_exact_search() -> pd.DataFrame:
 
 
 def benchmark_exact_auroc() -> pd.DataFrame:
-    """AUROC of the scores that an exact search gives, and their differences to PRO of the search."""
+    """Return the AUROC of the scores of an exact search, and their differences to its PRO."""
     names = {
         "PRO, exact": {"method": "PRO", "strategy": "threshold"},
         "PRO, beams": {"method": "PRO", "strategy": "diverse_beam", "alpha_choice": "validation"},
@@ -155,8 +155,8 @@ def benchmark_exact_auroc() -> pd.DataFrame:
 
 
 def benchmark_sampling() -> pd.DataFrame:
-    """PRO and fixed K on samples in place of beams."""
-    path, lines = "docs/sampling.csv", []
+    """Return the differences of PRO and fixed K to NLL on samples."""
+    path, lines = "docs/results/data/sampling.csv", []
     names = {
         "diverse_beam": "ten beams",
         **{
@@ -185,7 +185,7 @@ def benchmark_sampling() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=head)
 
 
-# Rows of docs/audit.csv that the page leaves out.
+# Rows of docs/results/data/audit.csv that the page leaves out.
 AUDIT_LEFT_OUT = {
     "PRO": (
         "α from a grid with finer steps near 0",
@@ -203,9 +203,9 @@ AUDIT_SE = ("this project's", "kuhn2023", "kuhn2023 on samples")
 
 
 def audit_choices() -> pd.DataFrame:
-    """What each choice of the release moves."""
+    """Return how much each choice of the released code changes the AUROC."""
     lines = []
-    for record in read_csv("docs/audit.csv").to_dict("records"):
+    for record in read_csv("docs/results/data/audit.csv").to_dict("records"):
         method, choice = record["method"], record["choice"]
         is_project = choice == "this project's"
         if choice in (AUDIT_LEFT_OUT.get(method) or ()) or (
@@ -233,8 +233,8 @@ def audit_choices() -> pd.DataFrame:
 
 
 def real_prompting() -> pd.DataFrame:
-    """How SmolLM2 answers, by the way it is asked."""
-    path, lines = "docs/prompting.csv", []
+    """Return the quality of SmolLM2's answers by shots and chat template."""
+    path, lines = "docs/results/data/prompting.csv", []
     for shots in (0, 5, 10):
         for form in ("text", "chat", "chat, system"):
             line = [f"{shots}, {form}"]
@@ -251,7 +251,7 @@ def _short(value: float, digits: int = 3) -> str:
 
 
 def real_smollm2() -> pd.DataFrame:
-    """What came out for SmolLM2 on three question sets."""
+    """Return the results of SmolLM2 on three question sets."""
     benchmark, exact = f"{SMOLLM2}/06_benchmark.csv", f"{SMOLLM2}/07_exact_search.csv"
     bars = f"{SMOLLM2}/05_rouge_threshold.csv"
     columns = {}
@@ -262,21 +262,24 @@ def real_smollm2() -> pd.DataFrame:
         "PRO − NLL, answers once; its α; they differ on",
         "the highest AUROC, repeats counted",
         "questions certified at α = 0.05; 0.02; 0.005",
-        "of the answers with p ≥ 0.05; 0.005, ten beams find",
-        "tokens put through for α = 0.05; 0.005; ten beams; greedy",
+        "share of the answers with p ≥ 0.05; 0.005 that ten beams find",
+        "token-forwards for α = 0.05; 0.005; ten beams; greedy",
     ]
     for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
         of = {"dataset": name, "model": "smollm2-135m"}
         nll = row(benchmark, protocol="workbench", method="NLL", **of)
+        where = {"protocol": "paper", "rouge_threshold": 0.3, "method": "NLL", **of}
+        accuracy = cell(bars, "accuracy", **where)
         texts = [
-            f"{cell(bars, 'accuracy', protocol='paper', rouge_threshold=0.3, method='NLL', **of):.3f}",
+            f"{accuracy:.3f}",
             _auroc(nll),
         ]
         for protocol in ("paper", "workbench"):
             alpha = cell(benchmark, "alpha", protocol=protocol, **METHODS["PRO"], **of)
             other = row(benchmark, protocol=protocol, method="NLL", **of)
             texts.append(
-                f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; {other['n_differ']:,}"
+                f"{difference_with_interval(other, -1, 'auroc_minus_pro')}; {alpha:g}; "
+                f"{other['n_differ']:,}"
             )
         table = rows(benchmark, protocol="paper", **of)
         best = (
@@ -302,7 +305,7 @@ def _published(
 
 
 def real_gain() -> pd.DataFrame:
-    """The gain of PRO over NLL with K or α chosen on validation."""
+    """Return the gain of PRO over NLL with K or α chosen on validation questions."""
     lines = []
     for name, protocol, table in _published(GAIN):
         for record in table.to_dict("records"):
@@ -329,26 +332,8 @@ def real_gain() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "above NLL"])
 
 
-def readme_gain() -> pd.DataFrame:
-    """The gain of PRO over NLL on all published data: α, the paper's method, before K."""
-    columns = {
-        "α, repeats counted": ("paper", "alpha"),
-        "α, each answer once": ("workbench", "alpha"),
-        "K, repeats counted": ("paper", "K"),
-        "K, each answer once": ("workbench", "K"),
-    }
-    lines = []
-    for name, setting in PUBLISHED.items():
-        records = [
-            row(GAIN, protocol=protocol, chosen=chosen, **setting)
-            for protocol, chosen in columns.values()
-        ]
-        lines.append([f"{name}, {records[0]['n_questions']:,}", *map(gain_with_interval, records)])
-    return pd.DataFrame(lines, columns=["reported questions", *columns])
-
-
 def real_all_questions() -> pd.DataFrame:
-    """AUROC on all published questions, with nothing chosen."""
+    """Return the AUROC on all published questions at fixed K and α."""
     columns = {"NLL": "NLL", "PRO_2": "PRO_2", "PRO_5": "PRO_5", "PRO_10": "PRO_10"}
     columns |= {"alpha_0.4": "α = 0.4", "Deg": "Deg, NLI agreement"}
     lines = []
@@ -359,8 +344,8 @@ def real_all_questions() -> pd.DataFrame:
 
 
 def intervals_coverage() -> pd.DataFrame:
-    """How often the intervals of single AUROCs contain the truth."""
-    table = read_csv("docs/coverage.csv")
+    """Return how often the intervals of single AUROCs contain the true value."""
+    table = read_csv("docs/results/data/coverage.csv")
     lines = []
     for name, cells in table.groupby("scores", sort=False):
         rarer = cells["n_questions"] * cells["share_right"].where(
@@ -382,7 +367,7 @@ def intervals_coverage() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "DeLong, below 0.93"])
 
 
-GUARANTEES = "docs/guarantees.csv"
+GUARANTEES = "docs/results/data/guarantees.csv"
 POOLS = {"facts-2m, 305": "facts-2m", "gpt-3.5, NQ, 1,000": "gpt-3.5-turbo"}
 
 
@@ -391,7 +376,7 @@ def _percent(value: float) -> str:
 
 
 def guarantees_random_splits() -> pd.DataFrame:
-    """How often guarantees are made and false, over random splits."""
+    """Return how often guarantees are given and false, over random splits."""
     scores = {
         "facts-2m, 305": ("PRO", "Deg, lexical"),
         "gpt-3.5, NQ, 1,000": ("PRO", "NLL", "Deg, NLI agreement"),
@@ -421,7 +406,7 @@ def guarantees_random_splits() -> pd.DataFrame:
 
 
 def guarantees_shift() -> pd.DataFrame:
-    """What a shift between validation and use breaks."""
+    """Return how often guarantees fail after a shift between validation and use."""
     lines = []
     for name, model in POOLS.items():
         for target in (0.7, 0.8, 0.9) if model == "facts-2m" else (0.7, 0.8):
@@ -441,7 +426,7 @@ def guarantees_shift() -> pd.DataFrame:
 
 
 def guarantees_sets() -> pd.DataFrame:
-    """How often sets are issued and miss."""
+    """Return how often answer sets are issued and miss."""
     lines = []
     for level in (0.35, 0.37, 0.4, 0.5, 0.6):
         of = {"model": "facts-2m", "kind": "sets", "level": level}
@@ -455,7 +440,7 @@ def guarantees_sets() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=[*head, "with the shift: issued and missed"])
 
 
-SPEED = "docs/speed.csv"
+SPEED = "docs/results/data/speed.csv"
 SPEED_COLUMNS = {
     "facts-2m, ten shots": ("facts-2m", 10),
     "facts-2m, zero shots": ("facts-2m", 0),
@@ -482,7 +467,7 @@ SPEED_RATIOS = (
 
 
 def speed_ratios() -> pd.DataFrame:
-    """The ratios of the ladder; those that miss their goal are bold."""
+    """Return the ratios of the speed benchmark; ratios that miss their goal are bold."""
     lines = []
     for over, under, batches, goals in SPEED_RATIOS:
         line = [f"{over} ÷ {under}", "; ".join(map(str, batches)), "; ".join(dict.fromkeys(goals))]
@@ -535,7 +520,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_smollm2,
         real_gain,
         real_all_questions,
-        readme_gain,
         intervals_coverage,
         guarantees_random_splits,
         guarantees_shift,
@@ -545,30 +529,37 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
 }
 
 COMPARED_BY_A_TEST = (
-    "tests/benchmarks/test_difference_intervals.py compares it with docs/difference_intervals.csv"
+    "tests/benchmarks/test_difference_intervals.py compares it with difference_intervals.csv"
 )
 # Tables with numbers that are not generated, by page and the first words of the head: why.
 NOT_GENERATED = {
     (
-        "docs/audit.md",
+        "docs/results/audit.md",
         "choice | the release",
     ): "definitions; the example is in tests/scoring/test_likelihood.py",
-    ("docs/doors.md", "SmolLM2-135M, Q4_1"): "made by benchmarks/served.py, of a server",
-    ("docs/engine.md", "strategy"): "definitions",
-    ("docs/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
-    ("docs/intervals.md", "clusters"): COMPARED_BY_A_TEST,
-    ("docs/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
-    ("docs/own_data.md", "response format"): "versions",
+    ("docs/how_to/use_a_server.md", "argument"): "defaults",
+    ("docs/how_to/use_in_transformers.md", "option"): "an example of a value",
     (
-        "docs/columns.md",
+        "docs/how_to/use_a_server.md",
+        "SmolLM2-135M, Q4_1",
+    ): "made by benchmarks/served.py, of a server",
+    ("docs/explanation/decoding_engine.md", "strategy"): "definitions",
+    ("docs/explanation/intervals.md", "scores | method"): COMPARED_BY_A_TEST,
+    ("docs/explanation/intervals.md", "clusters"): COMPARED_BY_A_TEST,
+    ("docs/explanation/intervals.md", "scores | cells | n_to_decide"): COMPARED_BY_A_TEST,
+    ("docs/reference/response_formats.md", "response format"): "versions",
+    (
+        "docs/reference/table_columns.md",
         "column | tables",
     ): "names; tests/project/test_docs.py compares them with the tables",
     (
-        "docs/parameters.md",
+        "docs/reference/parameters.md",
         "parameter | type",
     ): "defaults; tests/project/test_docs.py compares them with the package",
-    ("docs/protocols.md", "line"): "definitions",
-    ("docs/semantic_variants.md", "name here"): "versions",
-    ("docs/speed.md", "arm"): "definitions",
-    ("docs/speed.md", "| steps"): "made by benchmarks/gpu_model.py, a model",
+    ("docs/explanation/protocols.md", "rule"): "definitions",
+    ("docs/reference/model_families.md", "decoding"): "measured once, of one machine",
+    ("docs/results/speed.md", "step"): "measured once, of one machine",
+    ("docs/explanation/semantic_scores.md", "name here"): "versions",
+    ("docs/results/speed.md", "method"): "definitions",
+    ("docs/results/speed.md", "| steps"): "made by benchmarks/gpu_model.py, a model",
 }

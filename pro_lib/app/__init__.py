@@ -1,4 +1,4 @@
-"""What a person uses: the command `pro`, single questions, experiments and the explorer."""
+"""The interfaces for users: the command `pro`, single questions, experiments, the explorer."""
 
 from typing import TYPE_CHECKING
 

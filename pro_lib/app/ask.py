@@ -1,4 +1,4 @@
-"""A question asked of a model: its answer and uncertainty, or none where no guarantee covers it; knows no widget."""
+"""Ask a model one question: its answer with an uncertainty, or an answer within a guarantee."""
 
 from __future__ import annotations
 
@@ -28,23 +28,33 @@ if TYPE_CHECKING:
     from pro_lib.generation.models import Model
 
 # Settings that may differ between two runs whose PRO values are compared; all others must match.
-# `model` is a name, and `fingerprint` compares the weights. `search_alpha` says how far down a search
-# looked, and PRO reads only the answers above α. `seed` decides which samples are drawn.
+# `model` is a name, and `fingerprint` compares the weights. `search_alpha` is the lowest
+# probability that a search has looked for, and PRO reads only the answers above α. `seed` decides
+# which samples are drawn.
 _MAY_DIFFER = ("model", "search_alpha", "seed")
 
 
 class NoAnswerError(ValueError):
-    """No answer ended within the tokens that there are."""
+    """No answer ended within the limit of new tokens."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's answer to one question, with its PRO uncertainty (nats, higher = more uncertain).
+    """A model's answer to one question, with its uncertainty.
 
-    `answers` are the distinct answers found, the most probable first, each with the probability of its complete text,
-    ending included; PRO read the first `kept`. `status` (see `runs.certificate`) and `entropy_bounds` (nats, of H(Y):
-    tree bound and loose upper bound) come from an exact search, else they are None. `probability_right` is an estimate
-    for `text`, as `calibrated` tells.
+    Attributes:
+        question: the question.
+        text: the most probable answer.
+        uncertainty: PRO in nats, higher = more uncertain.
+        answers: the distinct answers, the most probable first, each with the probability of its
+            complete text, ending included.
+        kept: how many of the answers PRO has used.
+        status: what an exact search guarantees, see `runs.Certificate`; None without a search.
+        entropy_bounds: the tree bound and the loose upper bound of H(Y) of an exact search, in
+            nats; None without a search.
+        probability_right: an estimate of the probability that `text` is right; None without a
+            calibration run.
+        calibrated: how this probability was estimated.
     """
 
     question: str
@@ -58,26 +68,39 @@ class Answer:
     calibrated: str = ""
 
     def __repr__(self) -> str:
-        # A bare "certified" would read as "right"
+        # A bare "certified" would read as "right".
         search = f", search: {self.status}" if self.status else ""
         kept = f"{self.kept} of {len(self.answers)} answers kept"
         return f"Answer({self.text!r}: PRO = {self.uncertainty:z.2f} nats, {kept}{search})"
 
     def sentence(self) -> str:
-        """Say how probable the best answer is to the model: high from 0.7, low below 0.3; then what is calibrated."""
-        p, n = self.answers[0][1], len(self.answers)
-        level = "High" if p >= 0.7 else "Middling" if p >= 0.3 else "Low"
-        sentence = f"{level} confidence: the best of {n} answer{'s' * (n > 1)} has {p:.0%}."
+        """Return how probable the best answer is, and how probably it is right if that is known."""
+        n_answers = len(self.answers)
+        probability = self.answers[0][1]
+        answer_word = "answer" if n_answers == 1 else "answers"
+        best = f"the best of {n_answers} {answer_word} has {probability:.0%}"
+        sentences = [f"{_confidence_level(probability)} confidence: {best}."]
         if not self.text:
-            other = next(
-                (f"{text} ({p:.0%})" for text, p in self.answers if text), "none was found"
-            )
-            sentence += f" It is to say nothing; the best that says something: {other}."
+            other = self._best_text()
+            sentences.append(f"It is to say nothing; the best that says something: {other}.")
         if self.probability_right is not None:
-            sentence += (
-                f" It is right with probability {self.probability_right:.2f} ({self.calibrated})."
-            )
-        return sentence
+            estimate = f"{self.probability_right:.2f} ({self.calibrated})"
+            sentences.append(f"It is right with probability {estimate}.")
+        return " ".join(sentences)
+
+    def _best_text(self) -> str:
+        """Return the most probable answer that is not empty, with its probability."""
+        for text, probability in self.answers:
+            if text:
+                return f"{text} ({probability:.0%})"
+        return "none was found"
+
+
+def _confidence_level(probability: float) -> str:
+    """Return the word for the probability of the best answer."""
+    if probability >= 0.7:
+        return "High"
+    return "Middling" if probability >= 0.3 else "Low"
 
 
 def ask(
@@ -91,32 +114,45 @@ def ask(
     calibration: Run | str | Path | None = None,
     **settings: Any,
 ) -> Answer:
-    """Ask a question; return the answer with its uncertainty: PRO of the answers with `p >= alpha`.
+    """Ask a model one question, and return its answer with its uncertainty.
 
     Args:
-        model: a loaded one, or its name, as in `pro_lib.load_model`; by name the last one loaded is held.
-        questions: a question set whose header, template and shots are used; None takes `n_shots` (10) of world-facts.
-        strategy: how answers are looked for; by default all with p ≥ search_alpha.
-        calibration: a run of the model on questions with known answers, or its folder: the question is asked as those
-            were, and the answer says how probably it is right.
-        settings: as in `generate`: search_alpha, budget, n_answers, max_new_tokens, chat, …
+        model: a loaded model, or the name of one as in `pro_lib.load_model`. The model that was
+            loaded last stays in memory.
+        question: the question.
+        alpha: PRO uses the answers with p ≥ α.
+        questions: a question set whose header, template and shots make the prompt.
+        n_shots: the number of shots of world-facts if there are no `questions`; None for 10.
+        strategy: the decoding strategy; an exact search by default.
+        calibration: a run of the model on questions with known answers, or its folder. The question
+            gets the prompt of this run, unless `questions` or `n_shots` are given, and the answer
+            says how probably it is right.
+        settings: further settings of `generation.generate`, such as search_alpha, budget,
+            n_answers, max_new_tokens and chat.
 
-    Raises `ValueError` for an empty question, an alpha outside [0, 1] or below search_alpha, no answer that ended, and
-    a calibration by another model, strategy or way of asking.
+    Returns:
+        The answer. Its uncertainty is PRO in nats, higher = more uncertain.
+
+    Raises:
+        ValueError: if the question is empty or not a text, or if `alpha` is outside [0, 1] or
+            below search_alpha.
+        NoAnswerError: if no answer ends within max_new_tokens.
+        RunError: if the calibration is a run of another model, strategy or prompt.
+
+    Example:
+        >>> import pro_lib
+        >>> answer = pro_lib.ask("facts-2m", "What is the capital of France?")
+        >>> answer.text
+        'Paris'
     """
     if not isinstance(question, str):
-        raise ValueError(f"question={question!r:.60} is no text; generate.generate takes several")
-    if np.ndim(alpha):
-        raise ValueError(f"alpha={alpha!r:.60} is more than one number")
-    search_alpha = getattr(
-        decoding.strategy(strategy, **own_settings(strategy, settings)), "search_alpha", None
-    )
-    # what cannot be is refused before it is asked
-    scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
+        remedy = "generation.generate takes several questions"
+        raise ValueError(f"question={question!r:.60} must be a text; {remedy}")
+    _check_alpha(alpha, strategy, settings)
     not_empty(calibration, "calibration")
-    calibration = read_run(calibration) if isinstance(calibration, str | Path) else calibration
+    if isinstance(calibration, str | Path):
+        calibration = read_run(calibration)
     run_parameters: Mapping[str, Any] = calibration.info.parameters if calibration else {}
-    fit, about = None, ""
     if questions is None and (n_shots is not None or not run_parameters):
         questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
     run = answer_question(
@@ -129,44 +165,56 @@ def ask(
     )
     if calibration:
         check_calibration(calibration, {**dict.fromkeys(run_parameters), **run.info.parameters})
-        fit, about = guarantees.right_probability(calibration, alpha=alpha)
-    table = run.ranked_answers()
-    if table.empty:
-        cut = run.info.parameters["max_new_tokens"]
-        raise NoAnswerError(
-            f"no answer of {run.info.model} ended within {cut} tokens: {question!r}"
-        )
-    [row] = run.questions.join(run.scores(alpha=alpha)[["text", "pro", "n_kept"]]).to_dict(
-        "records"
-    )
-    answers = tuple(zip(table["text"], np.exp(table["value"]), strict=True))
+    return _read_answer(run, question, alpha, calibration)
+
+
+def _check_alpha(alpha: float, strategy: str, settings: Mapping[str, Any]) -> None:
+    """Check α and the settings of a strategy before the model is asked."""
+    if np.ndim(alpha):
+        raise ValueError(f"alpha={alpha!r:.60} must be one number")
+    decoder = decoding.strategy(strategy, **own_settings(strategy, settings))
+    search_alpha = getattr(decoder, "search_alpha", None)
+    scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
+
+
+def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
+    """Return the answer in a run of one question, with a probability if there is a calibration."""
+    fit, calibrated = None, ""
+    if calibration:
+        fit, calibrated = guarantees.right_probability(calibration, alpha=alpha)
+    ranked = run.ranked_answers()
+    if ranked.empty:
+        limit = run.info.parameters["max_new_tokens"]
+        problem = f"no answer of {run.info.model} ended within {limit} tokens"
+        raise NoAnswerError(f"{problem}: {question!r}; raise max_new_tokens")
+    scores = run.scores(alpha=alpha)[["text", "pro", "n_kept"]]
+    [row] = run.questions.join(scores).to_dict("records")
     status = row.get("status")
-    bounds = (row["tree_bound"], row["upper_bound"]) if status else None
-    right = float(fit([row["pro"]])[0]) if fit else None
     return Answer(
-        row["question"],
-        row["text"],
-        row["pro"],
-        answers,
-        row["n_kept"],
-        status,
-        bounds,
-        right,
-        about,
+        question=row["question"],
+        text=row["text"],
+        uncertainty=row["pro"],
+        answers=tuple(zip(ranked["text"], np.exp(ranked["value"]), strict=True)),
+        kept=row["n_kept"],
+        status=status,
+        entropy_bounds=(row["tree_bound"], row["upper_bound"]) if status else None,
+        probability_right=float(fit([row["pro"]])[0]) if fit else None,
+        calibrated=calibrated,
     )
 
 
-def check_calibration(calibration: Run, now: Mapping[str, Any]) -> None:
-    """Check that a calibration run was made with the parameters `now`, except those that may differ.
+def check_calibration(calibration: Run, parameters: Mapping[str, Any]) -> None:
+    """Check that a calibration run was made with some parameters, except those that may differ.
 
     Raises:
-        RunError: the run was made with another model or another way of asking.
+        RunError: if the run was made with another model, strategy or prompt; the message names the
+            difference.
     """
-    before = calibration.info.parameters
-    if "strategy" not in before:
+    run_parameters = calibration.info.parameters
+    if "strategy" not in run_parameters:
         raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
-    compared = {name: value for name, value in now.items() if name not in _MAY_DIFFER}
-    difference = storage.difference(before, {**before, **compared})
+    compared = {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
+    difference = storage.difference(run_parameters, {**run_parameters, **compared})
     if difference:
         raise RunError(f"calibration: run {calibration.name} was made with {difference}")
 
@@ -179,26 +227,41 @@ def answer_question(
     questions: QuestionSet | None = None,
     **settings: Any,
 ) -> Run:
-    """Answer a question with the prompt of `questions`, or that of a run with `run_parameters`; return the run."""
+    """Generate the answers to one question, with the prompt of a question set or of another run.
+
+    Args:
+        model: a loaded model, or the name of one.
+        question: the question.
+        run_parameters: the parameters of a run. Its chat, max_new_tokens and stop are used unless
+            they are among the settings.
+        questions: the question set with the prompt; None for the prompt of the run.
+        settings: settings of `generation.generate`.
+
+    Returns:
+        A run of one question.
+    """
     from pro_lib.generation.generate import generate
 
-    prompt_set = (
-        question_sets.empty_question_set(run_parameters) if questions is None else questions
-    )
-    settings = {
-        name: run_parameters[name]
-        for name in ("chat", "max_new_tokens", "stop")
-        if name in run_parameters
-    } | settings
-    return generate(model, prompt_set.with_questions(question), **{"progress": False} | settings)
+    if questions is None:
+        questions = question_sets.empty_question_set(run_parameters)
+    options: dict[str, Any] = {"progress": False}
+    for name in ("chat", "max_new_tokens", "stop"):
+        if name in run_parameters:
+            options[name] = run_parameters[name]
+    return generate(model, questions.with_questions(question), **options | settings)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a user gets: `answer` is None unless `answered`, which is where PRO is below the guarantee's threshold.
+    """The reply of an `Answerer` to a question.
 
-    `uncertainty` is PRO in nats, higher = more uncertain, None where no answer ended. `guarantee` is of all questions
-    of the calibration's kind that are answered, never of this one. `status` is what an exact search is sure of.
+    Attributes:
+        answer: the answer; None if the question is not answered.
+        uncertainty: PRO in nats, higher = more uncertain; None if no answer ended.
+        answered: whether PRO is below the threshold of the guarantee.
+        guarantee: a sentence about all answered questions that are like those of the calibration.
+            It does not say that this answer is right.
+        status: what an exact search guarantees; None without a search.
     """
 
     answer: str | None
@@ -210,21 +273,34 @@ class Reply:
 
 @dataclass(frozen=True)
 class Answerer:
-    """What `answerer` returns: called with a question, it asks the model as the calibration run did."""
+    """A function that answers a question only if its uncertainty is below a threshold.
+
+    Attributes:
+        guarantee: the threshold, and the accuracy that it guarantees.
+        ask: returns the answer to a question, with the prompt of the calibration run.
+    """
 
     guarantee: Guarantee
     ask: Callable[[str], Answer]
 
     def __call__(self, question: str) -> Reply:
-        """Return the reply; `ValueError` for a question that is empty, or too long for the model."""
-        sentence = self.guarantee.sentence()
+        """Ask the model, and return its answer if PRO is below the threshold.
+
+        Raises:
+            ValueError: if the question is empty, or too long for the model.
+        """
+        guarantee = self.guarantee.sentence()
         try:
             answer = self.ask(question)
         except NoAnswerError:
-            return Reply(None, None, False, sentence, "cut")
-        is_sure = bool(self.guarantee.answers(answer.uncertainty))
+            return Reply(None, None, answered=False, guarantee=guarantee, status="cut")
+        answered = bool(self.guarantee.answers(answer.uncertainty))
         return Reply(
-            answer.text if is_sure else None, answer.uncertainty, is_sure, sentence, answer.status
+            answer=answer.text if answered else None,
+            uncertainty=answer.uncertainty,
+            answered=answered,
+            guarantee=guarantee,
+            status=answer.status,
         )
 
 
@@ -237,42 +313,74 @@ def answerer(
     alpha: float = 0.4,
     choices: Choices | None = None,
 ) -> Answerer:
-    """Return what answers where at least `target` of such answers are right, with `confidence`, and abstains elsewhere.
+    """Return a function that answers questions only where an accuracy is guaranteed.
 
     Args:
-        model: a loaded one, or its name, as in `pro_lib.load_model`.
-        calibration: a run, or its folder, of the model on questions with known answers, of the kind that will be asked.
-            Its validation questions show the guarantee, one question of each text, and the scores of its others are
-            the thresholds; without a validation split, all do.
-        alpha: of PRO, fixed beforehand.
-        choices: what counts as right, as in `evaluate`.
+        model: a loaded model, or the name of one as in `pro_lib.load_model`.
+        calibration: a run of the model, or its folder, on questions with known answers. The
+            questions must be of the kind that will be asked. The guarantee is shown on the
+            validation questions, one question of each text, and the scores of the other questions
+            are the thresholds. Without a validation split, all questions serve for both.
+        target: the share of right answers among the answered questions.
+        confidence: the confidence with which the guarantee holds.
+        alpha: α of PRO, which must be chosen before.
+        choices: what makes an answer correct, as in `evaluate`.
 
-    Questions are asked as those of the calibration were. Raises `RunError` where it is of another model, or knows no
-    right answers.
+    Returns:
+        An `Answerer`. It asks questions with the prompt and the strategy of the calibration run.
+
+    Raises:
+        RunError: if the run is of another model, or no answer in it can be judged.
+
+    Example:
+        >>> import pro_lib
+        >>> questions = pro_lib.load_questions("world-facts", split="validation", limit=100)
+        >>> model = pro_lib.load_model("facts-2m")
+        >>> run = pro_lib.generate(model, questions, strategy="threshold", progress=False)
+        >>> answer = pro_lib.answerer(model, calibration=run, target=0.5)
+        >>> answer("What is the capital of France?").answer
+        'Paris'
     """
     from pro_lib.generation import models
 
     not_empty(calibration, "calibration")
-    calibration = read_run(calibration) if isinstance(calibration, str | Path) else calibration
-    model, parameters = models.cached_model(model), calibration.info.parameters
+    if isinstance(calibration, str | Path):
+        calibration = read_run(calibration)
+    model = models.cached_model(model)
     check_calibration(calibration, {"quantization": None, "server": None} | model.parameters())
-    splits = [name for name in calibration.questions["split"].unique() if name != "validation"]
-    is_split = 0 < len(splits) < calibration.questions["split"].nunique()
-    known = evaluate(calibration, split="validation" if is_split else None, choices=choices)
-    scores = [
-        evaluate(calibration, split=name, choices=choices).pro(alpha) for name in splits if is_split
-    ]
-    others = np.concatenate(scores) if scores else None
-    made = guarantees.guarantee(
-        known.pro(alpha),
-        known.correct,
+    guarantee = _calibrated_guarantee(
+        calibration, target=target, confidence=confidence, alpha=alpha, choices=choices
+    )
+    parameters = calibration.info.parameters
+    strategy = parameters["strategy"]
+    options = {
+        "strategy": strategy,
+        "chat": parameters.get("chat", False),
+        **own_settings(strategy, parameters),
+        "questions": question_sets.empty_question_set(parameters),
+    }
+    return Answerer(guarantee, partial(ask, model, alpha=alpha, **options))
+
+
+def _calibrated_guarantee(
+    calibration: Run, *, target: float, confidence: float, alpha: float, choices: Choices | None
+) -> Guarantee:
+    """Return the guarantee that the validation questions of a run show, for PRO at `alpha`."""
+    splits = calibration.questions["split"].unique()
+    other_splits = [name for name in splits if name != "validation"]
+    has_both = 0 < len(other_splits) < calibration.questions["split"].nunique()
+    validation = evaluate(calibration, split="validation" if has_both else None, choices=choices)
+    thresholds = None
+    if has_both:
+        scores = [
+            evaluate(calibration, split=name, choices=choices).pro(alpha) for name in other_splits
+        ]
+        thresholds = np.concatenate(scores)
+    return guarantees.guarantee(
+        validation.pro(alpha),
+        validation.correct,
         target=target,
         confidence=confidence,
-        unlabelled=others,
-        texts=known.answers.get("text_number"),
+        unlabelled=thresholds,
+        texts=validation.answers.get("text_number"),
     )
-    own = {"strategy": parameters["strategy"], "chat": parameters.get("chat", False)}
-    own |= own_settings(own["strategy"], parameters) | {
-        "questions": question_sets.empty_question_set(parameters)
-    }
-    return Answerer(made, partial(ask, model, alpha=alpha, **own))

@@ -61,7 +61,7 @@ class Experiment(Parameters):
     uses, is a `SentenceError` that names it.
 
     Methods such as `alpha_sweep` return one tidy table each, with the columns that
-    `docs/columns.md` describes. Answers that are not stored yet are generated first.
+    `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
 
     Example:
         experiment = Experiment(model="facts-2m", dataset="world-facts", n_answers=10)
@@ -112,7 +112,7 @@ class Experiment(Parameters):
 
     @property
     def choices(self) -> Choices:
-        """What makes an answer correct, from `correctness`, `convention` and `distinct`."""
+        """The rule for correct answers, from `correctness`, `convention` and `distinct`."""
         judge: dict[str, Any] = {}
         if self.correctness in CORRECTNESS:
             judge["correctness"] = self.correctness
@@ -141,8 +141,8 @@ class Experiment(Parameters):
             several = [name for name in names if len(as_list(getattr(self, name))) > 1]
             name = several[0]
             value = getattr(self, name)
-            problem = f"this notebook is of one {name} at a time"
-            raise SentenceError(f"{name}={value!r}: {problem}; give one")
+            problem = f"has several values, but this notebook takes one {name}"
+            raise SentenceError(f"{name}={value!r} {problem}; give one")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -224,10 +224,10 @@ class Experiment(Parameters):
         for name in splits:
             split = None if name == "all" else name
             evaluations += evaluation.evaluations(answers, split=split, **options)
-        for each in evaluations:
-            one_class = each.one_class()
-            if self.reported and each.split != "validation" and one_class:
-                reason = "so no score can be told from another on them"
+        for judged in evaluations:
+            one_class = judged.one_class()
+            if self.reported and judged.split != "validation" and one_class:
+                reason = "so scores cannot be compared"
                 raise metrics.OneClassError(f"{one_class}, {reason}")
         return evaluations
 
@@ -240,7 +240,7 @@ class Experiment(Parameters):
         return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
-        """Return what decides whether answers mean the same, by name.
+        """Return the similarities that decide whether answers mean the same, by name.
 
         The value of `alias` is None if the questions have no references.
         """
@@ -251,7 +251,7 @@ class Experiment(Parameters):
 
     @kept_table
     def overview(self, methods: str = "own") -> pd.DataFrame:
-        """Return a row per setting: its questions, the share of correct answers, what was left out.
+        """Return a row per setting: its questions, the share of correct answers, exclusions.
 
         The settings are the reported ones, and the validation questions where α is chosen on them.
 
@@ -262,8 +262,8 @@ class Experiment(Parameters):
         if not self.reported:
             return tables.overview(self.reported_evaluations)
         pairs = self.all_splits if methods == "all" else self.own_splits
-        both = [each for splits in pairs for each in (splits.validation, splits.reported)]
-        return tables.overview(both)
+        both = [(splits.validation, splits.reported) for splits in pairs]
+        return tables.overview(list(chain.from_iterable(both)))
 
     @kept_table
     def examples(self) -> pd.DataFrame:
@@ -272,7 +272,7 @@ class Experiment(Parameters):
 
     @kept_table
     def repeats(self) -> pd.DataFrame:
-        """Return how probable the answers of the only run are together, with and without repeats."""
+        """Return the total probability of the answers of the only run, with and without repeats."""
         return tables.repeats(self.single_run, **self._values("alpha", "split"))
 
     @kept_table
@@ -355,17 +355,17 @@ class Experiment(Parameters):
 
     @kept_table
     def accuracy_by_coverage(self) -> pd.DataFrame:
-        """Return accuracy among the least uncertain questions, if each answer counts once."""
+        """Return accuracy among the least uncertain questions; each answer counts once."""
         return tables.accuracy_by_coverage(_counted_once(self.all_splits))
 
     @kept_table
     def reliability(self) -> pd.DataFrame:
-        """Return accuracy against the confidence fitted on validation, if each answer counts once."""
+        """Return accuracy by confidence, which is fitted on validation; each answer counts once."""
         return tables.reliability(_counted_once(self.all_splits))
 
     @kept_table
     def exact_search(self) -> pd.DataFrame:
-        """Return the results of an exact search at each α, the share that beams find, and the costs."""
+        """Return results of exact search at each α, the share that beams find, and the costs."""
         return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
 
     @kept_table
@@ -434,7 +434,7 @@ class Experiment(Parameters):
 
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
-        """All validation questions and the reported ones, if each answer counts once, for all methods."""
+        """All validation questions and the reported ones for all methods, by distinct answers."""
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 
@@ -442,7 +442,7 @@ class Experiment(Parameters):
     def evaluation_once(self) -> Evaluation:
         """The evaluation of the only pair and `split` in which each answer counts once."""
         evaluations = self.evaluations(*self.pair(), self.split, methods="all")
-        [workbench] = [each for each in evaluations if each.protocol == "workbench"]
+        [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
         return workbench
 
     @cached_property
@@ -458,7 +458,8 @@ class Experiment(Parameters):
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
         """The evaluations of `split`, for every pair and protocol."""
-        return [each for pair in self.pairs() for each in self.evaluations(*pair, self.split)]
+        evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
+        return list(chain.from_iterable(evaluations))
 
     def shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that a figure shows: those of `split` and `protocol`."""
@@ -544,14 +545,14 @@ class Experiment(Parameters):
         if chat is None or self.loading or not storage.has_answers(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters
-        wanted: dict[str, Any] = {**parameters, "chat": None}
-        wanted |= decoder.parameters() | questions.parameters(chat=chat)
+        required: dict[str, Any] = {**parameters, "chat": None}
+        required |= decoder.parameters() | questions.parameters(chat=chat)
         if self.dtype != "auto":
-            wanted["dtype"] = self.dtype
+            required["dtype"] = self.dtype
         source = Path(catalog.locate(model))
         if source.exists():
-            wanted["fingerprint"] = catalog.fingerprint(source)
-        if storage.difference(parameters, wanted) is not None:
+            required["fingerprint"] = catalog.fingerprint(source)
+        if storage.difference(parameters, required) is not None:
             return None
         try:
             return runs.read_run(folder, questions=questions.table)
@@ -581,4 +582,4 @@ class Experiment(Parameters):
 
 def _counted_once(splits: Sequence[Splits]) -> list[Splits]:
     """Return the splits in which each answer counts once."""
-    return [each for each in splits if each.reported.protocol.startswith("workbench")]
+    return [pair for pair in splits if pair.reported.protocol.startswith("workbench")]

@@ -21,11 +21,13 @@ def kept_table(method: Method[Owner, Arguments]) -> Method[Owner, Arguments]:
     """
 
     @wraps(method)
-    def of_object(owner: Owner, *args: Arguments.args, **options: Arguments.kwargs) -> pd.DataFrame:
+    def return_kept_table(
+        owner: Owner, *args: Arguments.args, **options: Arguments.kwargs
+    ) -> pd.DataFrame:
         tables: dict[Any, pd.DataFrame] = vars(owner).setdefault("_kept_tables", {})
         call = (method.__name__, args, tuple(sorted(options.items())))
         if call not in tables:
             tables[call] = method(owner, *args, **options)
         return tables[call].copy()
 
-    return of_object
+    return return_kept_table

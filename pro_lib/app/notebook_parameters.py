@@ -25,7 +25,7 @@ from pro_lib.common.validation import SentenceError
 
 @dataclass(frozen=True)
 class ShippedNotebook:
-    """What a notebook ships with, from its metadata.
+    """The parameters that a notebook ships with, from its metadata.
 
     Attributes:
         name: the name of the notebook, such as `02_alpha_sweep`.
@@ -41,7 +41,7 @@ class ShippedNotebook:
 
 
 def read_shipped(name: str) -> ShippedNotebook:
-    """Return what a notebook of the package ships with.
+    """Return the parameters that a notebook of the package ships with.
 
     Raises:
         SentenceError: if the package has no such notebook, or the notebook stores no parameters.
@@ -58,26 +58,26 @@ def read_shipped(name: str) -> ShippedNotebook:
 
 def notebook_values(
     shipped: ShippedNotebook,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     options: Mapping[str, Any] | None,
     injected: Sequence[str],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of an experiment in a notebook, and those that its user has changed.
 
     Args:
-        shipped: what the notebook ships with.
-        given: the parameters that the notebook passes to `Experiment` by name.
+        shipped: the parameters that the notebook ships with.
+        arguments: the parameters that the notebook passes to `Experiment` by name.
         options: parameters that the notebook does not declare.
         injected: the names that papermill has injected.
 
     Raises:
         SentenceError: if an injected parameter is not passed on, or an option cannot be given.
     """
-    declared = [name for name in given if name not in NOT_FOR_USERS]
+    declared = [name for name in arguments if name not in NOT_FOR_USERS]
     _check_injected(injected, declared)
     options = dict(options or {})
     _check_options(options, declared)
-    values = {**shipped.fixes, **given, **options}
+    values = {**shipped.fixes, **arguments, **options}
     original = default_values() | shipped.parameters
     changed = {}
     for name in (*declared, *options):
@@ -127,7 +127,7 @@ def _check_options(options: Mapping[str, Any], declared: Sequence[str]) -> None:
 
 
 def _check_known(name: str) -> None:
-    known = list(default_values())
-    if name not in known:
-        [nearest] = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    names = list(default_values())
+    if name not in names:
+        [nearest] = difflib.get_close_matches(name, names, n=1, cutoff=0)
         raise SentenceError(f"{name} is not a parameter; the nearest is {nearest}")

@@ -82,17 +82,13 @@ def _why_unused(parameters: Parameters, name: str) -> str | None:
         reason = _why_unused_with_records(parameters, name)
     else:
         reason = _why_unused_by_strategies(parameters, name)
-    if (
-        reason is None
-        and _needs_question_file(parameters, name)
-        and not _question_files(parameters)
-    ):
-        reason = "has no effect: it is about a question file, and dataset names none"
-    if reason is None and name == "n_workers" and parameters.engine == "local":
-        reason = "has no effect: only engine='ray' has workers"
-    if reason is None and uses is not None:
-        reason = _why_unused_by_notebook(parameters, name, uses)
-    return reason
+    if reason is not None:
+        return reason
+    if _needs_question_file(parameters, name) and not _question_files(parameters):
+        return "has no effect: it is about a question file, and dataset names none"
+    if name == "n_workers" and parameters.engine == "local":
+        return "has no effect: only engine='ray' has workers"
+    return None if uses is None else _why_unused_by_notebook(parameters, name, uses)
 
 
 def _why_unused_with_records(parameters: Parameters, name: str) -> str | None:

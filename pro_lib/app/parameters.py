@@ -103,17 +103,18 @@ Names = Annotated[str | Sequence[str], _NAMES]
 def _check_columns(columns: object) -> object:
     """Check the names of columns; the width of a figure has another parameter."""
     if isinstance(columns, int):
-        words = "must be names of columns, such as {'question': 'Frage'}; the width of a figure is figure_columns"
-        raise PydanticCustomError("rule", words)
+        expected = "must be names of columns, such as {'question': 'Frage'}"
+        remedy = "the width of a figure is figure_columns"
+        raise PydanticCustomError("rule", f"{expected}; {remedy}")
     if not isinstance(columns, Mapping):
         raise PydanticCustomError(
             "rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}"
         )
     for ours, names in columns.items():
         if ours not in COLUMN_NAMES:
-            known = ", ".join(COLUMN_NAMES)
+            choices = ", ".join(COLUMN_NAMES)
             raise PydanticCustomError(
-                "rule", f"must have keys among {known}; {ours!r:.40} is not one of them"
+                "rule", f"must have keys among {choices}; {ours!r:.40} is not one of them"
             )
         if (
             not isinstance(names, (str, list, tuple))
@@ -160,15 +161,18 @@ class Parameters:
     """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
 
     Each field declares the name, type, default and help text of a parameter. The parameters cells
-    of notebooks, `pro run --help` and `docs/parameters.md` show the same texts; tests compare them.
+    of notebooks, `pro run --help` and `docs/reference/parameters.md` show the same texts, which
+    tests compare.
     """
 
     # Models, datasets and strategies
-    model: Names = parameter("facts-2m", "one or several: bundled or paper's name, hub id, folder")
-    dataset: Names = parameter(
-        "world-facts", "one or several: bundled, trivia_qa, sciq, nq, or a file"
+    model: Names = parameter(
+        "facts-2m", "one or several: bundled name, the paper's name, hub id or folder"
     )
-    split: _Name = parameter("test", "the split reported on")
+    dataset: Names = parameter(
+        "world-facts", "one or several: bundled, trivia_qa, sciq, nq or file"
+    )
+    split: _Name = parameter("test", "the split whose results are reported")
     strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
     other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
 
@@ -177,7 +181,7 @@ class Parameters:
         "paper", "how answers are counted in figures: paper, workbench, or both"
     )
     distinct: Flag | None = parameter(
-        None, "whether repeated answers count once; None as the protocol has it"
+        None, "whether repeated answers count once; None for the protocol's rule"
     )
     convention: Convention = parameter(
         "complete", "complete (ending included) or answer_tokens (left out)"
@@ -189,24 +193,26 @@ class Parameters:
     target: Probabilities | None = parameter(
         None, "accuracies to guarantee; None derives them from the data"
     )
-    confidence: Probability = parameter(0.95, "that a guarantee holds")
+    confidence: Probability = parameter(0.95, "probability that a guarantee holds")
 
     # Decoding
     search_alpha: PositiveShare = parameter(
-        0.02, "of strategy threshold: find every answer with p ≥ this"
+        0.02, "for strategy threshold: find every answer with p ≥ search_alpha"
     )
     n_answers: PositiveInt | None = parameter(
-        None, "N, answers per question; None for 10, of records for all"
+        None, "N, answers per question; None for 10, or for all of records"
     )
-    temperature: Positive = parameter(1.0, "of samples: below 1 likely tokens are drawn more often")
+    temperature: Positive = parameter(
+        1.0, "for samples: below 1, likely tokens are drawn more often"
+    )
     top_p: PositiveShare = parameter(
-        1.0, "of samples: use the likeliest tokens with this mass; 1 for all"
+        1.0, "for samples: use the likeliest tokens with this mass; 1 for all"
     )
     diversity_penalty: NotNegative = parameter(
         1.0, "λ, the penalty for a token that another beam has taken"
     )
     max_new_tokens: PositiveInt | None = parameter(
-        None, "T, where answers are cut; None for 32, in a chat 64"
+        None, "T, the most tokens of an answer; None for 32, or 64 in a chat"
     )
     stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
@@ -214,37 +220,39 @@ class Parameters:
     columns: Columns | None = parameter(
         None, "names of a question file's columns: {'question': 'Frage'}"
     )
-    strict: Flag = parameter(False, "rows of a file that cannot be used are errors, not left out")
+    strict: Flag = parameter(False, "stop at unusable rows of a file instead of leaving them out")
     limit: PositiveInt | None = parameter(
         None, "at most this many questions of each split; None for all"
     )
     n_shots: WholeNumber | None = parameter(
-        None, "shots in the prompt; None for 10, of small files fewer"
+        None, "examples in the prompt; None for 10, or fewer for small files"
     )
-    header: Text = parameter("", "text before the shots")
-    template: Template = parameter(TEMPLATE, "how a question is put; {question} stands for it")
+    header: Text = parameter("", "text before the examples")
+    template: Template = parameter(
+        TEMPLATE, "text of a question in the prompt; {question} is replaced"
+    )
     n_validation: PositiveInt | None = parameter(
         100, "validation questions for choosing α; None for all"
     )
-    seed: WholeNumber = parameter(0, "of samples, of drawn questions, of redraws")
+    seed: WholeNumber = parameter(0, "for samples, drawn questions and redraws")
 
     # Loading and running the model
     batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
     device: _Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
     dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
     loading: dict | None = parameter(
-        None, "further options of models.load, as {'device_map': 'auto'}"
+        None, "further options of load_model, such as {'device_map': 'auto'}"
     )
-    chat: Chat | None = parameter(None, "use the model's chat template; None uses it without shots")
-    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one a GPU")
+    chat: Chat | None = parameter(
+        None, "use the model's chat template; None uses it without examples"
+    )
+    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one per GPU")
     n_workers: PositiveInt | None = parameter(
-        None, "workers of ray; None for as many as there are GPUs"
+        None, "number of ray workers; None for the number of GPUs"
     )
 
     # Meaning and correctness of answers
-    similarity: Names = parameter(
-        "lexical", "what means the same: lexical, alias, nli, or an NLI model"
-    )
+    similarity: Names = parameter("lexical", "comparison of meanings: lexical, alias, nli or model")
     correctness: _Name = parameter(
         "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
     )
@@ -253,9 +261,9 @@ class Parameters:
     records: Names | None = parameter(
         None, "files of log-probabilities made elsewhere; None asks the model"
     )
-    generations_dir: _Folder = parameter(None, "where runs are kept; None for data/generations")
-    figures_dir: _Folder = parameter(None, "where figures go; None for figures of the repository")
-    figure_columns: Literal[1, 2] = parameter(2, "columns of a paper that a figure spans, 1 or 2")
+    generations_dir: _Folder = parameter(None, "folder of runs; None for data/generations")
+    figures_dir: _Folder = parameter(None, "folder of figures; None for figures of the repository")
+    figure_columns: Literal[1, 2] = parameter(2, "width of a figure in columns of a paper, 1 or 2")
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # results are for `split`, so it may not be validation
@@ -264,10 +272,10 @@ class Parameters:
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
         for name, folder in _default_folders().items():
-            given = getattr(self, name)
-            object.__setattr__(self, name, folder if given is None else Path(given))
+            value = getattr(self, name)
+            object.__setattr__(self, name, folder if value is None else Path(value))
         if self.reported and self.split == "validation":
-            raise ValueError("split='validation' is where alpha is chosen; report on another split")
+            raise ValueError("split='validation' is used to choose alpha; report on another split")
         for name in ("strategy", "other_strategies"):
             for value in as_list(getattr(self, name)):
                 if value not in STRATEGIES:
@@ -290,14 +298,17 @@ class Parameters:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
-            raise ValueError(f"records={self.records!r} hold no search: exact search needs a model")
+            problem = "does not contain a search; exact search needs model= instead"
+            raise ValueError(f"records={self.records!r} {problem}")
 
     def _check_generation(self) -> None:
         """Check the parameters of answers that a model generates."""
         self._check_known("split", question_sets.SPLITS, "anything else")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
-            raise ValueError(f"alpha={self.alpha!r} is below {bound}: not searched so far")
+            raise ValueError(
+                f"alpha={self.alpha!r} is below {bound}, down to which answers were searched"
+            )
         for model in as_list(self.model):
             catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
@@ -307,14 +318,14 @@ class Parameters:
     def _check_known(
         self,
         name: str,
-        known: Collection[str],
+        choices: Collection[str],
         other: str,
         is_other: Callable = lambda _: False,
     ) -> None:
         """Check that every value of a parameter is known or is of the other kind."""
         for value in as_list(getattr(self, name)):
-            if value not in known and not is_other(value):
-                raise ValueError(f"{name}={value!r} is neither {', '.join(known)}, nor {other}")
+            if value not in choices and not is_other(value):
+                raise ValueError(f"{name}={value!r} is neither {', '.join(choices)}, nor {other}")
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
@@ -344,7 +355,8 @@ class Parameters:
 
 def default_values() -> dict[str, Any]:
     """Return the default of every parameter that a user may give."""
-    defaults = {each.name: each.default for each in fields(Parameters)} | _default_folders()
+    defaults = {item.name: item.default for item in fields(Parameters)}
+    defaults |= _default_folders()
     for name in NOT_FOR_USERS:
         del defaults[name]
     return defaults
@@ -352,16 +364,16 @@ def default_values() -> dict[str, Any]:
 
 def help_texts() -> dict[str, str]:
     """Return the help text of every parameter that a user may give."""
-    texts = {each.name: each.metadata.get("help", "") for each in fields(Parameters)}
+    texts = {item.name: item.metadata.get("help", "") for item in fields(Parameters)}
     return {name: texts[name] for name in default_values()}
 
 
 def type_names() -> dict[str, str]:
     """Return the type of every parameter that a user may give, in words."""
     names = {}
-    for each in fields(Parameters):
-        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(each.type).split(" | ")]
-        names[each.name] = " or ".join(kinds)
+    for item in fields(Parameters):
+        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(item.type).split(" | ")]
+        names[item.name] = " or ".join(kinds)
     return {name: names[name] for name in default_values()}
 
 

@@ -61,11 +61,11 @@ def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> R
     run = importing.split_records(run, n_validation=parameters.n_validation, seed=parameters.seed)
     existing = list(dict.fromkeys(run.questions["split"]))
     _check_splits(run, splits, existing)
-    wanted = existing if "all" in splits else [name for name in existing if name in splits]
-    if parameters.limit is None and len(wanted) == len(existing):
+    selected = existing if "all" in splits else [name for name in existing if name in splits]
+    if parameters.limit is None and len(selected) == len(existing):
         return run
     rows: list[int] = []
-    for name in wanted:
+    for name in selected:
         rows.extend(_draw_rows(parameters, run, name))
     return run.select(question_ids=list(run.questions["question_id"].iloc[sorted(rows)]))
 
@@ -75,8 +75,8 @@ def _check_splits(run: Run, splits: Sequence[str], existing: Sequence[str]) -> N
     missing = [name for name in splits if name not in allowed]
     if missing or not {"all", *existing}.intersection(splits):
         name = [*missing, *splits][0]
-        known = ", ".join(existing)
-        raise files.RunError(f"split={name!r} is not in run {run.name}; it has {known}")
+        choices = ", ".join(existing)
+        raise files.RunError(f"split={name!r} is not in run {run.name}; it has {choices}")
 
 
 def _draw_rows(parameters: Parameters, run: Run, split: str) -> np.ndarray:

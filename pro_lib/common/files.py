@@ -53,7 +53,7 @@ def regular(path: str | Path) -> Path:
     Reading a pipe or a device may never end.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        raise RunError(f"{path} is no regular file")
+        raise RunError(f"{path} is not a regular file")
     return Path(path)
 
 

@@ -149,7 +149,7 @@ def checked(cls: type[_T]) -> type[_T]:
         for name in values:
             if name not in names:
                 [nearest] = difflib.get_close_matches(name, names, n=1, cutoff=0)
-                raise SentenceError(f"{name} is no parameter; the nearest is {nearest}")
+                raise SentenceError(f"{name} is not a parameter; the nearest is {nearest}")
         surplus_args = args[len(positional_names) :]
         named_args = dict(zip(positional_names, args, strict=False))
         try:

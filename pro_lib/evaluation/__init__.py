@@ -9,7 +9,6 @@ from pro_lib.evaluation.evaluate import (
     common_methods,
     evaluate,
     evaluations,
-    rouge_and_correct,
 )
 from pro_lib.evaluation.guarantees import (
     Guarantee,
@@ -22,6 +21,7 @@ from pro_lib.evaluation.methods import (
     PROTOCOLS,
     SCORES,
     AnswerMatrices,
+    MethodScores,
     Protocol,
     answer_matrices,
     find_protocol,
@@ -36,13 +36,11 @@ from pro_lib.evaluation.settings import (
     count_settings,
 )
 from pro_lib.evaluation.sweeps import (
-    alpha_sweep,
     chosen_alpha,
-    labelled,
     redraw_benchmark,
     select_alpha,
-    with_aurocs,
 )
+from pro_lib.metrics.correctness import rouge_and_correct
 
 __all__ = [
     "DRAWN_ALPHAS",
@@ -52,11 +50,11 @@ __all__ = [
     "AnswerMatrices",
     "Evaluation",
     "Guarantee",
+    "MethodScores",
     "Protocol",
     "SettingCounts",
     "Splits",
     "alpha_grid",
-    "alpha_sweep",
     "answer_matrices",
     "beyond_chance",
     "chosen_alpha",
@@ -67,7 +65,6 @@ __all__ = [
     "evaluations",
     "find_protocol",
     "guarantee",
-    "labelled",
     "method_scores",
     "miss_rate",
     "redraw_benchmark",
@@ -77,5 +74,4 @@ __all__ = [
     "set_threshold",
     "similarity_matrices",
     "text_scores",
-    "with_aurocs",
 ]

@@ -1,4 +1,4 @@
-"""What may be guaranteed: when to answer, sets with a right answer, the probability of being right; asks no model."""
+"""Guarantee an accuracy of selective answers, and sets that contain a right answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, binom
+from scipy.special import bdtrc, betaincinv
 
 from pro_lib import importing, metrics
 from pro_lib.evaluation.evaluate import evaluate
@@ -15,15 +15,27 @@ from pro_lib.metrics.auroc import aligned, need_both
 from pro_lib.questions.repeats import one_per_text
 from pro_lib.runs.run import Run
 
-STARTS = (10, 20, 30, 50, 70)  # percent of the questions, fixed beforehand
+# The coverages at which the tests start, in percent of the questions. They are fixed beforehand.
+STARTS = (10, 20, 30, 50, 70)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """P(r = 1 | u < threshold) >= target in the *population*; validation misleads with at most 1 - `confidence`.
+    """The guarantee that P(r = 1 | u < threshold) >= target holds in the *population*.
 
-    `threshold` is None where nothing is guaranteed, infinite where all may be answered. Of `n_validation` questions
-    `n_answered` lie below it, of which `n_right` are right. `n_repeats` further ones repeat a text and were left out.
+    The probability that validation questions show this although it is false is at most
+    1 - `confidence`.
+
+    Attributes:
+        target: the accuracy that is guaranteed.
+        confidence: 1 minus the largest share of draws of validation questions that lead to a false
+            guarantee.
+        threshold: the score below which to answer; None if nothing is guaranteed, infinite if every
+            question may be answered.
+        n_answered: the number of validation questions below the threshold.
+        n_right: the number of these that are right.
+        n_validation: the number of validation questions.
+        n_repeats: further validation questions, which repeat a text and were left out.
     """
 
     target: float
@@ -35,28 +47,35 @@ class Guarantee:
     n_repeats: int = 0
 
     def answers(self, uncertainty: ArrayLike) -> NDArray[np.bool_]:
-        """Return which questions to answer, for scores of any shape: those below the threshold, never NaN."""
-        return np.asarray(uncertainty, float) < (
-            -np.inf if self.threshold is None else self.threshold
-        )
+        """Return which questions to answer.
+
+        Args:
+            uncertainty: scores of any shape, higher = more uncertain.
+
+        Returns:
+            Truth values of that shape: whether a score is below the threshold; False for NaN.
+        """
+        scores = np.asarray(uncertainty, float)
+        threshold = -np.inf if self.threshold is None else self.threshold
+        return np.asarray(scores < threshold)
 
     def sentence(self) -> str:
-        """Say the guarantee."""
-        sure = f"at least {100 * self.target:g} % right with {100 * self.confidence:g} % confidence"
+        """Return the guarantee as a sentence."""
+        goal = f"at least {100 * self.target:g} % right with {100 * self.confidence:g} % confidence"
         repeats = ""
         if self.n_repeats:
             repeats = f" {self.n_repeats} validation questions that repeat a text were left out."
         if self.threshold is None:
-            return f"Nothing can be guaranteed: {self.n_validation} validation questions do not show {sure}.{repeats}"
-        which = (
-            "every question"
-            if self.threshold == np.inf
-            else f"when the score is below {self.threshold:z.4g}"
-        )
+            return (
+                f"Nothing can be guaranteed: {self.n_validation} validation questions do not show "
+                f"{goal}.{repeats}"
+            )
+        condition = "every question"
+        if self.threshold != np.inf:
+            condition = f"when the score is below {self.threshold:z.4g}"
         share = f"{100 * self.n_answered / self.n_validation:.0f} % of questions"
-        return (
-            f"Answer {which}: {sure}, {share} ({self.n_right} of {self.n_answered} were).{repeats}"
-        )
+        counts = f"{self.n_right} of {self.n_answered} were"
+        return f"Answer {condition}: {goal}, {share} ({counts}).{repeats}"
 
 
 def guarantee(
@@ -69,46 +88,99 @@ def guarantee(
     texts: ArrayLike | None = None,
     seed: int = 0,
 ) -> Guarantee:
-    """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown, by exact binomial tests upwards.
+    """Return the largest threshold t for which P(r = 1 | u < t) >= `target` is shown.
 
-    δ = 1 - `confidence` is split among five starts, at 10, 20, 30, 50 and 70 % of the questions. Each part is handed on
-    from a threshold that passed to the next, and lost at one that did not: the fallback procedure (Wiens 2003). What
-    walks of their own from each start pass (Angelopoulos et al. 2021), this passes too.
+    Exact binomial tests are made at increasing thresholds. δ = 1 - `confidence` is split among five
+    starts, at 10, 20, 30, 50 and 70 % of the questions. If the test at a threshold rejects, its
+    level is passed on to the next threshold; otherwise it is lost. This is the fallback procedure
+    (Wiens 2003). It rejects whatever separate sequences of tests from each start would reject
+    (Angelopoulos et al. 2021).
 
     Args:
-        uncertainty: scores (m,) of validation questions, higher = more uncertain; infinite ones are never below.
-        correct: (m,) booleans.
-        unlabelled: scores (n,) of other questions of the population, whose percentiles are the thresholds. None takes
-            those of `uncertainty`, for which the guarantee is not exact: docs/guarantees.md has what was measured.
-        texts: (m,), the text of each validation question. The binomial tests need independent questions, and copies of
-            one question are not: one question of each text is drawn with `seed`, and the others are left out. The
-            guarantee is then about a population of different questions. None says that no question is repeated.
-        seed: seed of that draw.
+        uncertainty: scores (m,) of validation questions, higher = more uncertain. The score +∞ is
+            never below a threshold.
+        correct: (m,); True for a right answer.
+        target: the accuracy to guarantee, between 0 and 1.
+        confidence: 1 minus the largest share of draws of validation questions that lead to a false
+            guarantee, between 0 and 1.
+        unlabelled: scores (n,) of other questions of the population, whose percentiles are the
+            thresholds. None takes those of `uncertainty`, for which the guarantee is not exact;
+            docs/explanation/guarantees.md has measurements.
+        texts: the text of each validation question (m,). The binomial tests need independent
+            questions, and copies of one question are not, so one question of each text is drawn
+            with `seed`. The guarantee is then about a population of different questions. None means
+            that no question is repeated.
+        seed: the seed of that draw.
 
-    Raises `ValueError` where a score is NaN, shapes differ, or `target` or `confidence` is not in (0, 1).
+    Returns:
+        The guarantee; its threshold is None if nothing is shown.
+
+    Raises:
+        ValueError: a score is NaN, shapes differ, or `target` or `confidence` is not in (0, 1).
+
+    Example:
+        >>> scores = np.arange(100) / 100
+        >>> guarantee(scores, scores < 0.5, target=0.8).threshold
+        0.54
     """
     values, labels = aligned(uncertainty, correct)
     drawn = _one_of_each(texts, len(values), seed)
     n_repeats = len(values) - len(drawn)
-    values, labels = values[drawn], labels[drawn]
-    others = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
-    if not (0 < target < 1 and 0 < confidence < 1 and not np.isnan(others).any()):
-        message = f"target={target} and confidence={confidence} must lie between 0 and 1"
-        raise ValueError(f"{message}, unlabelled must be scores (n,) without NaN")
-    thresholds = np.unique(np.append(others, np.inf)[np.arange(1, 101) * len(others) // 100])
-    below, levels = np.searchsorted(others, thresholds), np.zeros(len(thresholds))
-    for start in STARTS:  # of scores that tie, the first with as many below it
-        place = int(np.searchsorted(below, start * len(others) // 100))
-        levels[min(place, len(levels) - 1)] += (1 - confidence) / len(STARTS)
-    n, right = (np.searchsorted(np.sort(of), thresholds) for of in (values, values[labels]))
-    level, last = 0.0, None
-    for place, p_value in enumerate(binom.sf(right - 1, n, target)):
-        level += levels[place]
-        level, last = (level, place) if p_value <= level > 0 else (0.0, last)
+    values = values[drawn]
+    labels = labels[drawn]
+    population = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
+    if not (0 < target < 1 and 0 < confidence < 1 and not np.isnan(population).any()):
+        raise ValueError(
+            f"target={target} and confidence={confidence} must lie between 0 and 1, "
+            "unlabelled must be scores (n,) without NaN"
+        )
+    percentiles = np.append(population, np.inf)[np.arange(1, 101) * len(population) // 100]
+    thresholds = np.unique(percentiles)
+    levels = _starting_levels(thresholds, population, 1 - confidence)
+    n_answered = np.searchsorted(np.sort(values), thresholds)
+    n_right = np.searchsorted(np.sort(values[labels]), thresholds)
+    # The probability of so many right answers or more, if the accuracy were the target.
+    p_values = bdtrc(n_right - 1, n_answered, target)
+    last = _last_rejected(p_values, levels)
     if last is None:
         return Guarantee(target, confidence, None, 0, 0, len(values), n_repeats)
-    counts = int(n[last]), int(right[last]), len(values), n_repeats
-    return Guarantee(target, confidence, float(thresholds[last]), *counts)
+    return Guarantee(
+        target,
+        confidence,
+        threshold=float(thresholds[last]),
+        n_answered=int(n_answered[last]),
+        n_right=int(n_right[last]),
+        n_validation=len(values),
+        n_repeats=n_repeats,
+    )
+
+
+def _starting_levels(
+    thresholds: NDArray[np.float64], population: NDArray[np.float64], delta: float
+) -> NDArray[np.float64]:
+    """Return the part of δ that starts at each threshold.
+
+    A start is at the first threshold with as many scores of the (sorted) population below it.
+    """
+    n_below = np.searchsorted(population, thresholds)
+    levels = np.zeros(len(thresholds))
+    for start in STARTS:
+        place = int(np.searchsorted(n_below, start * len(population) // 100))
+        levels[min(place, len(levels) - 1)] += delta / len(STARTS)
+    return levels
+
+
+def _last_rejected(p_values: NDArray[np.float64], levels: NDArray[np.float64]) -> int | None:
+    """Return the last place at which the fallback procedure rejects; None if it never does."""
+    last = None
+    level = 0.0
+    for place, p_value in enumerate(p_values):
+        level += levels[place]
+        if p_value <= level and level > 0:
+            last = place
+        else:
+            level = 0.0
+    return last
 
 
 def set_threshold(
@@ -119,20 +191,38 @@ def set_threshold(
     texts: ArrayLike | None = None,
     seed: int = 0,
 ) -> float | None:
-    """Return τ of the sets {y : p(y) >= τ} by split conformal prediction: the ⌊δ (m + 1)⌋-th smallest of `right` (m,).
+    """Return the threshold τ of answer sets {y : p(y) >= τ} by split conformal prediction.
 
-    P(a set is issued and holds no right answer) <= `delta`, over validation *and* the question asked; given that a set
-    is issued it may miss more often. A set may be empty, which is a miss. None where the place of τ is censored: then
-    no set is issued, for any question. `texts` and `seed` as in `guarantee`. Raises `ValueError` for a `delta` outside
-    (0, 1), or `right` that are no probabilities.
+    τ is the ⌊δ (m + 1)⌋-th smallest of `right`. Then P(a set is issued and holds no right answer)
+    <= `delta`, over the validation questions *and* the new question. Given that a set is issued it
+    may miss more often. An empty set is a miss.
+
+    Args:
+        right: the probability of the most probable right answer to each validation question (m,), 0
+            if none was found.
+        delta: the probability of a miss, between 0 and 1.
+        search_alpha: the α of the search. Smaller probabilities are unknown (censored).
+        texts: the texts of the questions, as in `guarantee`.
+        seed: the seed of the draw, as in `guarantee`.
+
+    Returns:
+        τ; None if it is censored. Then no set is issued for any question.
+
+    Raises:
+        ValueError: `delta` is not in (0, 1), or `right` are not probabilities.
+
+    Example:
+        >>> right = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+        >>> set_threshold(right, delta=0.3, search_alpha=0.1)
+        0.3
     """
     values = _right(right, search_alpha)
     values = np.sort(values[_one_of_each(texts, len(values), seed)])
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must lie between 0 and 1")
-    # 0.29 of 100 are 29, rounding aside
+    # Without the rounding, 0.29 of 100 would be 28.
     rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
-    # `_right` makes 0 of what is below `search_alpha`
+    # `_right` sets probabilities below `search_alpha` to 0.
     is_censored = rank == 0 or values[rank - 1] == 0
     return None if is_censored else float(values[rank - 1])
 
@@ -146,34 +236,60 @@ def miss_rate(
     texts: ArrayLike | None = None,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the share of `right` (m,) below an α fixed beforehand, and the upper limit of its chance.
+    """Return the share of questions whose set at a fixed α misses, and its upper limit.
 
-    The limit is Clopper and Pearson's, one-sided. `texts` and `seed` as in `guarantee`. Raises `ValueError` for an
-    `alpha` below `search_alpha`, or m = 0.
+    The limit is Clopper and Pearson's, one-sided.
+
+    Args:
+        right: the probability of the most probable right answer to each validation question (m,), 0
+            if none was found.
+        alpha: the α of the sets, which was fixed beforehand.
+        search_alpha: the α of the search.
+        confidence: the probability that the limit holds.
+        texts: the texts of the questions, as in `guarantee`.
+        seed: the seed of the draw, as in `guarantee`.
+
+    Returns:
+        The share of the validation questions, and the upper limit of the probability.
+
+    Raises:
+        ValueError: `alpha` is below `search_alpha`, or there are no questions.
+
+    Example:
+        >>> share, limit = miss_rate([0.5, 0.3, 0.0, 0.2], alpha=0.1, search_alpha=0.1)
+        >>> share, round(limit, 2)
+        (0.25, 0.75)
     """
     values = _right(right, search_alpha)
     values = values[_one_of_each(texts, len(values), seed)]
     if alpha < search_alpha or not values.size or not 0 < confidence < 1:
-        words = f"alpha={alpha} must be at least search_alpha={search_alpha}, right hold a question"
-        raise ValueError(f"{words}, and confidence={confidence} lie between 0 and 1")
-    missed = int((values < alpha).sum())
-    limit = beta.ppf(confidence, missed + 1, len(values) - missed) if missed < len(values) else 1.0
-    return missed / len(values), float(limit)
+        words = (
+            f"alpha={alpha} must be at least search_alpha={search_alpha}, right must not be empty"
+        )
+        raise ValueError(f"{words}, and confidence={confidence} must lie between 0 and 1")
+    n = len(values)
+    n_missed = int((values < alpha).sum())
+    limit = 1.0
+    if n_missed < n:
+        limit = float(betaincinv(n_missed + 1, n - n_missed, confidence))
+    return n_missed / n, limit
 
 
 def _one_of_each(texts: ArrayLike | None, n: int, seed: int) -> NDArray[np.intp]:
-    """Return the rows that a guarantee rests on: one of each text, or all."""
+    """Return the rows of one question of each text; all rows if there are no texts."""
     if texts is None:
         return np.arange(n)
     texts = np.asarray(texts, dtype=object)
     if texts.shape != (n,):
         raise ValueError(
-            f"texts must have the shape ({n},), a text for each validation question, not {texts.shape}"
+            f"texts must have the shape ({n},), a text for each validation question, "
+            f"not {texts.shape}"
         )
     return one_per_text(texts, seed=seed)
 
 
 def _right(right: ArrayLike, search_alpha: float) -> NDArray[np.float64]:
+    """Return probabilities (m,), 0 for those below the α of the search."""
     values = np.asarray(right, dtype=np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise ValueError("right must be probabilities (m,), 0 where no right answer was found")
@@ -183,13 +299,24 @@ def _right(right: ArrayLike, search_alpha: float) -> NDArray[np.float64]:
 def right_probability(
     run: Run, *, alpha: float = 0.4
 ) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
-    """Fit the probability that an answer is right to PRO at `alpha`: the function, and a sentence about the fit.
+    """Fit the probability that an answer is right to PRO.
 
-    The function takes PRO (n,) in nats. It is fitted on the validation questions of the run, or on a half where there
-    is no such split, and checked on the others, each time on one question of each text. A wrong answer at its lowest
-    score and a right one at its highest are added, so that no probability is 0 or 1. Calibrated is not guaranteed.
-    Raises `RunError` for a run without right answers known, `OneClassError` where all are right, or all wrong, and
-    `ValueError` as `scoring.pro` does.
+    The function is fitted on the validation questions of the run, or on half of all questions if
+    there is no such split, and checked on the others, each time on one question of each text. A
+    wrong answer at the lowest score and a right one at the highest are added, so that no
+    probability is 0 or 1. Calibration is not guaranteed.
+
+    Args:
+        run: a run whose right answers are known.
+        alpha: α of PRO.
+
+    Returns:
+        The function from PRO (n,) in nats to probabilities (n,), and a sentence about the fit.
+
+    Raises:
+        RunError: no answer can be judged.
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: as in `scoring.pro`.
     """
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
@@ -198,10 +325,11 @@ def right_probability(
     others = evaluate(both, split="test").one_per_text()
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
-    ends = (
-        np.append(uncertainty, [uncertainty.min(), uncertainty.max()]),
-        np.append(fitted.correct, [False, True]),
+    scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])
+    labels = np.append(fitted.correct, [False, True])
+    calibration = metrics.calibration(scores, labels, others.pro(alpha), others.correct)
+    sentence = (
+        f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}, "
+        f"error {calibration.ece:.3f} on {len(others.correct):,} others"
     )
-    calibration = metrics.calibration(*ends, others.pro(alpha), others.correct)
-    fit = f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}"
-    return calibration.fit, f"{fit}, error {calibration.ece:.3f} on {len(others.correct):,} others"
+    return calibration.fit, sentence

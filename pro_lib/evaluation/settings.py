@@ -1,7 +1,7 @@
-"""Statements about several settings: how many differ beyond chance, corrected for how many were looked at.
+"""Count the settings that differ significantly, corrected for the number of tests.
 
-A setting is a dataset and a model. The protocols are two ways to count the answers to the same questions, so they are
-not settings of their own.
+A setting is a dataset and a model. The protocols are two ways to count the answers to the same
+questions, so they are not settings of their own.
 """
 
 from __future__ import annotations
@@ -34,12 +34,22 @@ class SettingCounts:
 
 
 def beyond_chance(p_values: ArrayLike) -> NDArray[np.bool_]:
-    """Return which of the tests with these p-values, (n,), are significant at 5 % after Holm's correction.
+    """Return which tests are significant at 5 % after Holm's correction.
 
-    If all hypotheses are true, the probability that any of the tests is significant is at most 5 %, however the tests
-    depend on each other. NaN is not significant and counts for nothing.
+    If all hypotheses are true, the probability that any of the tests is significant is at most 5 %,
+    however the tests depend on each other.
+
+    Args:
+        p_values: (n,); NaN is not a test, so that it does not count and is not significant.
+
+    Returns:
+        Truth values (n,).
+
+    Example:
+        >>> beyond_chance([0.01, 0.04, 0.5]).tolist()
+        [True, False, False]
     """
-    return holm(p_values) <= 0.05
+    return np.asarray(holm(p_values) <= 0.05)
 
 
 def count_beyond_chance(
@@ -52,15 +62,21 @@ def count_beyond_chance(
     """Count the settings with a significant difference.
 
     Args:
-        rows: a row per comparison that the statement is about, with the columns `difference`, `p_value` and those of
-            `by`. A setting may have several (protocols, scores); each of them counts as a test.
-        family: all comparisons that were made, if the statement is about some of them; a table that has `rows`, by
-            its index. Holm's correction is over these.
+        rows: a row per comparison that the statement is about, with the columns `difference`,
+            `p_value` and those of `by`. A setting may have several rows (protocols, scores); each
+            of them counts as a test.
+        family: all comparisons that were made, if the statement is about some of them; a table that
+            has `rows`, by its index. Holm's correction is over these.
         difference: the column of the differences.
         by: the columns that make a setting.
 
     Returns:
         The counts; a setting with several rows counts once.
+
+    Example:
+        >>> rows = pd.DataFrame({"dataset": "d", "model": ["a", "b"], "difference": [0.1, -0.1]})
+        >>> count_beyond_chance(rows.assign(p_value=[0.01, 0.5]))
+        SettingCounts(n_settings=2, higher=1, lower=0)
     """
     if family is None:
         is_significant = beyond_chance(rows["p_value"])
@@ -83,8 +99,13 @@ def count_settings(rows: pd.DataFrame, is_counted: ArrayLike) -> str:
         is_counted: whether it holds, (n,), a value per row.
 
     Returns:
-        The count. With several protocols there is a count for each, because they are no settings of their own: "3 of 4
-        settings (paper) and 4 of 4 (workbench)".
+        The count. With several protocols there is a count for each, because they are not settings
+        of their own: "3 of 4 settings (paper) and 4 of 4 (workbench)".
+
+    Example:
+        >>> rows = pd.DataFrame({"dataset": "d", "model": ["a", "b"], "protocol": "paper"})
+        >>> count_settings(rows, [True, False])
+        '1 of 2 settings'
     """
     table = rows[["protocol"]].assign(is_counted=np.asarray(is_counted, dtype=bool))
     protocols = table["protocol"].unique()

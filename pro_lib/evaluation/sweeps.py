@@ -1,102 +1,126 @@
-"""AUROC as α varies, the α chosen on validation questions, and redraws of that choice.
-
-Every table is of one setting. Its rows begin with the setting's labels: dataset, model, protocol, split, n_questions.
-What needs an α takes `Splits`, chooses it on their validation questions and reports on the others. `low` and `high` are
-pointwise 95 % intervals. Where all answers are right, or all wrong, AUROC and interval are NaN, and a warning says so.
-"""
+"""Choose α on validation questions, and measure how the choice varies with these questions."""
 
 import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from pro_lib import metrics, scoring
+from pro_lib import metrics
 from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 
-Alphas = Sequence[float] | None
-DEFAULT_ALPHA = 0.4  # what the paper recommends without validation data
+__all__ = ["DEFAULT_ALPHA", "DRAWN_ALPHAS", "chosen_alpha", "redraw_benchmark", "select_alpha"]
 
-
-def alpha_sweep(evaluation: Evaluation, *, alphas: Alphas = None) -> pd.DataFrame:
-    """Return AUROC of PRO and mean K at each α, by default `DRAWN_ALPHAS`: alpha, auroc, mean_kept, low, high."""
-    grid = (
-        alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS) if alphas is None else np.array(alphas)
-    )
-    mean_kept = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
-    table = pd.DataFrame({"alpha": grid, "auroc": np.nan, "mean_kept": mean_kept})
-    return with_aurocs(table, evaluation.pro(grid), evaluation)
+DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 
 
 def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:
-    """Return the α of PRO, or of another score, that is chosen on the validation questions (`select_alpha`)."""
+    """Return the α that is chosen on the validation questions (`select_alpha`).
+
+    Args:
+        splits: the validation questions and the reported ones.
+        name: PRO, or another score that needs an α (`Evaluation.pro`).
+
+    Returns:
+        The α.
+    """
     return select_alpha(splits.validation, alphas=splits.alphas, name=name)
 
 
-def select_alpha(validation: Evaluation, *, alphas: Alphas = None, name: str = "PRO") -> float:
-    """Return the α with the best AUROC of PRO, or of the score of another name (`Evaluation.pro`), from `ALPHA_GRID`.
+def select_alpha(
+    validation: Evaluation, *, alphas: Sequence[float] | None = None, name: str = "PRO"
+) -> float:
+    """Return the α with the best AUROC.
 
-    `alphas` are others to choose from. Ties go to the α nearest 0.4, and of two equally near to the smaller. Where all
-    answers are right, or all wrong, it is 0.4, and a warning says so.
+    If several are best, the one nearest to 0.4 is returned, and of two equally near ones the
+    smaller. If all answers are right, or all wrong, the result is 0.4, with a warning.
+
+    Args:
+        validation: the questions.
+        alphas: the values to choose from; None for `ALPHA_GRID`.
+        name: PRO, or another score that needs an α (`Evaluation.pro`).
+
+    Returns:
+        The α.
     """
-    if one_class := validation.one_class():
+    one_class = validation.one_class()
+    if one_class:
         warnings.warn(
             f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
             stacklevel=2,
         )
         return DEFAULT_ALPHA
     grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
-    # 0.35 and 0.45 are equally far, rounding aside
-    distance = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
-    grid = grid[np.argsort(distance, kind="stable")]
-    aurocs = metrics.auroc_intervals(validation.pro(grid, name=name), validation.correct)[0]
-    return float(grid[aurocs.argmax()])  # equal AUROCs are exactly equal, being counts
+    # Rounding makes 0.35 and 0.45 equally far from 0.4.
+    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
+    nearest_first = grid[np.argsort(distances, kind="stable")]
+    scores = validation.pro(nearest_first, name=name)
+    aurocs = metrics.auroc_intervals(scores, validation.correct)[0]
+    # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
+    return float(nearest_first[aurocs.argmax()])
 
 
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:
-    """Return PRO's AUROC on the reported split for α chosen on many redraws of the validation questions.
+    """Return PRO's AUROC on the reported questions for α chosen on redrawn validation questions.
 
-    Each redraw takes as many questions of the pool as α is chosen on, without replacement, and again if they are all
-    right or all wrong. Where the pool has no more than that, or one class, nothing can be redrawn: one row of NaN, and
-    a warning. Columns: redraw, alpha, auroc (on the reported split), better_than_nll (there; 1 or 0).
+    Each redraw takes as many questions of the pool as α is chosen on, without replacement. A redraw
+    with right answers only, or wrong ones only, is repeated.
+
+    Args:
+        splits: the validation questions and the reported ones.
+        n_redraws: the number of redraws.
+        seed: the seed of the redraws.
+
+    Returns:
+        A row per redraw with the columns redraw, alpha, auroc and better_than_nll (1 or 0, on the
+        reported questions). If the pool does not have other questions, or has one class, there is
+        one row of NaN, and a warning.
     """
-    pool, n_questions = splits.pool, len(splits.validation.correct)
-    too_many = f"α is chosen on {n_questions} of {len(pool.correct)}"
-    if why := pool.one_class() or ("" if 2 <= n_questions < len(pool.correct) else too_many):
-        where = f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn"
-        warnings.warn(f"{where} ({why}), so how much α moves is not known", stacklevel=2)
-        nothing = {"redraw": [0], "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
-        return labelled(pd.DataFrame(nothing), splits.reported)
-    rng, chosen = np.random.default_rng(seed), list[float]()
-    while len(chosen) < n_redraws:
-        drawn = pool.rows(rng.choice(len(pool.correct), size=n_questions, replace=False))
-        if not drawn.one_class():
-            chosen.append(select_alpha(drawn, alphas=splits.alphas))
-    table = pd.DataFrame({"alpha": chosen}).rename_axis("redraw")
-    swept = alpha_sweep(splits.reported, alphas=table["alpha"].unique()).set_index("alpha")["auroc"]
-    nll = metrics.auroc(splits.reported.baselines["NLL"], splits.reported.correct)
-    table["auroc"] = table["alpha"].map(swept)
-    table["better_than_nll"] = (table["auroc"] > nll).astype(float)
-    return labelled(table.reset_index(), splits.reported)
+    reason = _no_redraws(splits)
+    if reason:
+        pool = splits.pool
+        warnings.warn(
+            f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn ({reason}), "
+            "so how much α moves is not known",
+            stacklevel=2,
+        )
+        row = {"redraw": 0, "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
+        return pd.DataFrame([row])
+    reported = splits.reported
+    redrawn = np.array(_redrawn_alphas(splits, n_redraws, seed))
+    alphas, places = np.unique(redrawn, return_inverse=True)
+    aurocs = metrics.auroc_intervals(reported.pro(alphas), reported.correct)[0][places]
+    nll_auroc = metrics.auroc(reported.baselines["NLL"], reported.correct)
+    columns = {
+        "redraw": np.arange(n_redraws),
+        "alpha": redrawn,
+        "auroc": aurocs,
+        "better_than_nll": (aurocs > nll_auroc).astype(float),
+    }
+    return pd.DataFrame(columns)
 
 
-def with_aurocs(
-    table: pd.DataFrame, uncertainty: ArrayLike, evaluation: Evaluation
-) -> pd.DataFrame:
-    """Add the labels, and the AUROC of the columns of `uncertainty` (n, A), a row each, with its interval."""
-    columns: tuple = (np.nan, np.nan, np.nan)
-    clusters = evaluation.answers.get("cluster")
-    if one_class := evaluation.one_class():
-        warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=3)
-    else:
-        columns = metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters)
-    table = table.assign(**dict(zip(("auroc", "low", "high"), columns, strict=True)))
-    table["interval"] = "by question" if clusters is None else "by cluster"
-    return labelled(table, evaluation)
+def _no_redraws(splits: Splits) -> str:
+    """Return why the validation questions cannot be redrawn; empty if they can."""
+    n_pool = len(splits.pool.correct)
+    n_questions = len(splits.validation.correct)
+    one_class = splits.pool.one_class()
+    if one_class:
+        return one_class
+    if 2 <= n_questions < n_pool:
+        return ""
+    return f"α is chosen on {n_questions} of {n_pool}"
 
 
-def labelled(table: pd.DataFrame, setting: Evaluation) -> pd.DataFrame:
-    """Put the labels of a setting in front of the table, but for those it has."""
-    labels = {name: label for name, label in setting.labels().items() if name not in table}
-    return table.assign(**labels)[[*labels, *table.columns]]
+def _redrawn_alphas(splits: Splits, n_redraws: int, seed: int) -> list[float]:
+    """Return the α chosen on each redraw of the validation questions."""
+    pool = splits.pool
+    n_questions = len(splits.validation.correct)
+    rng = np.random.default_rng(seed)
+    alphas: list[float] = []
+    while len(alphas) < n_redraws:
+        rows = rng.choice(len(pool.correct), size=n_questions, replace=False)
+        redraw = pool.rows(rows)
+        if not redraw.one_class():
+            alphas.append(select_alpha(redraw, alphas=splits.alphas))
+    return alphas

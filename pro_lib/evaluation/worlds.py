@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_softmax
 
-from pro_lib.scoring.likelihood import FloatArray
+from pro_lib.metrics.auroc import FloatArray
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
@@ -49,7 +49,7 @@ def simulate(
     n_questions: int,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, np.ndarray]:
-    """Return the answers found to some questions of a world, and which questions are answered right.
+    """Return the answers to some questions of a world, and which questions are answered right.
 
     Returns:
         Log-probabilities of the answers found, (n_questions, n_answers), NaN where there are fewer;
@@ -62,12 +62,12 @@ def simulate(
     shares = rng.dirichlet(np.ones(world.n_spellings), logits.shape)
     spellings = log_softmax(logits, axis=1)[:, :, None] + np.log(shares)
     answers = spellings.reshape(n_questions, -1)
-    found = _find_answers(answers, world, rng)
-    log_probs = np.take_along_axis(answers, found, axis=1)
-    most_probable = found[np.arange(n_questions), log_probs.argmax(axis=1)]
+    positions = _find_answers(answers, world, rng)
+    log_probs = np.take_along_axis(answers, positions, axis=1)
+    most_probable = positions[np.arange(n_questions), log_probs.argmax(axis=1)]
     correct = most_probable // world.n_spellings == truth
     if world.answers_found == "distinct samples":
-        is_same = found[:, :, None] == found[:, None, :]
+        is_same = positions[:, :, None] == positions[:, None, :]
         is_repeated = np.triu(is_same, 1).any(axis=1)
         log_probs[is_repeated] = np.nan
     return log_probs, correct
@@ -86,4 +86,4 @@ def _draw_positions(logits: FloatArray, n_draws: int, rng: np.random.Generator) 
     # A number above all of these upper limits belongs to the last position.
     upper_limits = np.exp(log_softmax(logits, axis=1)).cumsum(axis=1)[:, :-1]
     numbers = rng.random((len(logits), n_draws, 1))
-    return (numbers > upper_limits[:, None, :]).sum(axis=2)
+    return np.asarray((numbers > upper_limits[:, None, :]).sum(axis=2))

@@ -1,4 +1,4 @@
-"""Batches of questions answered by one model, prompt and strategy, halved where memory runs out; knows no file."""
+"""Answer questions in batches, which are halved if memory runs out."""
 
 import gc
 import shlex
@@ -33,56 +33,83 @@ from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import Cost, part_table
 
-# Measured on two cores with the bundled model: smaller batches pay more per call, larger ones attend to more in vain.
+# Measured on two cores with the bundled model. In smaller batches, calls of the network cost more
+# per question; larger ones compute more attention that is masked.
 DEFAULT_BATCH_SIZE = 32
-_CUDA_BATCH_SIZE = (
-    128  # there a step of few rows takes as long as its launches: a model, docs/speed.md
-)
-# Measured once, by prompts, T and ends
+# On CUDA, a step of few rows takes as long as launching its kernels (docs/results/speed.md).
+_CUDA_BATCH_SIZE = 128
+# Measured errors of log-probabilities, by network, then by prompts, T and texts that end an answer.
 _EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()
-# What is said when there is no memory, beside the exceptions made for it: by the CPU's allocator, CUDA, MPS and cuBLAS.
+# Messages about lacking memory in errors of other types: from the CPU's allocator, CUDA or MPS, and
+# cuBLAS.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+# The fewest questions of a first batch whose answers show whether the prompts suit the model.
+_FEWEST_TO_INSPECT = 20
+
+# The answers to one question, and from a search its certificate.
+Result = tuple[list[Outcome], Certificate | None]
 
 
 @dataclass
 class Job:
-    """How questions are answered, `batch_size` at once; `ValueError` if none, or too long for the model."""
+    """Answer questions with one model, strategy and kind of prompt.
+
+    Args:
+        model: the model.
+        questions: the question set, with the shots of the prompts.
+        strategy: the strategy.
+        chat: whether prompts use the chat template, or the options of the template.
+        batch_size: questions in one batch; 0 for the default of the device.
+
+    Raises:
+        ValueError: there are no questions.
+        UnsupportedModelError: a prompt is too long for the model, or has a token without weights.
+    """
 
     model: Model
     questions: QuestionSet
     strategy: Strategy
     chat: bool | Mapping = False
-    batch_size: int = 0  # for 0, as many as the device does best with
+    batch_size: int = 0
 
     def __post_init__(self):
-        self.model, self.counts, self._prefix = (
-            self.model.with_stop(self.strategy.stop),
-            ForwardCounts(),
-            None,
-        )
-        # Each prompt is wanted twice: its length, and itself
+        self.model = self.model.with_stop(self.strategy.stop)
+        self.counts = ForwardCounts()
+        self._prefix = None
+        # Each prompt is encoded twice: for its length, and for its answers.
         self._encode = lru_cache(2**14)(self.model.encode)
-        self.batch_size = self.batch_size or self._usual_batch_size()
-        # The most questions that have been seen to fit into memory at once
+        self.batch_size = self.batch_size or self._default_batch_size()
+        # The most questions at once that may fit into memory.
         self.fitting = sys.maxsize
         if not len(self.questions):
             raise ValueError("there are no questions to answer")
-        prompts, size = self._prompts(self.questions.table), len(self.model.endings.stop)
-        self.fit = self.model.fit_for(max(map(len, prompts)) + self.strategy.max_new_tokens)
-        if (last := max(max(prompt, default=0) for prompt in prompts)) >= size:
-            words = f"{self.model.tokenizer.convert_ids_to_tokens(last)!r}, in a prompt, is none of them"
-            raise UnsupportedModelError(f"model {self.model.name} has {size} tokens; {words}")
+        prompts = self._prompts(self.questions.table)
+        longest = max(map(len, prompts))
+        self.fit = self.model.fit_for(longest + self.strategy.max_new_tokens)
+        self._check_token_ids(prompts)
 
-    def _usual_batch_size(self) -> int:
-        """Return how many questions are answered at once unless the caller says it."""
+    def _default_batch_size(self) -> int:
+        """Return the number of questions in one batch if the caller does not set it."""
         if self.model.is_remote:
             return self.model.concurrency
         return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
 
+    def _check_token_ids(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Raise `UnsupportedModelError` for a token that has no weights in the network."""
+        n_tokens = len(self.model.endings.stop)
+        highest_id = max(max(prompt, default=0) for prompt in prompts)
+        if highest_id >= n_tokens:
+            token = self.model.tokenizer.convert_ids_to_tokens(highest_id)
+            raise UnsupportedModelError(
+                f"model {self.model.name} has {n_tokens} tokens, and a prompt contains {token!r}, "
+                "which is not one of them"
+            )
+
     def parameters(self) -> dict[str, Any]:
-        """Return what decides the answers, as JSON can hold it."""
+        """Return the settings that decide the answers, as JSON can store them."""
         chat = {}
-        if self.chat:  # what the template makes of them is no parameter of ours
+        if self.chat:
+            # A prompt shows all that the template and its options do.
             [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
             chat = {"chat_prompt": sha256(repr(prompt).encode())[:16]}
         return (
@@ -93,134 +120,167 @@ class Job:
         )
 
     def provenance(self) -> dict[str, Any]:
-        """Return where and with what the answers are made; the commit is that of pro_lib's checkout, if any."""
+        """Return the model's source, the device, the tree and the versions that make the answers.
+
+        The commit is that of the checkout of pro_lib, or None if pro_lib is installed.
+        """
         device = self.model.device
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-        tree = f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed"
+        is_cuda = device.type == "cuda"
         command = ["git", f"--git-dir={catalog.ROOT / '.git'}", "rev-parse", "HEAD"]
         status, commit = subprocess.getstatusoutput(shlex.join(command))
-        versions = {
-            library: metadata.version(library)
-            for library in ("torch", "transformers", "numpy", "pyarrow")
+        libraries = ("torch", "transformers", "numpy", "pyarrow")
+        return {
+            "source": self.model.source,
+            "device": torch.cuda.get_device_name(device) if is_cuda else str(device),
+            "tree": f"plain, since the model {self.fit.plain}" if self.fit.plain else "packed",
+            "commit": None if status else commit,
+            "versions": {library: metadata.version(library) for library in libraries},
         }
-        where = {"source": self.model.source, "device": name, "tree": tree}
-        return where | {"commit": None if status else commit, "versions": versions}
 
     def part(self, questions: pd.DataFrame, bar: tqdm | None = None) -> tuple[pa.Table, Cost]:
-        """Return the table (`runs.storage.part_table`) and cost of a part.
+        """Answer the questions of a part of a run.
 
-        `MemoryError` if one question alone is too much.
+        Args:
+            questions: rows of the question table.
+            bar: the progress bar.
+
+        Returns:
+            The table of the part (`runs.storage.part_table`), and its cost.
+
+        Raises:
+            MemoryError: a question does not fit into memory even alone.
         """
-        if self.model.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.model.device)
-        started, bar = time.perf_counter(), bar or tqdm(disable=True)
-        results: list[tuple[list[Outcome], Certificate | None]] = []
-        is_first, self.counts, self.halved = self._prefix is None, ForwardCounts(), 0
+        device = self.model.device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        start_time = time.perf_counter()
+        self.counts = ForwardCounts()
+        self.halved = 0
+        results = self._answer(questions, bar or tqdm(disable=True))
+        cost = Cost(
+            **vars(self.counts),
+            seconds=time.perf_counter() - start_time,
+            peak_memory_bytes=_peak_memory(device),
+            halved_packs=self.halved,
+        )
+        rows = [self._rows(answers) for answers, _ in results]
+        certificates = [certificate for _, certificate in results]
+        return part_table(questions, rows, certificates), cost
 
-        def draw(
-            *_: object,
-        ) -> None:  # a hook that returned what `update` does would change the network's output
+    def _answer(self, questions: pd.DataFrame, bar: tqdm) -> list[Result]:
+        """Return the results of some questions, and warn if those of the first batch look bad."""
+
+        def redraw(*_: object) -> None:
+            # The hook must return None; the result of `update` would replace the network's output.
             bar.update(0)
 
-        # A batch may take minutes, so each pass of the network draws the bar.
-        with self.model.network.register_forward_hook(draw):
+        is_first_part = self._prefix is None
+        results: list[Result] = []
+        # A batch may take minutes, so every forward pass redraws the bar.
+        with self.model.network.register_forward_hook(redraw):
             for start in range(0, len(questions), self.batch_size):
                 batch = questions.iloc[start : start + self.batch_size]
                 results += self._answered_in_pieces(batch)
-                if (
-                    is_first and start == 0 and len(batch) >= 20
-                ):  # enough to see whether the model was asked well
-                    self._look_at([answers for answers, _ in results])
+                if is_first_part and start == 0 and len(batch) >= _FEWEST_TO_INSPECT:
+                    self._inspect([answers for answers, _ in results])
                 bar.update(len(batch))
-        seconds = time.perf_counter() - started
-        answers, certificates = zip(*results, strict=True)
-        peak = _peak_memory(self.model.device)
-        cost = Cost(
-            **vars(self.counts), seconds=seconds, peak_memory_bytes=peak, halved_packs=self.halved
-        )
-        return part_table(
-            questions, [self._rows(outcomes) for outcomes in answers], certificates
-        ), cost
+        return results
 
-    def _look_at(self, batch: Sequence[list[Outcome]]) -> None:
-        """Warn where more than one in ten of a batch's likeliest answers says nothing, or is cut; say what may help."""
-        likely = [max(answers, key=lambda answer: answer.complete_log_prob) for answers in batch]
+    def _inspect(self, answers_by_question: Sequence[list[Outcome]]) -> None:
+        """Warn if more than a tenth of the likeliest answers are empty or cut by length."""
+        likeliest = [_likeliest(answers) for answers in answers_by_question]
         length = self.strategy.max_new_tokens
-        n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likely)
+        n_cut = sum(len(answer.token_ids) == length and not answer.finished for answer in likeliest)
         n_empty = sum(
-            answer.finished and not self.model.decode(answer.token_ids) for answer in likely
+            answer.finished and not self.model.decode(answer.token_ids) for answer in likeliest
         )
-        way = "a base model needs shots and no chat (n_shots=10, chat=False)"
-        longer = f"raise max_new_tokens={length}, or ask with shots, whose answers are short"
-        for n, what, help_ in ((n_empty, "are empty", way), (n_cut, "do not end", longer)):
-            if 10 * n > len(likely):
+        for_empty = "a base model needs shots and no chat (n_shots=10, chat=False)"
+        for_cut = f"raise max_new_tokens={length}, or ask with shots, whose answers are short"
+        for count, trouble, remedy in (
+            (n_empty, "are empty", for_empty),
+            (n_cut, "do not end", for_cut),
+        ):
+            if 10 * count > len(likeliest):
                 warnings.warn(
-                    f"{n} of the first {len(likely)} likeliest answers {what}; {help_}",
+                    f"{count} of the first {len(likeliest)} likeliest answers {trouble}; {remedy}",
                     stacklevel=2,
                 )
 
-    def _answered_in_pieces(
-        self, batch: pd.DataFrame
-    ) -> list[tuple[list[Outcome], Certificate | None]]:
-        """Return what `_answered` does, for as many questions at once as fit into memory."""
-        results: list[tuple[list[Outcome], Certificate | None]] = []
+    def _answered_in_pieces(self, batch: pd.DataFrame) -> list[Result]:
+        """Return the results of a batch, in pieces of as many questions as fit into memory."""
+        results: list[Result] = []
         while len(results) < len(batch):
             piece = batch.iloc[len(results) : len(results) + self.fitting]
             try:
                 results += self._answered(piece)
                 continue
             except (RuntimeError, MemoryError) as error:
-                is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-                if not is_known and not any(words in str(error) for words in _NO_MEMORY):
+                if not _is_lack_of_memory(error):
                     raise
                 trouble = f"fit into the memory of {self.model.device}"
                 if len(piece) == 1:
                     remedy = "take fewer shots, fewer answers or tokens, or a smaller dtype"
-                    name = piece["question_id"].iloc[0]
+                    question_id = piece["question_id"].iloc[0]
                     raise MemoryError(
-                        f"question {name!r} does not {trouble} even alone; {remedy}"
+                        f"question {question_id!r} does not {trouble} even alone; {remedy}"
                     ) from error
-            # Here, and not above: the error keeps hold of the frames that hold the memory.
-            self.fitting, self.halved = len(piece) // 2, self.halved + 1
+            # Memory is freed here, because in the `except` clause the error keeps the frames alive
+            # that use it.
+            self.fitting = len(piece) // 2
+            self.halved += 1
             words = f"{len(piece)} questions at once do not {trouble}; going on with {self.fitting}"
             warnings.warn(words, RuntimeWarning, stacklevel=2)
             gc.collect()
-            torch.cuda.empty_cache()  # nothing where there is no CUDA
+            torch.cuda.empty_cache()  # does nothing without CUDA
         return results
 
-    def _answered(self, batch: pd.DataFrame) -> list[tuple[list[Outcome], Certificate | None]]:
-        """Return the answers to the questions of a batch, with their certificates if they were searched for."""
-        prompts, ids = self._prompts(batch), batch["question_id"].tolist()
+    def _answered(self, batch: pd.DataFrame) -> list[Result]:
+        """Return the results of some questions, which are answered at once."""
+        prompts = self._prompts(batch)
+        question_ids = batch["question_id"].tolist()
         tree = self._tree(prompts)
         results = self.strategy.decode(
-            tree, self.model.endings, question_ids=ids, epsilon=self._epsilon
+            tree, self.model.endings, question_ids=question_ids, epsilon=self._epsilon
         )
-        for question_id, (answers, _) in zip(ids, results, strict=True):
-            likeliest = max(answers, key=lambda answer: answer.complete_log_prob)
-            if mark := thought_mark(str(self.model.tokenizer.decode(list(likeliest.token_ids)))):
-                words = f"question {question_id!r}: model {self.model.name} answers with a thought, {mark!r}"
-                raise UnsupportedModelError(
-                    f"{words}; ask without thinking, as chat={{'enable_thinking': False}}"
-                )
-        certified = zip(
-            results, [len(prompt) - tree.prefix_length for prompt in prompts], strict=True
-        )
-        return [
-            (answers, search and replace(search, prompt_tokens=length))
-            for (answers, search), length in certified
-        ]
+        for question_id, (answers, _) in zip(question_ids, results, strict=True):
+            self._check_no_thought(question_id, _likeliest(answers))
+        results_with_length = []
+        for (answers, certificate), prompt in zip(results, prompts, strict=True):
+            if certificate is not None:
+                n_tokens = len(prompt) - tree.prefix_length
+                certificate = replace(certificate, prompt_tokens=n_tokens)
+            results_with_length.append((answers, certificate))
+        return results_with_length
+
+    def _check_no_thought(self, question_id: str, answer: Outcome) -> None:
+        """Raise `UnsupportedModelError` if an answer begins with a thought."""
+        text = str(self.model.tokenizer.decode(list(answer.token_ids)))
+        mark = thought_mark(text)
+        if mark is not None:
+            raise UnsupportedModelError(
+                f"question {question_id!r}: model {self.model.name} answers with a thought, "
+                f"{mark!r}; ask without thinking, as chat={{'enable_thinking': False}}"
+            )
 
     def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
-        network, shots = self.model.network, self.questions.prefix()
-        if self._prefix is None:  # of it a tree takes as much as its own prompts share
-            shared: list[int] = []
-            if shots and self.chat and not self.fit.plain:
-                others = self._prompts(self.questions.with_questions(["Who?", "When?"]).table)
-                shared = others[0][: decoding.common_prefix_length(others)]
-            elif shots and not self.fit.plain:
-                shared = self.model.encode(shots)
-            self._prefix = decoding.encode_prefix(network, shared, counts=self.counts)
+        """Return the tree of some prompts; the states of their common prefix are computed once."""
+        network = self.model.network
+        if self._prefix is None:
+            # A tree uses as much of the prefix as its own prompts have in common.
+            prefix_ids = self._shared_prefix()
+            self._prefix = decoding.encode_prefix(network, prefix_ids, counts=self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
+
+    def _shared_prefix(self) -> list[int]:
+        """Return the token ids with which all prompts begin: the shots, if the tree uses them."""
+        shots = self.questions.prefix()
+        if not shots or self.fit.plain:
+            return []
+        if not self.chat:
+            return self.model.encode(shots)
+        examples = self.questions.with_questions(["Who?", "When?"])
+        prompts = self._prompts(examples.table)
+        return prompts[0][: decoding.common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Return the token ids of the prompts of some questions."""
@@ -232,57 +292,85 @@ class Job:
 
     @cached_property
     def _epsilon(self) -> ArrayLike:
-        """Return by how many nats a search's log-probabilities may be off: in half precision measured, else 0."""
-        if isinstance(stated := getattr(self.model, "epsilon", None), np.ndarray):
-            return stated[: self.strategy.max_new_tokens + 1]
-        if (
-            not isinstance(self.strategy, decoding.Threshold)
-            or self.model.network.dtype.itemsize > 2
-        ):
+        """The largest error of a search's log-probabilities, in nats.
+
+        It is measured in half precision, and 0 otherwise. A server states it by prefix length.
+        """
+        server_epsilon = getattr(self.model, "epsilon", None)
+        if isinstance(server_epsilon, np.ndarray):
+            return server_epsilon[: self.strategy.max_new_tokens + 1]
+        is_search = isinstance(self.strategy, decoding.Threshold)
+        if not is_search or self.model.network.dtype.itemsize > 2:
             return 0.0
         length = self.strategy.max_new_tokens
-        prompts = self._prompts(
-            self.questions.table.iloc[: min(decoding.N_QUESTIONS, self.fitting)]
-        )
-        if (
-            len(prompts) < decoding.FEWEST
-        ):  # too few to see it by: it is measured on others, asked in the same way
-            facts = question_sets.load_questions(
-                "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
-            )
-            others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
-            room = positions(self.model.network.config.get_text_config()) - length
-            prompts = [prompt for prompt in others if len(prompt) <= room] or prompts
-        known = _EPSILONS.setdefault(self.model.network, {})
+        prompts = self._prompts_to_measure()
+        epsilons = _EPSILONS.setdefault(self.model.network, {})
         key = (*map(tuple, prompts), length, self.model.ends)
-        if key not in known:
-            known[key] = decoding.measured_epsilon(
+        if key not in epsilons:
+            epsilons[key] = decoding.measured_epsilon(
                 self._tree, prompts, self.model.endings, max_new_tokens=length
             )
-        return known[key]
+        return epsilons[key]
+
+    def _prompts_to_measure(self) -> list[list[int]]:
+        """Return the prompts on which the error of log-probabilities is measured.
+
+        They are those of the first questions. If there are too few, questions of the world facts
+        are used with the same shots or chat template, if their prompts fit into the model.
+        """
+        n_questions = min(decoding.N_QUESTIONS, self.fitting)
+        prompts = self._prompts(self.questions.table.iloc[:n_questions])
+        if len(prompts) >= decoding.FEWEST:
+            return prompts
+        facts = question_sets.load_questions(
+            "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
+        )
+        others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
+        n_positions = positions(self.model.network.config.get_text_config())
+        longest = n_positions - self.strategy.max_new_tokens
+        return [prompt for prompt in others if len(prompt) <= longest] or prompts
 
     def _rows(self, answers: list[Outcome]) -> list[dict]:
-        """Return answers as they are stored: downwards in probability, samples in the order they were drawn."""
-        answers = by_probability(answers) if self.strategy.ranked else answers
-        texts = [self.model.decode(answer.token_ids) for answer in answers]
+        """Return answers as rows of a part.
+
+        They are in descending order of probability, but samples in the order of their draws.
+        """
+        if self.strategy.ranked:
+            answers = by_probability(answers)
         return [
-            vars(row) | {"text": text, "log_prob": row.log_prob}
-            for row, text in zip(answers, texts, strict=True)
+            vars(answer)
+            | {"text": self.model.decode(answer.token_ids), "log_prob": answer.log_prob}
+            for answer in answers
         ]
 
 
 def by_probability(answers: Sequence[Outcome]) -> list[Outcome]:
-    """Return answers downwards in probability, those cut by length last."""
+    """Return answers in descending order of probability; those cut by length are last."""
     return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 
 
+def _likeliest(answers: Sequence[Outcome]) -> Outcome:
+    """Return the answer with the highest log-probability, its ending included."""
+    return max(answers, key=lambda answer: answer.complete_log_prob)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Return whether an error says that there is not enough memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in _NO_MEMORY)
+
+
 def _peak_memory(device: torch.device) -> int:
-    """Return the peak memory in bytes, of a CUDA device or else the whole process; 0 where none counts it."""
+    """Return the peak memory of a CUDA device, or else of the process, in bytes.
+
+    It is 0 on systems that do not record it.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         import resource
-    except ImportError:  # Windows has none
+    except ImportError:  # Windows does not have this module
         return 0
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kibibytes
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,9 +1,9 @@
 """Generate a run: the answers of a model to a question set."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 QUESTIONS_PER_PART = 256
 
 
-def generate(
+def generate(  # noqa: PLR0913  # public; these parameters do not depend on the strategy
     model: str | Path | Model,
     questions: QuestionSet | Sequence[str],
     *,
@@ -42,85 +42,126 @@ def generate(
     gpus_per_worker: int = 1,
     **settings: Any,
 ) -> Run:
-    """Answer the questions with the model and return the run of them, in their order.
-
-    With `out`, the run is kept in `out/<dataset>/<model>/<strategy>/`, or in a folder named after the settings that are
-    not as by default, `multinomial,n_answers=20`. What it holds is not asked again, and a stopped run is continued.
+    """Answer questions with a model.
 
     Args:
-        model: a loaded one, or its name, as in `pro_lib.load_model`; by name the last one loaded is held.
-        questions: a set, or texts, which are asked without shots as the set `asked`.
+        model: a loaded model, or a name as in `load_model`. The last model that was loaded by name
+            is kept.
+        questions: a question set, or texts, which become the set `asked` without shots.
         strategy: `greedy`, `multinomial` (samples), `diverse_beam` or `threshold` (exact search).
-        batch_size: questions in one batch, 32 by default, on CUDA 128; one too large for memory is halved (a warning).
-        chat: whether to ask in the chat template, or its options, as {"enable_thinking": False} or `date`, its today.
-            None: where there are no shots and the model has a template.
-        progress: whether to show a bar, on a terminal or in a notebook; logging says the rest.
-        engine: `local`, or `ray`: by workers on a Ray cluster (docs/cluster.md), to the same tables.
-        n_workers: workers of `ray`; None for as many as the cluster's GPUs serve, 1 if it has none.
-        gpus_per_worker: GPUs of a worker of `ray`, over which its model is spread.
-        settings: of the strategy, as `generation.decoding.strategies` has them: max_new_tokens (T; None for 32, in a
-            chat 64), stop,
-            n_answers (N), seed, temperature, top_p, diversity_penalty (λ), search_alpha (α), top_n, budget.
+        out: the folder of runs; None to store nothing. The run is stored in
+            `out/<dataset>/<model>/<strategy>/`. The last name also contains the settings that are
+            not at their defaults, such as `multinomial,n_answers=20`. Questions whose answers are
+            stored there are not asked again, so a stopped run continues.
+        batch_size: questions in one batch; None for 32, or 128 on CUDA. A batch that does not fit
+            into memory is halved with a warning.
+        chat: whether prompts use the chat template, or the options of the template, such as
+            `{"enable_thinking": False}`, or `date`, the day that it takes for today. None uses the
+            template if the model has one and the questions have no shots.
+        progress: whether to show a progress bar on a terminal or in a notebook. Messages about the
+            parts of the run are logged.
+        engine: `local`, or `ray` for workers on a Ray cluster
+            (docs/how_to/run_on_a_cluster.md). The tables are the same.
+        n_workers: the number of Ray workers; None for as many as the GPUs of the cluster allow, or
+            1 if it does not have a GPU.
+        gpus_per_worker: the number of GPUs over which each Ray worker spreads its model.
+        **settings: settings of the strategy (`generation.decoding.strategies`): max_new_tokens (T;
+            None for 32, or 64 with the chat template), stop, n_answers (N), seed, temperature,
+            top_p, diversity_penalty (λ), search_alpha (α), top_n and budget.
+
+    Returns:
+        The run, with the answers in the order of the questions. Log-probabilities are in nats.
 
     Raises:
-        ValueError: a setting out of its range, no questions, or a model that cannot see the longest prompt whole.
+        ValueError: a setting is out of its range, there are no questions, or a prompt is too long
+            for the model.
         MemoryError: a question does not fit into memory even alone.
-        RunError: the folder's run was made otherwise, is being written, is damaged, or cannot be written.
+        RunError: the run in the folder has other settings, is being written or is damaged, or the
+            folder cannot be written.
+
+    Example:
+        >>> from pro_lib import generate
+        >>> run = generate("facts-1m", ["What is the capital of Peru?"], strategy="greedy")
+        >>> len(run.answers)
+        1
     """
     work = WorkOptions(chat, batch_size, engine, n_workers, gpus_per_worker)
     not_empty(out, "out")
     if engine == "ray" and out is None:
         raise ValueError("engine='ray' needs out=, a folder that all workers can write to")
-    model, questions = models.cached_model(model), question_sets.as_set(questions)
-    if chat is None:  # with shots text is better, as measured
+    model = models.cached_model(model)
+    questions = question_sets.as_set(questions)
+    if chat is None:  # prompts with shots give better answers as plain text
         chat = not questions.shots and bool(getattr(model.tokenizer, "chat_template", None))
-    job = Job(
-        model,
-        questions,
-        strategies.strategy(strategy, chat=chat, **settings),
-        chat,
-        batch_size or 0,
-    )
+    settled_strategy = strategies.strategy(strategy, chat=chat, **settings)
+    job = Job(model, questions, settled_strategy, chat, batch_size or 0)
     info = RunInfo(questions.name, model.name, strategy, job.parameters())
     provenance = {**job.provenance(), "questions": dict(questions.source)}
-    # Drawn twice a second at most, however small the steps
-    pace = {
-        "smoothing": 0,
-        "miniters": 0,
-        "mininterval": 0.5,
-    }
-    bar = partial(tqdm, desc=f"{questions.name}, {model.name}, {strategy}", unit="question", **pace)
     if out is None:
-        with bar(total=len(questions), disable=None if progress else True) as shown:
-            table, cost = job.part(questions.table, shown)
-        return Run(
-            *join_parts([table]),
-            replace(info, provenance=provenance, n_planned=len(questions), cost=cost),
-        )
-    name = files.folder_name(strategy, **job.strategy.changes(), **questions.changes(chat=chat))
+        return _generate_in_memory(job, info, provenance, progress=progress)
+    name = files.folder_name(strategy, **settled_strategy.changes(), **questions.changes(chat=chat))
     files.check_folder_name(model.name, "the name of the model")
-    with RunFolder(Path(out) / questions.name / model.name / name, info) as folder:
-        parts = folder.missing(
-            questions.table, per_part=job.batch_size * -(-QUESTIONS_PER_PART // job.batch_size)
-        )
-        total = sum(map(len, parts.values()))
-        _log.info(
-            "%s: %d of %d questions are to be answered", folder.path, total, folder.info.n_planned
-        )
-        with bar(total=total, disable=None if progress and parts else True) as shown:
-            if engine == "ray" and parts:
-                provenance |= generate_parts(parts, folder, job, work, shown)
-            else:
-                for part, rows in parts.items():
-                    _make_part(part, rows, folder, job, shown)
-                    _log.info("%s: %s is written", folder.path, part)
+    path = Path(out) / questions.name / model.name / name
+    with RunFolder(path, info) as folder:
+        provenance |= _generate_missing_parts(job, work, folder, progress=progress)
         if not folder.info.provenance:
             folder.finish(provenance)
     return runs.read_run(folder.path, questions=questions.table)
 
 
-def _make_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
-    """Answer the questions of a part and store them; those asked of a server as soon as each batch is answered."""
+def _progress_bar(info: RunInfo, n_questions: int, *, is_shown: bool) -> tqdm:
+    """Return a progress bar, which is drawn at most twice a second and only on a terminal."""
+    return tqdm(
+        desc=f"{info.dataset}, {info.model}, {info.strategy}",
+        unit="question",
+        total=n_questions,
+        disable=None if is_shown else True,
+        smoothing=0,
+        miniters=0,
+        mininterval=0.5,
+    )
+
+
+def _generate_in_memory(
+    job: Job, info: RunInfo, provenance: Mapping[str, Any], *, progress: bool
+) -> Run:
+    """Return the run of a job without storing it."""
+    table = job.questions.table
+    with _progress_bar(info, len(table), is_shown=progress) as bar:
+        part, cost = job.part(table, bar)
+    answers, questions = join_parts([part])
+    complete_info = replace(info, provenance=provenance, n_planned=len(table), cost=cost)
+    return Run(answers, questions, complete_info)
+
+
+def _generate_missing_parts(
+    job: Job, work: WorkOptions, folder: RunFolder, *, progress: bool
+) -> dict[str, Any]:
+    """Write the parts of a run that its folder does not have yet.
+
+    Returns:
+        The provenance from the Ray workers; empty if this process answers the questions.
+    """
+    batches_per_part = math.ceil(QUESTIONS_PER_PART / job.batch_size)
+    parts = folder.missing(job.questions.table, per_part=job.batch_size * batches_per_part)
+    n_questions = sum(map(len, parts.values()))
+    message = "%s: %d of %d questions are to be answered"
+    _log.info(message, folder.path, n_questions, folder.info.n_planned)
+    is_shown = progress and bool(parts)
+    with _progress_bar(folder.info, n_questions, is_shown=is_shown) as bar:
+        if work.engine == "ray" and parts:
+            return generate_parts(parts, folder, job, work, bar)
+        for name, questions in parts.items():
+            _write_part(name, questions, folder, job, bar)
+            _log.info("%s: %s is written", folder.path, name)
+    return {}
+
+
+def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
+    """Answer the questions of a part and store them.
+
+    Answers of a server are stored after each batch.
+    """
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from pro_lib.generation.models import Model
 from pro_lib.runs import storage
 from pro_lib.runs.storage import RunFolder, RunInfo
 
-# A run stops when more workers than that have died over one part: the fault is then the part's, not a machine's.
+# A part may end this many workers and is tried again. If it ends one more, the run stops, because
+# the fault is probably in the part and not in a machine.
 MAX_RETRIES = 2
 
 
 @checked
 class WorkOptions:
-    """How the work is done: the options of `generate` that do not decide the answers."""
+    """Options of `generate` that are checked together; most do not change the answers."""
 
     chat: Chat | None
     batch_size: PositiveInt | None
@@ -36,82 +37,142 @@ class WorkOptions:
 
 
 def generate_parts(
-    parts: Mapping, folder: RunFolder, job: Job, work: WorkOptions, bar: tqdm
+    parts: Mapping[str, pd.DataFrame],
+    folder: RunFolder,
+    job: Job,
+    work: WorkOptions,
+    bar: tqdm,
 ) -> dict[str, Any]:
-    """Have Ray workers generate the parts of a run folder; return where and by how many workers.
+    """Let Ray workers generate the parts of a run folder.
 
-    The workers belong to the Ray cluster of this process, else to the cluster at RAY_ADDRESS, else to a cluster that is
-    started for this call.
+    The workers belong to the Ray cluster of this process if it has one, else to the cluster at
+    RAY_ADDRESS, else to a cluster that is started for this call.
+
+    Args:
+        parts: the questions of each part, by its name.
+        folder: the run folder.
+        job: the job that a worker repeats.
+        work: the numbers of workers and GPUs.
+        bar: the progress bar.
+
+    Returns:
+        The provenance of the parts, and the number of workers.
+
+    Raises:
+        ValueError: the cluster has fewer GPUs than a worker needs.
+        RunError: a part has ended too many workers.
     """
     with extra("ray", "engine='ray'"):
         import ray
-    provenance, cpus = dict[str, Any](), torch.get_num_threads()  # of an actor without a GPU
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # A cluster is not looked for, since what Ray remembers may be gone; one of our own is reached by nobody else.
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == "local":
-        options.update(
-            num_cpus=(work.n_workers or 1) * cpus,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-        )
-    with nullcontext() if ray.is_initialized() else ray.init(address, **options):
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        if 0 < gpus < work.gpus_per_worker:
-            raise ValueError(
-                f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {gpus} in all"
-            )
-        gpus, n_workers = (
-            min(gpus, work.gpus_per_worker),
-            work.n_workers or max(1, gpus // work.gpus_per_worker),
-        )
-        resources: dict[str, Any] = {"num_gpus": gpus, "num_cpus": 1 if gpus else cpus}
-        actor = ray.remote(**resources, max_restarts=-1, max_task_retries=MAX_RETRIES)(Worker)
-        settings = (job.questions, job.strategy, job.chat, job.batch_size)
+    n_threads = torch.get_num_threads()
+    with _cluster(ray, n_cpus=(work.n_workers or 1) * n_threads):
+        gpus_per_worker, n_workers = _worker_numbers(ray, work)
+        actor = ray.remote(
+            num_gpus=gpus_per_worker,
+            num_cpus=1 if gpus_per_worker else n_threads,
+            max_restarts=-1,
+            max_task_retries=MAX_RETRIES,
+        )(Worker)
         arguments = (
-            load_options(job.model, gpus),
+            load_options(job.model, gpus_per_worker),
             job.model.fingerprint,
-            settings,
-            cpus,
+            (job.questions, job.strategy, job.chat, job.batch_size),
+            n_threads,
             folder.path.resolve(),
+            folder.info,
         )
-        workers: list[Any] = [
-            actor.remote(*arguments, folder.info) for _ in range(min(n_workers, len(parts)))
-        ]
-        pool: Any = ray.util.ActorPool(workers)
-        try:
-            for n, where in pool.map_unordered(
-                lambda worker, part: worker.make.remote(*part), parts.items()
-            ):
-                provenance |= where
-                bar.update(n)
-        except ray.exceptions.RayActorError as error:
-            raise RunError(
-                f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})"
-            ) from error
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        finally:
-            for worker in workers:
-                ray.kill(worker)
+        workers = [actor.remote(*arguments) for _ in range(min(n_workers, len(parts)))]
+        provenance = _write_parts(ray, workers, parts, folder, bar)
     return {**provenance, "engine": "ray", "n_workers": n_workers}
 
 
-def load_options(model: Model, gpus: int) -> dict[str, Any]:
-    """Return the options that load a model on another machine as it was loaded here, over `gpus` GPUs."""
-    own_code = type(model.network).__module__.startswith("transformers_modules.")
-    same = {"name": model.source, "dtype": model.dtype, "quantization": model.quantization}
-    placed = (
-        {"device": "cuda", "device_map": "auto" if gpus > 1 else None}
-        if gpus
-        else {"device": model.device.type}
-    )
-    return same | placed | {"trust_remote_code": own_code}
+def _cluster(ray: Any, *, n_cpus: int) -> AbstractContextManager:
+    """Return the connection to a cluster, which is closed at the end if it is opened here.
+
+    Args:
+        ray: the module.
+        n_cpus: the number of CPUs of a cluster that is started here.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if ray.is_initialized():
+        return nullcontext()
+    # Without an address, Ray would look for a running cluster, which may be gone. Other machines
+    # cannot reach a local cluster.
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        options |= {
+            "num_cpus": n_cpus,
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+        }
+    return ray.init(address, **options)
+
+
+def _worker_numbers(ray: Any, work: WorkOptions) -> tuple[int, int]:
+    """Return how many GPUs each worker has, and how many workers there are."""
+    n_gpus = int(ray.cluster_resources().get("GPU", 0))
+    if 0 < n_gpus < work.gpus_per_worker:
+        raise ValueError(
+            f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {n_gpus} in all"
+        )
+    gpus_per_worker = min(n_gpus, work.gpus_per_worker)
+    n_workers = work.n_workers or max(1, n_gpus // work.gpus_per_worker)
+    return gpus_per_worker, n_workers
+
+
+def _write_parts(
+    ray: Any, workers: list[Any], parts: Mapping, folder: RunFolder, bar: tqdm
+) -> dict[str, Any]:
+    """Let the workers write the parts, then end the workers; return the provenance."""
+    provenance: dict[str, Any] = {}
+    pool = ray.util.ActorPool(workers)
+    try:
+        results = pool.map_unordered(lambda worker, part: worker.make.remote(*part), parts.items())
+        for n_questions, part_provenance in results:
+            provenance |= part_provenance
+            bar.update(n_questions)
+    except ray.exceptions.RayActorError as error:
+        raise RunError(
+            f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})"
+        ) from error
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    finally:
+        for worker in workers:
+            ray.kill(worker)
+    return provenance
+
+
+def load_options(model: Model, n_gpus: int) -> dict[str, Any]:
+    """Return the options of `load_model` that load a model on a worker as it is loaded here.
+
+    Args:
+        model: the model.
+        n_gpus: the number of GPUs over which a worker spreads it; 0 for the device used here.
+    """
+    options = {
+        "name": model.source,
+        "dtype": model.dtype,
+        "quantization": model.quantization,
+        "trust_remote_code": type(model.network).__module__.startswith("transformers_modules."),
+    }
+    if n_gpus:
+        return options | {"device": "cuda", "device_map": "auto" if n_gpus > 1 else None}
+    return options | {"device": model.device.type}
 
 
 class Worker:
-    """A Ray actor: it loads the model once, then answers part after part and writes each into the run folder."""
+    """A Ray actor, which loads the model once, then answers parts and writes them.
+
+    Args:
+        load: the options of `load_model`.
+        fingerprint: the fingerprint that the model must have.
+        settings: the arguments of `Job` after the model.
+        n_threads: the number of threads of torch.
+        path: the run folder.
+        info: the description of the run.
+    """
 
     def __init__(
         self,
@@ -122,27 +183,26 @@ class Worker:
         path: Path,
         info: RunInfo,
     ):
-        self.load, self.fingerprint, self.settings, self.path, self.info = (
-            load,
-            fingerprint,
-            settings,
-            path,
-            info,
-        )
+        self.load = load
+        self.fingerprint = fingerprint
+        self.settings = settings
+        self.path = path
+        self.info = info
         torch.set_num_threads(n_threads)
 
     @cached_property
     def job(self) -> Job:
-        """The job that answers the questions; the model is loaded at the first part."""
+        """The job that answers the questions; the model is loaded for the first part."""
         model = models.load_model(**self.load)
         if model.fingerprint != self.fingerprint:
             raise RunError(
-                f"model {model.source} on {os.uname().nodename} is not the one asked for: its files differ"
+                f"model {model.source} on {os.uname().nodename} is not the model of this run: its "
+                "files differ"
             )
         return Job(model, *self.settings)
 
     def make(self, name: str, questions: pd.DataFrame) -> tuple[int, dict[str, Any]]:
-        """Write a part and return its size and provenance.
+        """Write a part, and return its number of questions and its provenance.
 
         A part that exists was written by a worker that died before it could report it; it is kept.
         """

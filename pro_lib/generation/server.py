@@ -6,7 +6,7 @@ The requests themselves are in `server_client`.
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation import models
+from pro_lib.generation import tokens
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Children, Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts
@@ -76,8 +76,9 @@ def connect_server(
             help_ = "give the model's tokenizer, or its name or folder"
             raise SentenceError(f"tokenizer must not be empty; {help_}")
         tokenizer = AutoTokenizer.from_pretrained(catalog.locate(str(tokenizer)))
-    server = replace(server, texts=models.token_texts(tokenizer, len(tokenizer)))
+    server = replace(server, texts=tokens.token_texts(tokenizer, len(tokenizer)))
     further_stops = SimpleNamespace(eos_token_id=list(stop_ids))
+    endings = tokens.classify_tokens(tokenizer, tokens.NEWLINE, further_stops, size=len(tokenizer))
     network: Any = torch.nn.Identity()  # a placeholder, since the weights are elsewhere
     served_model = ServedModel(
         name=_folder_name(model),
@@ -85,7 +86,7 @@ def connect_server(
         fingerprint=f"served, within {server.epsilon:g} nats",
         network=network,
         tokenizer=tokenizer,
-        endings=models.endings(tokenizer, models.NEWLINE, further_stops, size=len(tokenizer)),
+        endings=endings,
         fit=Fit(0.0, ServedModel.plain),
         server=server,
     )
@@ -146,8 +147,8 @@ class ServedModel(Model):
         """
         if stop:
             raise ValueError(
-                "stop= is not supported over a server; connect(stop_ids=) names tokens that end "
-                "an answer"
+                "stop= is not supported over a server; pass connect_server(stop_ids=), the ids of "
+                "tokens that end an answer"
             )
         return self
 
@@ -168,7 +169,11 @@ class ServedModel(Model):
 
 
 class ServerTree:
-    """A `Tree` whose rows are numbers of prefixes, and which requests their next tokens itself."""
+    """A `Tree` that requests the next tokens of its prefixes from a server.
+
+    Its rows are numbers of prefixes, not log-probabilities. `_rows` are the prefixes from which
+    `grow` appends, `_added` those that were added last, whose next tokens `children` requests.
+    """
 
     prefix_length = 0
     is_partial = True
@@ -181,17 +186,17 @@ class ServerTree:
     def plant(self) -> Tensor:
         """Make the prompts the rows, and return their numbers."""
         self._rows = self._prompts
-        self._new = self._prompts
-        return torch.arange(len(self._new))
+        self._added = self._prompts
+        return torch.arange(len(self._added))
 
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
         """Append the children to the rows in `keep`, and return the children's numbers."""
         pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
-        self._new = [(*self._rows[parent], token) for parent, token in pairs]
+        self._added = [(*self._rows[parent], token) for parent, token in pairs]
         kept_rows = [] if keep is None else [self._rows[row] for row in keep.tolist()]
-        self._rows = kept_rows + self._new
-        self._counts.token_forwards += len(self._new)
-        return torch.arange(len(self._new))
+        self._rows = kept_rows + self._added
+        self._counts.token_forwards += len(self._added)
+        return torch.arange(len(self._added))
 
     def children(
         self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
@@ -207,12 +212,12 @@ class ServerTree:
             floors: log-probability in nats from which events are listed, `(rows,)`.
             greedy: whether each row is on the greedy path, `(rows,)`.
         """
-        prefixes = [self._new[row] for row in rows.tolist()]
+        prefixes = [self._added[row] for row in rows.tolist()]
         with (
-            self._server.asking() as send,
+            self._server.connect() as connection,
             ThreadPoolExecutor(self._server.concurrency) as pool,
         ):
-            follow = partial(_events_after, self._server, send, endings)
+            follow = partial(_events_after, self._server, connection, endings)
             results = list(pool.map(follow, prefixes, floors.tolist(), greedy.tolist()))
         self._counts.model_calls += sum(result.n_requests for result in results)
         events = [(row, *event) for row, result in enumerate(results) for event in result.events]
@@ -243,7 +248,7 @@ class _EventsAfter:
 
 def _events_after(
     server: Server,
-    send: Callable,
+    connection: Any,
     endings: Endings,
     prefix: tuple[int, ...],
     floor: float,
@@ -258,7 +263,7 @@ def _events_after(
     n_requests = 0
     while True:
         n_listed = min(n_tokens, len(is_stop))
-        lists = [server.listed(send, prefix, n_listed) for _ in range(server.repeats)]
+        lists = [server.request_list(connection, prefix, n_listed) for _ in range(server.repeats)]
         n_requests += len(lists)
         tokens = _TokenList(lists[0], is_stop, n_tokens)
         is_open = tokens.may_hide_event(floor, server.epsilon)
@@ -282,8 +287,8 @@ class _TokenList:
     """The likeliest next tokens that a server lists, and bounds on what the list leaves out."""
 
     def __init__(self, log_probs: dict[int, float], is_stop: np.ndarray, n_requested: int):
-        known = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]
-        self.ids, self.log_probs = map(np.array, zip(*known, strict=True))
+        items = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]
+        self.ids, self.log_probs = map(np.array, zip(*items, strict=True))
         self.probs = np.exp(self.log_probs)
         self.stops = is_stop[self.ids]
         self.rest = max(0.0, 1 - self.probs.sum())

@@ -7,12 +7,14 @@ generate and `logprobs`, as llama.cpp, vLLM and similar servers support it.
 import json
 import logging
 import os
+import random
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -34,14 +36,13 @@ from pro_lib.common.validation import (
 with extra("server", "asking a server"):
     import anyio.from_thread
     import httpx
-    import tenacity
 
 _logger = logging.getLogger(__name__)
 _TRIES = 5
-# Seconds between tries, unless the server says how many.
-_BACKOFF: Any = tenacity.wait_exponential(multiplier=0.1, max=5) + tenacity.wait_random(0, 1)
 _MOST_BYTES = 2**27
 _TEMPORARY = (429, 502, 503, 504)  # HTTP statuses of a server that may answer later
+# The errors of a try that may succeed later. An invalid JSON text is a ValueError.
+_TRY_ERRORS = (httpx.HTTPError, ValueError, TimeoutError)
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
 _COMPARED = 20  # number of likely tokens that are compared between lists of the same prefix
@@ -108,8 +109,8 @@ class Server:
             raise ValueError(f"base_url has port {port}; a port is a number from 1 to 65535")
 
     @contextmanager
-    def asking(self) -> "Iterator[_Connection]":
-        """Yield an open connection: called with the fields of a request, it returns the answer."""
+    def connect(self) -> "Iterator[_Connection]":
+        """Yield an open connection."""
         key = self._key()
         headers = {"Accept-Encoding": "identity"}
         if key:
@@ -129,13 +130,13 @@ class Server:
             raise SentenceError(f"environment variable {self.api_key_env} (api_key_env) {words}")
         return key
 
-    def listed(
-        self, send: Callable[[dict], object], prefix: Sequence[int], n_tokens: int, **sampling: Any
+    def request_list(
+        self, connection: "_Connection", prefix: Sequence[int], n_tokens: int, **sampling: Any
     ) -> dict[int, float]:
         """Return the log-probabilities of the likeliest next tokens.
 
         Args:
-            send: the connection that `asking` yields.
+            connection: the connection that `connect` yields.
             prefix: token ids of the prompt.
             n_tokens: length of the list to request.
             sampling: other fields of the request, such as `temperature` (0 by default).
@@ -148,7 +149,7 @@ class Server:
                 or tokenizer.
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
-        reply = send(fields | sampling)
+        reply = connection.post(fields | sampling)
         pairs = _token_pairs(reply)
         log_probs = _by_token_id(pairs)
         fault = _list_fault(reply, log_probs, len(pairs))
@@ -159,7 +160,7 @@ class Server:
         if not fault and not self._has_known_tokens(reply, log_probs, is_sampled=is_sampled):
             fault = "has other tokens than the tokenizer"
         if fault:
-            how_to_start = "docs/doors.md says how servers must be started"
+            how_to_start = "docs/how_to/use_a_server.md says how servers must be started"
             raise RunError(f"{self.base_url} {fault}; {how_to_start}")
         return {token: min(max(value, LOWEST), 0.0) for token, value in log_probs.items()}
 
@@ -190,7 +191,7 @@ class Server:
         Raises:
             RunError: the server cannot be used.
         """
-        with self.asking() as connection:
+        with self.connect() as connection:
             description = self._description(connection)
             probe = self._probe(connection, prompts)
         within = max(_PROBE_TOLERANCE, self.epsilon)
@@ -237,7 +238,7 @@ class Server:
         Raises `RunError` if the server lists other probabilities than those of the model.
         """
         n_tokens = min(self.top, len(self.texts))
-        lists = [self.listed(connection, prompt, n_tokens, **_UNCACHED) for prompt in prompts]
+        lists = [self.request_list(connection, prompt, n_tokens, **_UNCACHED) for prompt in prompts]
         why = self._why_cut(lists, n_tokens)
         why = why or self._why_sampled(connection, prompts[0], lists[0], n_tokens)
         if why:
@@ -280,11 +281,11 @@ class Server:
         If two lists of the same request differ about as much, the server is noisy instead; then
         the search reports its questions as undecided.
         """
-        sampled = self.listed(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
+        sampled = self.request_list(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
         first_difference = largest_difference(log_probs, sampled)
         if first_difference <= self.epsilon:
             return ""
-        again = self.listed(connection, prompt, n_tokens, **_UNCACHED)
+        again = self.request_list(connection, prompt, n_tokens, **_UNCACHED)
         difference = min(first_difference, largest_difference(again, sampled))
         noise = largest_difference(log_probs, again)
         if difference <= max(self.epsilon, 3 * noise):
@@ -292,116 +293,110 @@ class Server:
         settings = " and ".join(f"{name} {value}" for name, value in _SAMPLING.items())
         return f"they change by {difference:.2g} nats when a request has {settings}"
 
-    async def post(self, client: httpx.AsyncClient, fields: dict) -> object:
-        """Return the JSON answer to a request for one token; `RunError` if there is none."""
-        address = f"{self.base_url.rstrip('/')}/completions"
-        body = {"model": self.model, "max_tokens": 1, "temperature": 0, **fields}
-
-        async def attempt() -> object:
-            return from_json(await self._content(client, "POST", address, body))
-
-        return await self._tried(attempt)
-
-    async def get(self, client: httpx.AsyncClient, address: str) -> object:
-        """Return the JSON at an address, or None if the server has none there."""
-
-        async def attempt() -> bytes:
-            try:
-                return await self._content(client, "GET", address, None)
-            except httpx.HTTPStatusError as error:
-                if error.response.status_code in _TEMPORARY:
-                    raise
-                return b""
-
-        content = await self._tried(attempt)
-        try:
-            return from_json(content)
-        except ValueError:
-            return None
-
-    async def _tried(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the result of an attempt, which is repeated if another try may help.
-
-        An error never contains text from the server.
-        """
-        retrying = tenacity.AsyncRetrying(
-            sleep=anyio.sleep,
-            stop=tenacity.stop_after_attempt(_TRIES),
-            wait=_wait,
-            retry=tenacity.retry_if_exception(self._may_pass),
-            before_sleep=self._log_retry,
-            reraise=True,
-        )
-        try:
-            return await retrying(attempt)
-        except httpx.HTTPStatusError as error:
-            why = self._refusal(error)
-        except (httpx.HTTPError, ValueError, TimeoutError) as error:
-            why = f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
-        raise RunError(f"{self.base_url} {why}")
-
-    async def _content(
-        self, client: httpx.AsyncClient, method: str, address: str, body: dict | None
-    ) -> bytes:
-        """Return the content of an answer; it has `timeout` seconds, however slowly it arrives."""
-        content = bytearray()
-        with anyio.fail_after(self.timeout):
-            async with client.stream(method, address, json=body) as response:
-                async for chunk in response.raise_for_status().aiter_raw():
-                    content += chunk
-                    if len(content) > _MOST_BYTES:
-                        raise ValueError("the answer does not end")
-        return bytes(content)
-
-    def _may_pass(self, error: BaseException) -> bool:
-        """Return whether another try may help: a server that refuses a request refuses it again."""
-        if isinstance(error, httpx.HTTPStatusError):
-            status = error.response.status_code
-            is_temporary = status == 429 or status >= 500
-            return is_temporary and (_retry_after(error) or 0.0) <= self.longest_wait
-        return isinstance(error, httpx.HTTPError | ValueError | TimeoutError)
-
-    def _log_retry(self, state: tenacity.RetryCallState) -> None:
-        """Log one sentence about a try that failed and the next one."""
-        error = state.outcome.exception() if state.outcome else None
-        if isinstance(error, httpx.HTTPStatusError):
-            why = f"HTTP status {error.response.status_code}"
-        else:
-            why = f"no complete answer ({type(error).__name__})"
-        seconds = state.next_action.sleep if state.next_action else 0.0
-        words = "%s: %s; trying again in %.1f s (try %d of %d)"
-        _logger.warning(words, self.base_url, why, seconds, state.attempt_number + 1, _TRIES)
-
-    def _refusal(self, error: httpx.HTTPStatusError) -> str:
-        """Return what a status other than 200 means, and what may help."""
-        status = error.response.status_code
-        why = f"answers with HTTP status {status}"
-        seconds = _retry_after(error) or 0.0
-        if seconds > self.longest_wait:
-            limit = f"longest_wait={self.longest_wait:g} s"
-            return f"{why} and asks to wait {seconds:,.0f} s, longer than {limit}"
-        if status in (401, 403):
-            return f"{why}; the key is taken from environment variable {self.api_key_env}"
-        if status in (400, 422):
-            help_ = f"lower top={self.top} or raise the limit (vLLM: --max-logprobs)"
-            return f"{why}; if lists are limited, {help_}"
-        return why
-
 
 @dataclass(frozen=True)
 class _Connection:
-    """An open connection: called with the fields of a request, it returns the JSON answer."""
+    """An open connection to a server, which threads may share."""
 
     server: Server
     client: httpx.AsyncClient
     portal: anyio.from_thread.BlockingPortal
 
-    def __call__(self, fields: dict) -> object:
-        return self.portal.call(self.server.post, self.client, fields)
+    def post(self, fields: dict) -> object:
+        """Return the JSON reply to a request for one token.
+
+        Args:
+            fields: the fields of the request, in addition to the model and the defaults.
+
+        Raises:
+            RunError: there is no reply.
+        """
+        address = f"{self.server.base_url.rstrip('/')}/completions"
+        body = {"model": self.server.model, "max_tokens": 1, "temperature": 0, **fields}
+        return self.portal.call(self._with_retries, partial(self._try_post, address, body))
 
     def get(self, address: str) -> object:
         """Return the JSON at an address, or None if the server has none there."""
-        return self.portal.call(self.server.get, self.client, address)
+        content = self.portal.call(self._with_retries, partial(self._try_get, address))
+        try:
+            return from_json(content)
+        except ValueError:
+            return None
+
+    async def _try_post(self, address: str, body: dict) -> object:
+        return from_json(await self._content("POST", address, body))
+
+    async def _try_get(self, address: str) -> bytes:
+        try:
+            return await self._content("GET", address, None)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code in _TEMPORARY:
+                raise
+            return b""
+
+    async def _content(self, method: str, address: str, body: dict | None) -> bytes:
+        """Return the content of a reply.
+
+        The whole reply must arrive within `timeout` seconds, also if it arrives byte by byte.
+        """
+        content = bytearray()
+        with anyio.fail_after(self.server.timeout):
+            async with self.client.stream(method, address, json=body) as response:
+                async for chunk in response.raise_for_status().aiter_raw():
+                    content += chunk
+                    if len(content) > _MOST_BYTES:
+                        raise ValueError("the reply does not end")
+        return bytes(content)
+
+    async def _with_retries(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the result of an attempt, which is repeated if another try may help."""
+        for n_tries in range(1, _TRIES + 1):
+            try:
+                return await attempt()
+            except _TRY_ERRORS as error:
+                failure = self._failure(error)
+                seconds = self._seconds_to_wait(error, n_tries)
+                reason = _short_reason(error)
+            if seconds is None or n_tries == _TRIES:
+                break
+            words = "%s: %s; trying again in %.1f s (try %d of %d)"
+            url = self.server.base_url
+            _logger.warning(words, url, reason, seconds, n_tries + 1, _TRIES)
+            await anyio.sleep(seconds)
+        # An error raised in the `except` clause would show the server's text as its context.
+        raise RunError(f"{self.server.base_url} {failure}")
+
+    def _seconds_to_wait(self, error: Exception, n_tries: int) -> float | None:
+        """Return how many seconds to wait before the next try, or None if no try may help.
+
+        A server that refuses a request would refuse it again.
+        """
+        if isinstance(error, httpx.HTTPStatusError):
+            status = error.response.status_code
+            if status != 429 and status < 500:
+                return None
+        seconds = _retry_after(error)
+        if seconds is None:
+            return _backoff(n_tries)
+        return seconds if seconds <= self.server.longest_wait else None
+
+    def _failure(self, error: Exception) -> str:
+        """Say what is wrong and what may help, without any text from the server."""
+        if not isinstance(error, httpx.HTTPStatusError):
+            return f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
+        server = self.server
+        status = error.response.status_code
+        failure = f"answers with HTTP status {status}"
+        seconds = _retry_after(error) or 0.0
+        if seconds > server.longest_wait:
+            limit = f"longest_wait={server.longest_wait:g} s"
+            return f"{failure} and asks to wait {seconds:,.0f} s, longer than {limit}"
+        if status in (401, 403):
+            return f"{failure}; the key is taken from environment variable {server.api_key_env}"
+        if status in (400, 422):
+            remedy = f"lower top={server.top} or raise the limit (vLLM: --max-logprobs)"
+            return f"{failure}; if lists are limited, {remedy}"
+        return failure
 
 
 def _token_pairs(reply: object) -> list[tuple[str, Any]]:
@@ -461,13 +456,19 @@ def largest_difference(first: dict[int, float], second: dict[int, float]) -> flo
     return max(abs(value - second.get(token, least)) for token, value in likeliest)
 
 
-def _wait(state: tenacity.RetryCallState) -> float:
-    """Return how many seconds to wait before the next try."""
-    seconds = _retry_after(state.outcome.exception() if state.outcome else None)
-    return _BACKOFF(state) if seconds is None else seconds
+def _short_reason(error: Exception) -> str:
+    """Return the reason of a failed try in a few words, without any text from the server."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP status {error.response.status_code}"
+    return f"no complete answer ({type(error).__name__})"
 
 
-def _retry_after(error: BaseException | None) -> float | None:
+def _backoff(n_tries: int) -> float:
+    """Return the seconds before the next try if the server does not say how many."""
+    return min(0.1 * 2 ** (n_tries - 1), 5.0) + random.uniform(0, 1)
+
+
+def _retry_after(error: Exception) -> float | None:
     """Return the seconds that a server asks to wait, or None.
 
     They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.

@@ -1,9 +1,7 @@
-"""Exact search and diverse beams within `generate` of transformers, for a network that is loaded; knows no run or text.
-
-`network.generate(**inputs, custom_generate=pro_lib.exact_generate, search_alpha=0.05, return_dict_in_generate=True)`
-"""
+"""Exact search and diverse beam search within `generate` of transformers, for a loaded network."""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
@@ -19,29 +18,44 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from pro_lib.generation import decoding
 from pro_lib.generation.batching import by_probability
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
-from pro_lib.generation.models import UnsupportedModelError, find_endings
+from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.generation.tokens import find_endings
 from pro_lib.runs.certificate import Certificate
 
-# Measured once for each network
+# The kind of tree for short texts, by network; it is measured once for each network.
 _FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()
-# What `generate` hands on of itself; anything else would change what the network says.
-_USUAL = {"cache_position", "use_cache", "logits_to_keep", "MaxLengthCriteria", "EosTokenCriteria"}
-_AS_IT_IS: dict[str, float] = {
+# Arguments and rules that `generate` always passes on. Any other would change the probabilities.
+_USUAL_ARGUMENTS = {
+    "cache_position",
+    "use_cache",
+    "logits_to_keep",
+    "MaxLengthCriteria",
+    "EosTokenCriteria",
+}
+# Settings of a generation configuration that may not differ from these values.
+_REQUIRED_SETTINGS: dict[str, float] = {
     "temperature": 1,
     "top_p": 1,
     "output_scores": False,
     "output_logits": False,
+    "output_attentions": False,
+    "output_hidden_states": False,
 }
-_AS_IT_IS |= {"output_attentions": False, "output_hidden_states": False}
 
 
 @dataclass(frozen=True)
 class GenerateOutput:
-    """The answers to n prompts, prompt by prompt and downwards in probability, those cut by length last.
+    """The answers to n prompts.
 
-    `sequences` (rows, tokens) begin with their prompt; what stopped shows an end-of-text token, then padding.
-    `n_answers` (n,) says how many rows each prompt has. `log_probs` (n, N) are those of complete answers, nats, NaN
-    where one was cut or a prompt has fewer. `certificates` are what a search is sure of, by prompt; None of beams.
+    The answers to a prompt are in descending order of probability; those cut by length are last.
+
+    Args:
+        sequences: token ids, `(rows, tokens)`. A row is a prompt with one of its answers, an
+            end-of-text token if a stop token ended the answer, and padding.
+        n_answers: the number of rows of each prompt, `(n,)`.
+        log_probs: log-probabilities of complete answers in nats, `(n, N)`. They are NaN for answers
+            that were cut, and where a prompt has fewer than N answers.
+        certificates: for each prompt, what a search is certain of; None for beam search.
     """
 
     sequences: Tensor
@@ -50,139 +64,291 @@ class GenerateOutput:
     certificates: tuple[Certificate | None, ...]
 
 
-def exact_generate(
-    network: PreTrainedModel, input_ids: Tensor, *, generation_config: GenerationConfig,
-    search_alpha: float | None = None, top_n: int | None = None, budget: int | None = None,
-    endings: Tokenizer | None = None, epsilon: float | None = None, **model_kwargs: Any,
-) -> GenerateOutput | Tensor:  # fmt: skip
-    """Find every answer with p ≥ `search_alpha` (else 0.02), or the `top_n`, to each prompt of a batch.
+def exact_generate(  # noqa: PLR0913  # transformers passes these by name
+    network: PreTrainedModel,
+    input_ids: Tensor,
+    *,
+    generation_config: GenerationConfig,
+    search_alpha: float | None = None,
+    top_n: int | None = None,
+    budget: int | None = None,
+    endings: Tokenizer | None = None,
+    epsilon: float | None = None,
+    **model_kwargs: Any,
+) -> GenerateOutput | Tensor:
+    """Find every answer with p ≥ `search_alpha`, or the `top_n` answers, to each prompt of a batch.
 
-    Returns the most probable answer to each, as `generate` does; with `return_dict_in_generate` a `GenerateOutput`.
-    Answers end at the end-of-text tokens of the generation config; with a tokenizer as `endings` also at a newline, as
-    everywhere in this package. Where none reaches α there is the most probable one seen. `budget` are token-forwards.
-    In half precision each call measures by how many nats log-probabilities may be off, unless `epsilon` says it.
+    Pass this function as `custom_generate` to the `generate` method of a network. Answers end at
+    the end-of-text tokens of the generation configuration.
 
-    Raises `ValueError` for what would change the model's probabilities, by name, and `UnsupportedModelError`.
+    Args:
+        network: the network; transformers passes it.
+        input_ids: the prompts, `(n, tokens)`; transformers passes them.
+        generation_config: the generation configuration; transformers passes it. Its settings must
+            not change the probabilities of the network.
+        search_alpha: the least probability α of the answers; 0.02 if `top_n` is None too.
+        top_n: the number of most probable answers to find, instead of `search_alpha`.
+        budget: the most tokens that the network evaluates for a prompt; None for no limit.
+        endings: a tokenizer, so that answers also end at a newline, as in `pro_lib.generate`.
+        epsilon: the largest error of log-probabilities in nats. If it is None, it is measured in
+            each call in half precision, and 0 otherwise.
+        **model_kwargs: other arguments that transformers passes.
+
+    Returns:
+        The most probable answer to each prompt, `(n, tokens)`, as from `generate`. With
+        `return_dict_in_generate`, a `GenerateOutput` with all answers. If no answer to a prompt
+        reaches α, it has the most probable one that the search has seen.
+
+    Raises:
+        ValueError: an argument would change the probabilities of the network.
+        UnsupportedModelError: the network is not a causal language model, or a prompt is too long.
+
+    Example:
+        >>> import torch, pro_lib
+        >>> model = pro_lib.load_model("facts-1m", device="cpu")
+        >>> prompt = torch.tensor([model.encode("What is the capital of Peru?")])
+        >>> output = model.network.generate(
+        ...     prompt,
+        ...     custom_generate=pro_lib.generation.exact_generate,
+        ...     search_alpha=0.05,
+        ...     max_new_tokens=8,
+        ...     return_dict_in_generate=True,
+        ... )
+        >>> len(output.certificates)
+        1
     """
     if epsilon is not None and not epsilon >= 0:
-        raise ValueError(f"epsilon={epsilon!r} is no number of nats, 0 or more")
+        raise ValueError(f"epsilon must be a number of nats, 0 or more; got {epsilon!r}")
     strategy = partial(decoding.Threshold, search_alpha=search_alpha, top_n=top_n, budget=budget)
-    return _generated(
+    return _generate(
         network, input_ids, generation_config, strategy, endings, epsilon, **model_kwargs
     )
 
 
 def diverse_beam_generate(
-    network: PreTrainedModel, input_ids: Tensor, *, generation_config: GenerationConfig, n_answers: int = 10,
-    diversity_penalty: float = 1.0, endings: Tokenizer | None = None, **model_kwargs: Any,
-) -> GenerateOutput | Tensor:  # fmt: skip
-    """Grow `n_answers` groups of one beam each, as `num_beam_groups` once did; otherwise as `exact_generate`."""
+    network: PreTrainedModel,
+    input_ids: Tensor,
+    *,
+    generation_config: GenerationConfig,
+    n_answers: int = 10,
+    diversity_penalty: float = 1.0,
+    endings: Tokenizer | None = None,
+    **model_kwargs: Any,
+) -> GenerateOutput | Tensor:
+    """Decode with diverse beam search, as `generate` did with `num_beam_groups`.
+
+    Pass this function as `custom_generate` to the `generate` method of a network.
+
+    Args:
+        network: the network; transformers passes it.
+        input_ids: the prompts, `(n, tokens)`; transformers passes them.
+        generation_config: the generation configuration; transformers passes it. Its settings must
+            not change the probabilities of the network.
+        n_answers: the number N of groups, each with one beam.
+        diversity_penalty: the Hamming penalty λ in nats (Vijayakumar et al. 2018).
+        endings: a tokenizer, so that answers also end at a newline, as in `pro_lib.generate`.
+        **model_kwargs: other arguments that transformers passes.
+
+    Returns:
+        As `exact_generate`: the most probable answers, or a `GenerateOutput` without certificates.
+
+    Raises:
+        ValueError: an argument would change the probabilities of the network.
+        UnsupportedModelError: the network is not a causal language model, or a prompt is too long.
+
+    Example:
+        >>> import torch, pro_lib
+        >>> model = pro_lib.load_model("facts-1m", device="cpu")
+        >>> prompt = torch.tensor([model.encode("What is the capital of Peru?")])
+        >>> output = model.network.generate(
+        ...     prompt,
+        ...     custom_generate=pro_lib.generation.diverse_beam_generate,
+        ...     n_answers=3,
+        ...     max_new_tokens=8,
+        ...     return_dict_in_generate=True,
+        ... )
+        >>> output.n_answers.tolist()
+        [3]
+    """
     strategy = partial(
         decoding.DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty
     )
-    return _generated(network, input_ids, generation_config, strategy, endings, 0.0, **model_kwargs)
+    return _generate(network, input_ids, generation_config, strategy, endings, 0.0, **model_kwargs)
 
 
-def _generated(
-    network, input_ids, config, strategy, tokenizer, epsilon, *, attention_mask=None, **model_kwargs
-):
-    """Decode the prompts on the tree that fits the network, and return what `generate` is to return."""
+def _generate(
+    network: PreTrainedModel,
+    input_ids: Tensor,
+    config: GenerationConfig,
+    strategy_of_length: Callable[..., decoding.Strategy],
+    tokenizer: Tokenizer | None,
+    epsilon: float | None,
+    *,
+    attention_mask: Tensor | None = None,
+    **model_kwargs: Any,
+) -> GenerateOutput | Tensor:
+    """Decode the prompts on the tree that fits the network, and return what `generate` returns."""
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    _check(network, config, mask, **model_kwargs)
-    strategy = strategy(max_new_tokens=config.max_length - input_ids.shape[1])
-    prompts = [ids[seen].tolist() for ids, seen in zip(input_ids, mask.bool(), strict=True)]
+    _check_arguments(network, config, mask, **model_kwargs)
+    strategy = strategy_of_length(max_new_tokens=config.max_length - input_ids.shape[1])
+    prompts = [
+        ids[is_visible].tolist() for ids, is_visible in zip(input_ids, mask.bool(), strict=True)
+    ]
+    longest = max(map(len, prompts)) + strategy.max_new_tokens
     try:
         endings = find_endings(tokenizer, network, config=config)
-        if network not in _FITS:
-            _FITS[network] = best_fit(network)
-        fit = fit_for_length(
-            network, _FITS[network], max(map(len, prompts)) + strategy.max_new_tokens
-        )
+        fit = _fit(network, longest)
     except PackingError as reason:
         raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
-    prefix = decoding.encode_prefix(
-        network, () if fit.plain else prompts[0][: decoding.common_prefix_length(prompts)]
+    tree_of = _tree_function(network, fit, prompts)
+    largest_error: ArrayLike = 0.0
+    if epsilon is not None:
+        largest_error = epsilon
+    elif network.dtype.itemsize <= 2:  # half precision
+        length = strategy.max_new_tokens
+        largest_error = decoding.measured_epsilon(tree_of, prompts, endings, max_new_tokens=length)
+    question_ids = [""] * len(prompts)  # only samples depend on them
+    results = strategy.decode(
+        tree_of(prompts), endings, question_ids=question_ids, epsilon=largest_error
     )
-    tree_of = partial(fit.tree, network, prefix=prefix, counts=decoding.ForwardCounts())
-    if epsilon is None:
-        length, is_half = strategy.max_new_tokens, network.dtype.itemsize <= 2
-        epsilon = (
-            decoding.measured_epsilon(tree_of, prompts, endings, max_new_tokens=length)
-            if is_half
-            else 0.0
-        )
-    ids = [""] * len(prompts)  # which seed samples alone
-    results = strategy.decode(tree_of(prompts), endings, question_ids=ids, epsilon=epsilon)
-    answers, values = zip(*(_likely(*result) for result in results), strict=True)
-    if not config.return_dict_in_generate:
-        return _sequences(input_ids, [some[:1] for some in answers], config, endings)
-    log_probs = pad_sequence(
-        [*map(torch.from_numpy, values)], batch_first=True, padding_value=math.nan
-    )
-    n_answers, certificates = (
-        torch.tensor([*map(len, answers)]),
-        tuple(certificate for _, certificate in results),
-    )
-    return GenerateOutput(
-        _sequences(input_ids, answers, config, endings), n_answers, log_probs, certificates
-    )
+    ranked = [_ranked_answers(*result) for result in results]
+    if config.return_dict_in_generate:
+        certificates = tuple(certificate for _, certificate in results)
+        return _output(input_ids, ranked, certificates, config, endings)
+    first_answers = [answers[:1] for answers in ranked]
+    return _sequences(input_ids, first_answers, config, endings)
 
 
-def _check(
-    network, config, mask, *, logits_processor, stopping_criteria, position_ids=None, **model_kwargs
-):
-    """Refuse, by name, what would change the probabilities of the model, or cannot be returned."""
-    if (mode := config.get_generation_mode().value) != "greedy_search":
+def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
+    """Return the kind of tree for texts of up to `n_tokens` tokens."""
+    if network not in _FITS:
+        _FITS[network] = best_fit(network)
+    return fit_for_length(network, _FITS[network], n_tokens)
+
+
+def _tree_function(
+    network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
+) -> Callable[[Sequence[list[int]]], decoding.Tree]:
+    """Return the function that makes trees of prompts; their common prefix is computed once."""
+    shared: Sequence[int] = ()
+    if not fit.plain:
+        shared = prompts[0][: decoding.common_prefix_length(prompts)]
+    prefix = decoding.encode_prefix(network, shared)
+    return partial(fit.tree, network, prefix=prefix, counts=decoding.ForwardCounts())
+
+
+def _check_arguments(
+    network: PreTrainedModel,
+    config: GenerationConfig,
+    mask: Tensor,
+    *,
+    logits_processor: Sequence,
+    stopping_criteria: Sequence,
+    position_ids: Tensor | None = None,
+    **model_kwargs: Any,
+) -> None:
+    """Raise `ValueError` for arguments that would change the probabilities of the network."""
+    mode = config.get_generation_mode().value
+    if mode != "greedy_search":
         raise ValueError(f"{mode} is another way to decode: pass do_sample=False and num_beams=1")
-    used = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
-    settings = {name: getattr(config, name, None) for name in _AS_IT_IS}
-    used += [
-        f"{name}={value}"
-        for name, value in settings.items()
-        if value not in (None, _AS_IT_IS[name])
-    ]
-    used += ["train()"] * network.training
-    keys, states = model_kwargs.pop("past_key_values", None), model_kwargs.pop("cache_params", None)
-    used += ["past_key_values"] if keys is not None and keys.get_seq_length() else []
-    used += ["cache_params"] if states is not None and states.has_previous_state() else []
-    used += [name for name, value in model_kwargs.items() if value is not None]
-    counted = mask.cumsum(dim=-1) - 1  # as `generate` does
-    used += (
-        ["position_ids"]
-        if position_ids is not None and ((position_ids - counted) * mask).any()
-        else []
-    )
-    if refused := [name for name in used if name not in _USUAL]:
+    names = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
+    names += _changed_settings(config)
+    if network.training:
+        names.append("train()")
+    names += _used_model_arguments(model_kwargs)
+    if position_ids is not None:
+        usual_position_ids = mask.cumsum(dim=-1) - 1
+        if ((position_ids - usual_position_ids) * mask).any():
+            names.append("position_ids")
+    unsupported = [name for name in names if name not in _USUAL_ARGUMENTS]
+    if unsupported:
         raise ValueError(
-            f"{', '.join(refused)} cannot be had here: answers are those of the model as it is"
+            f"{', '.join(unsupported)} cannot be used here, because answers have the network's own "
+            "probabilities"
         )
     if not mask.any(dim=-1).all():
         raise ValueError("attention_mask hides all tokens of a prompt")
 
 
-def _likely(
+def _changed_settings(config: GenerationConfig) -> list[str]:
+    """Return the settings of a configuration that change or record probabilities."""
+    settings = {name: getattr(config, name, None) for name in _REQUIRED_SETTINGS}
+    return [
+        f"{name}={value}"
+        for name, value in settings.items()
+        if value not in (None, _REQUIRED_SETTINGS[name])
+    ]
+
+
+def _used_model_arguments(model_kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that have a value, or a cache that is not empty."""
+    others = dict(model_kwargs)
+    cache = others.pop("past_key_values", None)
+    states = others.pop("cache_params", None)
+    names = []
+    if cache is not None and cache.get_seq_length():
+        names.append("past_key_values")
+    if states is not None and states.has_previous_state():
+        names.append("cache_params")
+    return names + [name for name, value in others.items() if value is not None]
+
+
+def _ranked_answers(
     answers: list[decoding.Outcome], certificate: Certificate | None
-) -> tuple[list, np.ndarray]:
-    """Return answers and log-probabilities downwards, NaN of those cut; of a search those at α, or the first alone."""
-    answers = by_probability(answers)
-    values = np.array(
-        [answer.complete_log_prob if answer.finished else math.nan for answer in answers]
-    )
-    n = (
-        max(1, int(np.sum(values >= math.log(certificate.search_alpha) - 1e-9)))
-        if certificate
-        else len(answers)
-    )
-    return answers[:n], values[:n]
+) -> list[decoding.Outcome]:
+    """Return answers in descending order of probability.
+
+    Those of a search are only the answers that reach its α, or the first one if none does.
+    """
+    ranked = by_probability(answers)
+    if certificate is None:
+        return ranked
+    least = math.log(certificate.search_alpha) - 1e-9
+    n_likely = sum(_log_prob(answer) >= least for answer in ranked)
+    return ranked[: max(1, n_likely)]
 
 
-def _sequences(prompts, answers, config, endings):
-    """Return prompts and their answers `(rows, tokens)`, as `GenerateOutput` has them."""
-    stops = endings.stop_ids.tolist() if config.eos_token_id is None else config.eos_token_id
-    stop, rows = stops if isinstance(stops, int) else int(stops[0]), []
-    for prompt, some in zip(prompts, answers, strict=True):
-        for answer in some:
-            end = [stop] if answer.finished and answer.end_log_prob is not None else []
-            rows.append(torch.cat([prompt, prompt.new_tensor([*answer.token_ids, *end])]))
-    padding = stop if config.pad_token_id is None else config.pad_token_id
+def _log_prob(answer: decoding.Outcome) -> float:
+    """Return the log-probability of a complete answer in nats; NaN if the answer was cut."""
+    return answer.complete_log_prob if answer.finished else math.nan
+
+
+def _output(
+    prompts: Tensor,
+    answers_by_prompt: Sequence[list[decoding.Outcome]],
+    certificates: tuple[Certificate | None, ...],
+    config: GenerationConfig,
+    endings: decoding.Endings,
+) -> GenerateOutput:
+    """Return all answers as a `GenerateOutput`."""
+    log_probs = []
+    for answers in answers_by_prompt:
+        values = np.array([_log_prob(answer) for answer in answers])
+        log_probs.append(torch.from_numpy(values))
+    return GenerateOutput(
+        sequences=_sequences(prompts, answers_by_prompt, config, endings),
+        n_answers=torch.tensor([len(answers) for answers in answers_by_prompt]),
+        log_probs=pad_sequence(log_probs, batch_first=True, padding_value=math.nan),
+        certificates=certificates,
+    )
+
+
+def _sequences(
+    prompts: Tensor,
+    answers_by_prompt: Sequence[list[decoding.Outcome]],
+    config: GenerationConfig,
+    endings: decoding.Endings,
+) -> Tensor:
+    """Return prompts with their answers, `(rows, tokens)`, as `GenerateOutput` describes them."""
+    stop_ids = config.eos_token_id
+    if stop_ids is None:
+        stop_ids = endings.stop_ids.tolist()
+    stop_id = stop_ids if isinstance(stop_ids, int) else int(stop_ids[0])
+    rows = []
+    for prompt, answers in zip(prompts, answers_by_prompt, strict=True):
+        for answer in answers:
+            is_stopped = answer.finished and answer.end_log_prob is not None
+            answer_ids = [*answer.token_ids, stop_id] if is_stopped else [*answer.token_ids]
+            rows.append(torch.cat([prompt, prompt.new_tensor(answer_ids)]))
+    padding = stop_id if config.pad_token_id is None else config.pad_token_id
     return pad_sequence(rows, batch_first=True, padding_value=padding)

@@ -59,6 +59,7 @@ def unexpected_weights(network: PreTrainedModel, keys: Iterable[str]) -> list[st
 
 
 def _is_attention(name: str, module: nn.Module) -> bool:
+    """Return whether a module is an attention module with projections in it."""
     return bool(_ATTENTION.search(name)) and next(module.children(), None) is not None
 
 
@@ -68,14 +69,14 @@ def zero_biases(folder: Path, keys: Iterable[str]) -> set[str]:
     Only safetensors files are read; a bias in another file is not found, and so is not returned.
     """
     biases = {key for key in keys if key.endswith(".bias")}
-    found: set[str] = set()
+    zeros: set[str] = set()
     others: set[str] = set()
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             for key in biases & set(file.keys()):
                 is_zero = not file.get_tensor(key).float().any()
-                (found if is_zero else others).add(key)
-    return found - others
+                (zeros if is_zero else others).add(key)
+    return zeros - others
 
 
 def contradictions(network: PreTrainedModel, loading: Mapping, folder: Callable[[], Path]) -> str:
@@ -116,6 +117,7 @@ def contradictions(network: PreTrainedModel, loading: Mapping, folder: Callable[
 
 
 def _count(weights: Sequence[str]) -> str:
+    """Return the number of weights in words, such as `1 weight`."""
     return f"{len(weights)} weight{'s' * (len(weights) != 1)}"
 
 

@@ -17,7 +17,7 @@ from pro_lib.importing.left_out import (
     UNREADABLE,
     Problem,
 )
-from pro_lib.importing.records import AnswerRecord
+from pro_lib.importing.records import CheckedAnswer, checked_answer
 from pro_lib.importing.response_formats import NATURAL
 from pro_lib.importing.token_alignment import (
     ECHO_UNKNOWN,
@@ -51,7 +51,7 @@ def record_of(
     response_format: ResponseFormat,
     notes: Counter[str],
     prompt: str | None = None,
-) -> AnswerRecord | Problem:
+) -> CheckedAnswer | Problem:
     """Return a record's answer, or why the answer cannot be used.
 
     Args:
@@ -87,7 +87,7 @@ def _token_log_probs(answer: ParsedAnswer) -> Any:
     return answer.token_log_probs
 
 
-def _validated(answer: ParsedAnswer, text: Any, token_log_probs: Any) -> AnswerRecord | Problem:
+def _validated(answer: ParsedAnswer, text: Any, token_log_probs: Any) -> CheckedAnswer | Problem:
     """Return the record of an answer with this text and these log-probabilities of its tokens."""
     log_prob = answer.log_prob if token_log_probs is None else None
     is_finished = answer.reason in NATURAL
@@ -102,7 +102,7 @@ def _validated(answer: ParsedAnswer, text: Any, token_log_probs: Any) -> AnswerR
         "token_log_probs": token_log_probs,
     }
     try:
-        return AnswerRecord.model_validate(fields)
+        return checked_answer(fields)
     except ValidationError as error:
         return Problem(UNREADABLE, sentence(error), is_detail=True)
 

@@ -43,7 +43,9 @@ _N_PEEKED = 10
 def from_openai(
     source: Source, *, questions: QuestionSet | pd.DataFrame | None = None, strict: bool = False
 ) -> Run:
-    """Return a run of the answers in a server's responses, in any format of docs/own_data.md.
+    """Return a run of the answers in a server's responses.
+
+    docs/reference/response_formats.md lists the formats.
 
     The source is a file of JSON, or a list of dictionaries or of a client's objects. An entry is a
     response, a line of a batch, or `{question_id?, question?, references?, split?, response}`.
@@ -88,7 +90,7 @@ def from_openai(
     warn_of_answers(reading, path)
     if not answers["finished"].any():
         endings = first_values(reading.endings)
-        words = f"none of {len(answers)} answers is finished; their endings are {endings}"
+        words = f"no answer is finished; the endings of the {len(answers)} answers are {endings}"
         raise RunError(f"{path}: {words}")
     if questions is not None:
         file_ids = {read.own_id for read in reading.responses} - {None}
@@ -156,7 +158,7 @@ def import_answers(
     """Import a file of answers: records, responses of a server, or a table with a row per answer.
 
     Args:
-        path: the file, in any response format of docs/own_data.md.
+        path: the file, in any response format of docs/reference/response_formats.md.
         questions: the questions that were answered, which replace those in the file: a file, a
             question set or a table. All splits of a file are used, and no question becomes a shot.
         columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
@@ -215,6 +217,6 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
         model_and_dataset = names_in(file)
         first_file = files.setdefault(model_and_dataset, file)
         if first_file != file:
-            words = f"has the name of {first_file!r}: one of them at a time"
+            words = f"has the same name as {first_file!r}; give one of them at a time"
             raise ValueError(f"records={file!r} {words}")
     return files

@@ -122,4 +122,7 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # The objects of the file become old ones, so that they are not all checked at once.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()

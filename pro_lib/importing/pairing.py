@@ -65,8 +65,8 @@ def paired(
     has_row_numbers = isinstance(given_set, QuestionSet) and not given_set.has_own_ids
     if has_row_numbers and set(targets) - set(texts):
         words = "has no texts of questions, and the ids of questions= are row numbers"
-        risk = "rows that were moved since get other answers"
-        warnings.warn(f"{path} {words}: {risk}", UserWarning, stacklevel=3)
+        risk = "if rows were moved, answers belong to the wrong questions"
+        warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=3)
     _check_different(targets, path)
     paired_answers = answers.assign(question_id=answers["question_id"].map(targets))
     return paired_answers, _with_file_columns(given_table, questions, targets)
@@ -112,8 +112,8 @@ def _by_order(file_ids: list[str], given_ids: list[str], path: Path) -> dict[str
         words = "the server's ids are those of questions=, in another order; give question_id"
         raise RunError(f"{path}: {words}")
     words = "has neither ids nor texts of questions"
-    meaning = "its answers are to those of questions= in their order"
-    warnings.warn(f"{path} {words}: {meaning}", UserWarning, stacklevel=4)
+    meaning = "its answers are assigned to those of questions= in their order"
+    warnings.warn(f"{path} {words}; {meaning}", UserWarning, stacklevel=4)
     return dict(zip(file_ids, given_ids, strict=True))
 
 
@@ -193,7 +193,9 @@ def _check_different(targets: Mapping[str, str], path: Path) -> None:
     """Raise `RunError` if two questions of the file are the same given question."""
     for given_id, count in Counter(targets.values()).items():
         if count > 1:
-            raise RunError(f"{path}: several of its questions are {given_id!r} of questions=")
+            raise RunError(
+                f"{path}: several of its questions match question {given_id!r} of questions="
+            )
 
 
 def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:

@@ -12,7 +12,7 @@ from pro_lib.common.nested import plain
 from pro_lib.importing.answer_records import record_of
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.left_out import FAILED, NO_FINISH_REASON, LeftOut, Problem
-from pro_lib.importing.records import AnswerRecord
+from pro_lib.importing.records import CheckedAnswer
 from pro_lib.importing.response_formats import CUT, NATURAL
 from pro_lib.importing.responses import Response, StreamError, responses_in
 from pro_lib.questions.file_readers import Source, json_lines
@@ -33,7 +33,7 @@ class ReadResponse:
     response: Response
     question: Any
     own_id: Any = None
-    records: list[AnswerRecord] = field(default_factory=list)
+    records: list[CheckedAnswer] = field(default_factory=list)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Reading:
         for n, parsed_answer in enumerate(response.answers):
             answer = parsed_answer
             if self.has_masked_tokens:
-                answer = replace(answer, token_texts=None)
+                answer = answer._replace(token_texts=None)
             else:
                 self._note_texts(answer)
             self.n_with_thoughts += answer.has_thoughts

@@ -5,9 +5,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 from pydantic import (
@@ -115,6 +115,30 @@ class AnswerRecord(Format):
         if token_log_probs is None or (not token_log_probs and end_log_prob is None):
             raise PydanticCustomError("rule", _LOG_PROB_MISSING)
         return sum(token_log_probs)
+
+
+class CheckedAnswer(NamedTuple):
+    """The values of an `AnswerRecord`. It takes a third of the memory of the record.
+
+    `tokens` is first, because the tables of a run do not have this column.
+    """
+
+    tokens: list[str] | None
+    text: str | None
+    token_ids: list[int] | None
+    token_log_probs: list[float] | None
+    end_log_prob: float | None
+    log_prob: float | None
+    finished: bool
+    closed: bool
+    correct: bool | None
+    mean_log_prob: float | None
+    rouge_l: float | None
+
+
+def checked_answer(answer: object) -> CheckedAnswer:
+    """Check the fields of an answer; raise pydantic's `ValidationError` if one is wrong."""
+    return CheckedAnswer(**vars(AnswerRecord.model_validate(answer)))
 
 
 class Record(Format):
@@ -301,11 +325,10 @@ def record_tables(
     Raises:
         RunError: two records have the same question_id, or no answer is left.
     """
-    answers: list[dict] = []
+    answers = _Answers()
     questions: list[dict] = []
-    answer_places: list[str] = []
     first_places: dict[str, str] = {}
-    for where, record in _valid_records(entries, left_out):
+    for where, record, checked_answers in _valid_records(entries, left_out):
         question_id = record.question_id
         if question_id in first_places:
             words = f"was already used ({first_places[question_id]})"
@@ -313,20 +336,48 @@ def record_tables(
         first_places[question_id] = where
         scores = {f"score_{method}": score for method, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
-        for rank, answer in enumerate(_spelled_answers(record, where, left_out)):
-            values = dict(answer)
-            del values["tokens"]
-            answers.append({"question_id": question_id, "rank": rank, **values})
-            answer_places.append(where)
+        for answer in _spelled_answers(checked_answers, record.question, where, left_out):
+            answers.add(question_id, where, answer)
     if not may_be_mixed:
-        answers = _of_one_kind(answers, answer_places, left_out)
-    if not answers:
-        words = f"holds no answers whose probability is known ({len(questions)} questions)"
+        answers = _of_one_kind(answers, left_out)
+    if not answers.checked:
+        words = f"contains no answers with a known probability ({len(questions)} questions)"
         raise left_out.error(f"{source} {words}")
-    table = pd.DataFrame(answers).astype(dict.fromkeys(_NUMBER_COLUMNS, float))
-    _warn_of_texts_alone(table, answer_places, source)
+    table = answers.table()
+    _warn_of_texts_alone(table, answers.places, source)
     empty_columns = [name for name in _OPTIONAL_COLUMNS if table[name].isna().all()]
     return table.drop(columns=empty_columns), pd.DataFrame(questions)
+
+
+@dataclass
+class _Answers:
+    """Answers with the ids of their questions and their places, one of each per answer."""
+
+    question_ids: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    checked: list[CheckedAnswer] = field(default_factory=list)
+
+    def add(self, question_id: str, place: str, answer: CheckedAnswer) -> None:
+        """Add an answer."""
+        self.question_ids.append(question_id)
+        self.places.append(place)
+        self.checked.append(answer)
+
+    def ranks(self) -> list[int]:
+        """Return the position of each answer among those to the same question."""
+        n_answers: Counter[str] = Counter()
+        ranks = []
+        for question_id in self.question_ids:
+            ranks.append(n_answers[question_id])
+            n_answers[question_id] += 1
+        return ranks
+
+    def table(self) -> pd.DataFrame:
+        """Return the answers as a table with question_id and rank."""
+        columns = dict(zip(CheckedAnswer._fields, zip(*self.checked, strict=True), strict=True))
+        del columns["tokens"]
+        table = pd.DataFrame({"question_id": self.question_ids, "rank": self.ranks(), **columns})
+        return table.astype(dict.fromkeys(_NUMBER_COLUMNS, float))
 
 
 def _warn_of_texts_alone(table: pd.DataFrame, places: list[str], source: Path) -> None:
@@ -342,19 +393,31 @@ def _warn_of_texts_alone(table: pd.DataFrame, places: list[str], source: Path) -
 
 def _valid_records(
     entries: Iterable[tuple[str, Mapping]], left_out: LeftOut
-) -> Iterator[tuple[str, Record]]:
-    """Yield the entries that are records, each without the answers that cannot be read."""
+) -> Iterator[tuple[str, Record, list[CheckedAnswer]]]:
+    """Yield the entries that are records, each with its answers that can be read."""
     for where, entry in entries:
+        answers = _checked_answers(entry)
+        fields = entry if answers is None else {**entry, "answers": []}
         try:
-            record = parse(Record, entry, where)
+            record = parse(Record, fields, where)
         except RunError as error:
-            readable_entry = _without_bad_answers(where, entry, left_out)
+            readable_entry = _without_bad_answers(where, fields, left_out)
             if readable_entry is None:
                 left_out.add_error(where, error)
             else:
                 yield from _valid_records([(where, readable_entry)], left_out)
-        else:
-            yield where, record
+            continue
+        if answers is None:
+            answers = [CheckedAnswer(**vars(answer)) for answer in record.answers]
+        yield where, record, answers
+
+
+def _checked_answers(entry: object) -> list[CheckedAnswer] | None:
+    """Return the answers of an entry if they were checked when they were read, else None."""
+    answers = entry.get("answers") if isinstance(entry, dict) else None
+    if isinstance(answers, list) and answers and isinstance(answers[0], CheckedAnswer):
+        return answers
+    return None
 
 
 def _without_bad_answers(where: str, entry: object, left_out: LeftOut) -> dict | None:
@@ -365,16 +428,18 @@ def _without_bad_answers(where: str, entry: object, left_out: LeftOut) -> dict |
     good_answers = []
     for n, answer in enumerate(answers):
         try:
-            good_answers.append(AnswerRecord.model_validate(answer))
+            good_answers.append(checked_answer(answer))
         except ValidationError as error:
             words = f"answers[{n}].{sentence(error)}"
             left_out.add(where, Problem(UNREADABLE, words, is_detail=True))
     return {**entry, "answers": good_answers} if len(good_answers) < len(answers) else None
 
 
-def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[AnswerRecord]:
+def _spelled_answers(
+    answers: Iterable[CheckedAnswer], question: str | None, where: str, left_out: LeftOut
+) -> Iterator[CheckedAnswer]:
     """Yield the answers of a record, each with only the tokens that spell its text."""
-    for n, answer in enumerate(record.answers):
+    for n, answer in enumerate(answers):
         if answer.tokens is None or answer.text is None or answer.token_log_probs is None:
             yield answer
             continue
@@ -383,7 +448,7 @@ def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[
             answer.tokens,
             answer.token_log_probs,
             finished=answer.finished,
-            prompt=record.question,
+            prompt=question,
         )
         alignment = align(tokens)
         if isinstance(alignment, Mismatch):
@@ -393,39 +458,39 @@ def _spelled_answers(record: Record, where: str, left_out: LeftOut) -> Iterator[
             yield _with_aligned_tokens(answer, alignment)
 
 
-def _with_aligned_tokens(answer: AnswerRecord, alignment: Alignment) -> AnswerRecord:
+def _with_aligned_tokens(answer: CheckedAnswer, alignment: Alignment) -> CheckedAnswer:
     """Return an answer with only the tokens that spell its text."""
     token_log_probs = alignment.token_log_probs
     if token_log_probs == answer.token_log_probs:
-        return answer.model_copy(update={"text": alignment.text})
+        return answer._replace(text=alignment.text)
     token_ids = answer.token_ids
     if token_ids is not None:
         token_ids = token_ids[alignment.n_before : alignment.n_before + len(token_log_probs)]
-    values = {
-        "text": alignment.text,
-        "token_ids": token_ids,
-        "token_log_probs": token_log_probs,
-        "log_prob": min(sum(token_log_probs), 0.0),
-        "mean_log_prob": None,
-    }
-    return answer.model_copy(update=values)
+    return answer._replace(
+        text=alignment.text,
+        token_ids=token_ids,
+        token_log_probs=token_log_probs,
+        log_prob=min(sum(token_log_probs), 0.0),
+        mean_log_prob=None,
+    )
 
 
-def _of_one_kind(answers: list[dict], places: list[str], left_out: LeftOut) -> list[dict]:
+def _of_one_kind(answers: _Answers, left_out: LeftOut) -> _Answers:
     """Return the answers that have log-probabilities; all of them if none has any."""
-    with_log_prob = [answer for answer in answers if answer["log_prob"] is not None]
-    if not with_log_prob or len(with_log_prob) == len(answers):
+    n_known = sum(answer.log_prob is not None for answer in answers.checked)
+    if n_known in (0, len(answers.checked)):
         return answers
-    for answer, place in zip(answers, places, strict=True):
-        if answer["log_prob"] is None:
-            words = f"answers[{answer['rank']}].log_prob=None {_LOG_PROB_MISSING}, as of others"
+    kept = _Answers()
+    columns = zip(
+        answers.question_ids, answers.places, answers.checked, answers.ranks(), strict=True
+    )
+    for question_id, place, answer, rank in columns:
+        if answer.log_prob is None:
+            words = f"answers[{rank}].log_prob=None {_LOG_PROB_MISSING}, as of others"
             left_out.add(place, Problem(NO_LOG_PROBS, words))
-    n_answers: Counter = Counter()
-    for answer in with_log_prob:
-        question_id = answer["question_id"]
-        answer["rank"] = n_answers[question_id]
-        n_answers[question_id] += 1
-    return with_log_prob
+        else:
+            kept.add(question_id, place, answer)
+    return kept
 
 
 # --- Splits and labels ---
@@ -450,7 +515,9 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     if splits.notna().all():
         return run
     if splits.notna().any():
-        raise RunError(f"run {run.name} says the split of some questions only")
+        raise RunError(
+            f"run {run.name} has a split for some of its questions only; give one to all or to none"
+        )
     if len(splits) < 2:
         words = f"has {len(splits)} questions, too few to draw some for validation"
         raise RunError(f"run {run.name} {words}")
@@ -484,7 +551,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     table = pd.DataFrame(labels, columns=list(_Label.model_fields))
     table = table.drop_duplicates(ignore_index=True)
     if table.empty:
-        raise RunError(f"{path} holds no labels")
+        raise RunError(f"{path} contains no labels")
     contradictory = table["text"][table.duplicated(["question_id", "text"])]
     if len(contradictory):
         raise RunError(f"{path} calls answer {contradictory.iloc[0]!r} both right and wrong")

@@ -188,8 +188,8 @@ def _responses_to_prompts(
     if not answers or len(answers) % prompts.number:
         counts = f"{len(answers)} answers to {prompts.number} prompts"
         raise RunError(f"{where}: {counts}; each prompt needs equally many")
-    if len(parsed_bodies) == 1 and all(answer.index is not None for answer in answers):
-        answers.sort(key=lambda answer: answer.index or 0)
+    if len(parsed_bodies) == 1 and all(answer.position is not None for answer in answers):
+        answers.sort(key=lambda answer: answer.position or 0)
     n_per_prompt = len(answers) // prompts.number
     for n in range(prompts.number):
         yield Response(

@@ -3,9 +3,9 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
@@ -59,8 +59,7 @@ _REASONS_OF_A_SPELLING = (STARTS_WITHIN, STARTS_WITHIN_WORD, ENDS_WITHIN)
 _TOKEN_ID = re.compile(r"token_id:\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(NamedTuple):
     """The tokens that spell an answer.
 
     Attributes:
@@ -247,12 +246,12 @@ def _with_known_texts(answer: AnswerTokens) -> AnswerTokens:
     offsets = answer.text_offsets
     has_texts = any(text is not None for text in answer.token_texts)
     if has_texts or not offsets or len(offsets) != len(texts):
-        return replace(answer, token_texts=texts)
+        return answer._replace(token_texts=texts)
     positions = [offset - offsets[0] for offset in offsets] + [len(answer.text)]
     if positions != sorted(positions):
         return answer
     pieces = [answer.text[start:end] for start, end in pairwise(positions)]
-    return replace(answer, token_texts=pieces)
+    return answer._replace(token_texts=pieces)
 
 
 # --- The tokens of a span ---
@@ -283,7 +282,7 @@ def _scored(tokens: _Tokens, span: Span, text: str) -> Alignment | Mismatch:
         return Mismatch(NOT_RETURNED)
     ending = _ending(tokens, last)
     log_probs += ending.token_log_probs
-    return replace(ending, text=text, token_log_probs=log_probs, n_before=n_before)
+    return ending._replace(text=text, token_log_probs=log_probs, n_before=n_before)
 
 
 def _scored_empty(tokens: _Tokens) -> Alignment | Mismatch:
@@ -436,7 +435,7 @@ def _full_text(answer: AnswerTokens, spellings: list[Spelling]) -> Alignment | M
         rest = target.removesuffix(token_text).strip()
         is_complete = answer.n_generated == len(spelling.units) and prompt in rest
         if is_complete or (prompt and rest == prompt):
-            return _aligned(replace(answer, text=token_text))
+            return _aligned(answer._replace(text=token_text))
     return None
 
 

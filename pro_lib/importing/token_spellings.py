@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 
@@ -21,8 +21,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 REPLACEMENT_BYTES = REPLACEMENT.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerTokens:
+class AnswerTokens(NamedTuple):
     """An answer's text and the tokens that a server lists for it.
 
     Attributes:

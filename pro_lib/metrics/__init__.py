@@ -1,4 +1,4 @@
-"""Numbers from uncertainty and correctness: AUROC, ROUGE-L, accuracy against coverage, calibration."""
+"""Metrics of uncertainty and correctness: AUROC, ROUGE-L, selective answering and calibration."""
 
 from pro_lib.metrics.auroc import (
     OneClassError,

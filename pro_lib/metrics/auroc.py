@@ -1,61 +1,96 @@
-"""AUROC of an uncertainty, with its interval, by question or by cluster. `differences` compares several.
+"""AUROC of a score with its interval, by question or by cluster. `differences` compares scores.
 
-Everywhere `uncertainty` is `(n,)`, or `(n, A)` for A of them, higher = more uncertain, and `correct` is `(n,)`, True
-for a right answer. AUROC is the probability that a wrong answer has the higher uncertainty of the two, ties counting
-half. Raises `OneClassError` unless right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
+Everywhere, `uncertainty` is `(n,)`, or `(n, A)` for A scores, higher = more uncertain, and
+`correct` is `(n,)`, True for a right answer. AUROC is the probability that a wrong answer has a
+higher uncertainty than a right one; a tie counts half. The functions raise `OneClassError` unless
+right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.bool_]
-_Z = ndtri(0.975)
-# Where (n - 1) a (1 - a) of a class falls to this, what its placements scatter counts as much as the most they could.
+_Z = float(ndtri(0.975))
+# At this value of (n - 1) a (1 - a), the variance of a class and its maximum have equal weights.
 _SCARCE = 0.7
-FEWEST_CLUSTERS = 5  # fewer say too little about how much clusters differ
+FEWEST_CLUSTERS = 5  # fewer clusters say too little about how much clusters differ
+_MOST_NAMES = 5  # questions that a message names
 
 
 class OneClassError(ValueError):
-    """What was asked is not defined: all answers are right, all are wrong, or there are none."""
+    """All answers are right, all are wrong, or there are none, so that the value is undefined."""
 
 
 def usable(
     uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: ArrayLike = False
 ) -> tuple[Labels, str]:
-    """Find the questions (n,) that all methods (columns) and `correct` have a value for; say why others are not.
+    """Find the questions for which all methods have a value and correctness is known.
 
-    `has_only_texts` (n,) says which questions have answers whose log-probabilities are all unknown.
+    Args:
+        uncertainties: a row per question and a column per method; its index names the questions.
+        correct: whether the answers are right (n,), None or NaN where this is unknown.
+        has_only_texts: whether all answers to a question lack log-probabilities, (n,).
+
+    Returns:
+        Which questions are usable (n,), and a sentence that says why others are left out.
+
+    Example:
+        >>> usable(pd.DataFrame({"NLL": [0.5, 1.0]}), [True, False])[1]
+        'All 2 questions are used.'
     """
     missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
     mask = ~missing.any(axis=1).to_numpy()
     if mask.all():
         return mask, f"All {len(mask)} questions are used."
-    # NLL has a value wherever an answer has a log-probability.
-    without_nll = missing.get("NLL", missing["correct"] & False)
-    texts_alone = without_nll & np.broadcast_to(has_only_texts, mask.shape)
-    cut = without_nll & ~texts_alone
-    reasons = [f"{cut.sum()} are cut (no answer ended)"] if cut.any() else []
-    reasons += [f"{texts_alone.sum()} have no log-probabilities"] if texts_alone.any() else []
-    lacking = {
-        method: rows
-        for method, rows in missing.items()
-        if rows.any() and not rows.equals(without_nll)
-    }
-    reasons += [f"{method} is missing for {rows.sum()}" for method, rows in lacking.items()]
     excluded = missing.index[~mask]
-    labels = ", ".join(map(str, excluded[:5])) + (", …" if len(excluded) > 5 else "")
-    return (
-        mask,
-        f"{len(excluded)} of {len(mask)} questions are left out ({labels}): {', '.join(reasons)}.",
-    )
+    names = ", ".join(map(str, excluded[:_MOST_NAMES]))
+    if len(excluded) > _MOST_NAMES:
+        names += ", …"
+    reasons = ", ".join(_missing_reasons(missing, has_only_texts))
+    counts = f"{len(excluded)} of {len(mask)} questions are left out"
+    return mask, f"{counts} ({names}): {reasons}."
+
+
+def _missing_reasons(missing: pd.DataFrame, has_only_texts: ArrayLike) -> list[str]:
+    """Return why questions are left out, from the table of which values are missing."""
+    # NLL has a value wherever an answer has a log-probability.
+    without_nll = missing.get("NLL", pd.Series(False, missing.index))
+    only_texts = without_nll & np.broadcast_to(has_only_texts, len(missing))
+    is_cut = without_nll & ~only_texts
+    reasons = []
+    if is_cut.any():
+        reasons.append(f"{is_cut.sum()} are cut (no answer ended)")
+    if only_texts.any():
+        reasons.append(f"{only_texts.sum()} have no log-probabilities")
+    for method, is_missing in missing.items():
+        if is_missing.any() and not is_missing.equals(without_nll):
+            reasons.append(f"{method} is missing for {is_missing.sum()}")
+    return reasons
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return AUROC of one uncertainty (n,)."""
+    """Return AUROC of one score.
+
+    Args:
+        uncertainty: the scores (n,), higher = more uncertain.
+        correct: (n,); True for a right answer.
+
+    Returns:
+        The probability that a wrong answer has a higher score than a right one.
+
+    Raises:
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> auroc([0.1, 0.5, 0.3], [True, False, False])
+        1.0
+    """
     return float(auroc_intervals(np.asarray(uncertainty)[:, None], correct)[0][0])
 
 
@@ -73,7 +108,8 @@ def auroc_intervals(
     Questions in one cluster may be right or wrong together. With `clusters`, v is at least the
     jackknife variance over clusters (the variance estimated by Obuchowski 1997, with whole clusters
     left out), the maximum assumes that a cluster counts as one answer, and Student's quantile for
-    the effective number of clusters replaces the normal one. docs/intervals.md has the coverage.
+    the effective number of clusters replaces the normal one. docs/explanation/intervals.md has the
+    coverage.
 
     Args:
         uncertainty: (n, A); higher means more uncertain.
@@ -83,56 +119,97 @@ def auroc_intervals(
 
     Returns:
         AUROC, low, high: (A,) each.
+
+    Raises:
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> area, low, high = auroc_intervals([[0.1], [0.5], [0.3]], [True, False, False])
+        >>> area.tolist(), low.round(2).tolist(), high.round(2).tolist()
+        ([1.0], [0.15], [1.0])
     """
     won_by_wrong, won_by_right = pairs_won(uncertainty, correct)
-    n_wrong, n_right = won_by_wrong.shape[1], won_by_right.shape[1]
-    of_wrong, of_right = won_by_wrong / n_right, won_by_right / n_wrong
-    area = of_wrong.mean(axis=1)
+    n_wrong = won_by_wrong.shape[1]
+    n_right = won_by_right.shape[1]
+    # The placement of an answer is the share of the pairs it takes part in that a wrong one wins.
+    wrong_placements = won_by_wrong / n_right
+    right_placements = won_by_right / n_wrong
+    area = wrong_placements.mean(axis=1)
     labels = np.asarray(correct).astype(bool)
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     inverse_n = np.zeros(len(area))
-    for placements, members in ((of_wrong, ~labels), (of_right, labels)):
-        n = placements.shape[1]
-        most = (n - 1) * area * (1 - area)
-        squares = n * placements.var(axis=1)
-        per_cluster = np.ones(n) if codes is None else np.bincount(codes[members])
-        effect = (per_cluster**2).sum() / n  # of clusters whose answers are all alike
-        inverse_n += (most**2 * squares + _SCARCE**3 * effect) / (most**3 + _SCARCE**3) / n
+    for placements, members in ((wrong_placements, ~labels), (right_placements, labels)):
+        class_codes = None if codes is None else codes[members]
+        inverse_n += _class_inverse_n(placements, area, class_codes)
     if codes is not None:
         inverse_n = _clustered(inverse_n, area, jackknifed_aurocs(uncertainty, labels, codes))
+    low, high = wilson(area, 1 / inverse_n)
     # Whole and half pairs are added up, so that equal AUROCs are exactly equal.
-    return won_by_wrong.sum(axis=1) / (n_right * n_wrong), *wilson(area, 1 / inverse_n)
+    exact_area = won_by_wrong.sum(axis=1) / (n_right * n_wrong)
+    return exact_area, low, high
+
+
+def _class_inverse_n(
+    placements: FloatArray, area: FloatArray, codes: NDArray[np.intp] | None
+) -> FloatArray:
+    """Return the part of v = 1/n of the AUROCs that is due to one class, (A,).
+
+    Args:
+        placements: the placements of the answers of the class, (A, n).
+        area: the AUROCs, (A,).
+        codes: the clusters of these answers, (n,); None for independent questions.
+    """
+    n = placements.shape[1]
+    scarcity = (n - 1) * area * (1 - area)
+    squares = n * placements.var(axis=1)
+    cluster_sizes = np.ones(n) if codes is None else np.bincount(codes)
+    # By how much clusters raise the variance if all answers of a cluster are alike.
+    design_effect = (cluster_sizes**2).sum() / n
+    estimate = scarcity**2 * squares
+    maximum = _SCARCE**3 * design_effect
+    return np.asarray((estimate + maximum) / (scarcity**3 + _SCARCE**3) / n)
 
 
 def auroc_in_words(auroc: float, low: float, high: float) -> str:
-    """Return an AUROC with its interval as text, and say if the whole interval lies below 0.5."""
+    """Return an AUROC with its interval as text, and say if the whole interval is below 0.5.
+
+    Example:
+        >>> auroc_in_words(0.3, 0.2, 0.4)
+        '0.300 (0.200 to 0.400, worse than chance)'
+    """
     verdict = ", worse than chance" if high < 0.5 else ""
     return f"{auroc:.3f} ({low:.3f} to {high:.3f}{verdict})"
 
 
 def _clustered(inverse_n: FloatArray, area: FloatArray, jackknifed: FloatArray) -> FloatArray:
-    """Raise 1/n of AUROCs (A,) to what their jackknife over clusters (A, I) says."""
+    """Raise v = 1/n of AUROCs (A,) to their jackknife variance (A, I) where that is larger."""
     n_clusters = jackknifed.shape[1]
     if n_clusters < FEWEST_CLUSTERS:
         return np.full(len(area), np.nan)
-    most = area * (1 - area)
+    largest_variance = area * (1 - area)
     variance = jackknife_variance(jackknifed, area)
-    shares = np.divide(variance, most, out=np.zeros(len(area)), where=most > 0)
-    # A variance that few clusters dominate is known less well: 1.5 times their effective number.
+    shares = np.divide(
+        variance, largest_variance, out=np.zeros(len(area)), where=largest_variance > 0
+    )
+    # The fewer clusters dominate the variance, the less is known about it. The degrees of freedom
+    # are therefore at most 1.5 times the effective number of clusters.
     squares = (jackknifed - area[:, None]) ** 2
     total = squares.sum(axis=1) ** 2
     fourth = (squares**2).sum(axis=1)
     effective = np.divide(total, fourth, out=np.full(len(area), np.inf), where=fourth != 0)
     freedom = np.minimum(n_clusters - 1, 1.5 * effective)
-    return np.maximum(inverse_n, shares) * (stats.t.isf(0.025, freedom) / _Z) ** 2
+    student_quantile = -stdtrit(freedom, 0.025)
+    return np.asarray(np.maximum(inverse_n, shares) * (student_quantile / _Z) ** 2)
 
 
 def cluster_codes(clusters: ArrayLike, n_questions: int) -> NDArray[np.intp]:
-    """Number the clusters of questions (n,) from 0."""
+    """Return the number of each question's cluster (n,), counted from 0."""
     names = np.asarray(clusters)
     if names.shape != (n_questions,):
         raise ValueError(
-            f"clusters must have one name per question; got {names.shape}, expected ({n_questions},)"
+            f"clusters must have one name per question; got {names.shape}, "
+            f"expected ({n_questions},)"
         )
     return np.unique(names, return_inverse=True)[1]
 
@@ -140,106 +217,202 @@ def cluster_codes(clusters: ArrayLike, n_questions: int) -> NDArray[np.intp]:
 def jackknifed_aurocs(
     uncertainty: ArrayLike, correct: ArrayLike, codes: NDArray[np.intp]
 ) -> FloatArray:
-    """Return the AUROCs (A, I) without the questions of each of I clusters, in O(n log n).
+    """Return the AUROCs without the questions of each cluster, in O(n log n).
 
-    NaN where only one class is left. `codes` (n,) are from `cluster_codes`.
+    Args:
+        uncertainty: (n, A); higher means more uncertain.
+        correct: (n,); True for a right answer.
+        codes: the cluster of each question (n,), from `cluster_codes`.
+
+    Returns:
+        The AUROCs (A, I) for I clusters, NaN where only one class is left.
     """
     values, labels = aligned(uncertainty, correct, columns=True)
     won_by_wrong, won_by_right = pairs_won(values, labels)
-    n_wrong, n_right = won_by_wrong.shape[1], won_by_right.shape[1]
-    n_clusters = codes.max() + 1
-
-    def by_cluster(rows: FloatArray, members: Labels) -> FloatArray:
-        sums = [np.bincount(codes[members], weights=row, minlength=n_clusters) for row in rows]
-        return np.stack(sums)
-
+    n_wrong = won_by_wrong.shape[1]
+    n_right = won_by_right.shape[1]
+    wrong_codes = codes[~labels]
+    right_codes = codes[labels]
+    n_clusters = int(codes.max()) + 1
+    wrong_sizes = np.bincount(wrong_codes, minlength=n_clusters)
+    right_sizes = np.bincount(right_codes, minlength=n_clusters)
     # Ranks are at most n, so that the clusters do not overlap after this shift: a question wins
     # no pair against a later cluster, and all pairs against an earlier one.
-    shifted = stats.rankdata(values, axis=0) + 2.0 * len(labels) * codes[:, None]
+    shifted = _ranks(values) + 2.0 * len(labels) * codes[:, None]
     won_shifted, _ = pairs_won(shifted, labels)
-    wrong_sizes = np.bincount(codes[~labels], minlength=n_clusters)
-    right_sizes = np.bincount(codes[labels], minlength=n_clusters)
-    earlier = np.cumsum(right_sizes) - right_sizes
-    won_within = by_cluster(won_shifted - earlier[codes[~labels]], ~labels)
-    lost = by_cluster(won_by_wrong, ~labels) + by_cluster(n_wrong - won_by_right, labels)
+    n_right_earlier = np.cumsum(right_sizes) - right_sizes
+    within = _cluster_sums(won_shifted - n_right_earlier[wrong_codes], wrong_codes, n_clusters)
+    with_wrong = _cluster_sums(won_by_wrong, wrong_codes, n_clusters)
+    with_right = _cluster_sums(n_wrong - won_by_right, right_codes, n_clusters)
+    # A pair within a cluster is in both counts of the pairs that are left out, so it is added once.
+    left_out = with_wrong + with_right - within
     n_pairs = (n_wrong - wrong_sizes) * (n_right - right_sizes)
-    pairs_left = won_by_wrong.sum(axis=1)[:, None] - lost + won_within
-    return np.divide(pairs_left, n_pairs, out=np.full(lost.shape, np.nan), where=n_pairs > 0)
+    pairs_left = won_by_wrong.sum(axis=1)[:, None] - left_out
+    undefined = np.full(pairs_left.shape, np.nan)
+    return np.asarray(np.divide(pairs_left, n_pairs, out=undefined, where=n_pairs > 0))
+
+
+def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
+    """Return the sum of each row (A, n) in each cluster, (A, I); `codes` are those of the n."""
+    sums = [np.bincount(codes, weights=row, minlength=n_clusters) for row in rows]
+    return np.stack(sums)
 
 
 def jackknife_variance(jackknifed: FloatArray, estimate: FloatArray) -> FloatArray:
     """Return the variance (A,) of estimates (A,) from those without each of I clusters (A, I)."""
     n_clusters = jackknifed.shape[1]
     squares = ((jackknifed - estimate[:, None]) ** 2).sum(axis=1)
-    return (n_clusters - 1) / n_clusters * squares
+    return np.asarray((n_clusters - 1) / n_clusters * squares)
 
 
 def wilson(share: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of 95 % score intervals of shares of `n` (Wilson 1927), of any shape; NaN for n = 0."""
-    share, n = np.asarray(share, float), np.asarray(n, float)
+    """Return the ends of the 95 % score intervals of shares (Wilson 1927).
+
+    Args:
+        share: the observed shares, of any shape.
+        n: the number of observations behind each share; it need not be whole.
+
+    Returns:
+        low, high: of the shape of `share`, NaN where n is 0.
+
+    Example:
+        >>> [float(end.round(3)) for end in wilson(0.5, 10)]
+        [0.237, 0.763]
+    """
+    shares = np.asarray(share, float)
+    counts = np.asarray(n, float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-        half = _Z / (1 + _Z**2 / n) * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    # Rounding must not leave a little beside what is exact.
-    low = np.where((share == 0) & (n > 0), 0.0, middle - half)
-    return low, np.where((share == 1) & (n > 0), 1.0, middle + half)
+        scale = 1 + _Z**2 / counts
+        middle = (shares + _Z**2 / (2 * counts)) / scale
+        spread = np.sqrt(shares * (1 - shares) / counts + _Z**2 / (4 * counts**2))
+        half = _Z / scale * spread
+    # An end that is exactly 0 or 1 must not be moved by rounding.
+    low = np.where((shares == 0) & (counts > 0), 0.0, middle - half)
+    high = np.where((shares == 1) & (counts > 0), 1.0, middle + half)
+    return low, high
 
 
 def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of 95 % normal intervals, of any shape."""
+    """Return the ends of 95 % normal intervals.
+
+    Args:
+        mean: the estimates, of any shape.
+        standard_error: their standard errors, of the same shape.
+
+    Returns:
+        low, high: of that shape.
+
+    Example:
+        >>> [float(end.round(2)) for end in normal(0.5, 0.1)]
+        [0.3, 0.7]
+    """
+    means = np.asarray(mean, float)
     half = _Z * np.asarray(standard_error, float)
-    return mean - half, mean + half
+    return means - half, means + half
 
 
 def aligned(
     uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
 ) -> tuple[FloatArray, Labels]:
-    """Check uncertainties (n,), or (n, A) where they are `columns`, and labels (n,)."""
-    values, labels = np.asarray(uncertainty, dtype=np.float64), np.asarray(correct)
-    # As scikit-learn does: 0 and 1, and booleans of tables that may hold missing ones.
-    flat, kinds = np.ravel(labels).tolist(), bool | int | float
-    if labels.dtype != bool and all(isinstance(label, kinds) and label in (0, 1) for label in flat):
-        labels = labels.astype(bool)
-    if labels.dtype != bool or labels.ndim != 1:
-        given = f"{labels.dtype} {labels.shape}"
-        raise ValueError(
-            f"correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, not {given}"
-        )
+    """Check scores and labels, and return them as arrays.
+
+    Args:
+        uncertainty: the scores (n,), or (n, A) with `columns`, without NaN.
+        correct: (n,) booleans, or 0 and 1 as in scikit-learn.
+        columns: whether `uncertainty` has a column per score.
+
+    Returns:
+        The scores in float64, and the labels as booleans.
+
+    Raises:
+        ValueError: a shape or a type is another, or a score is NaN.
+
+    Example:
+        >>> values, labels = aligned([0.5, 1], [1, 0])
+        >>> labels.tolist()
+        [True, False]
+    """
+    values = np.asarray(uncertainty, dtype=np.float64)
+    labels = _as_booleans(np.asarray(correct))
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
         raise ValueError(
-            f"uncertainty must have the shape {shape}, a row per label in correct, not {values.shape}"
+            f"uncertainty must have the shape {shape}, a row per label in correct, "
+            f"not {values.shape}"
         )
-    missing = np.isnan(values if columns else values[:, None]).any(axis=1)
-    if missing.any():
-        first = f"first in row {missing.argmax()}"
-        raise ValueError(f"uncertainty is NaN in {missing.sum()} of {len(values)} rows, {first}")
+    is_missing = np.isnan(values if columns else values[:, None]).any(axis=1)
+    if is_missing.any():
+        first = f"first in row {is_missing.argmax()}"
+        raise ValueError(f"uncertainty is NaN in {is_missing.sum()} of {len(values)} rows, {first}")
     return values, labels
 
 
-def need_both(correct: Labels, what: str) -> None:
-    """Raise `OneClassError`, saying what needs both, unless right and wrong answers occur."""
-    if correct.all() or not correct.any():
-        which = (
-            f"all {len(correct)} are {'right' if correct[0] else 'wrong'}"
-            if correct.size
-            else "none are given"
+def _as_booleans(labels: NDArray[Any]) -> Labels:
+    """Return labels (n,) as booleans; raise `ValueError` if one is not True, False, 0 or 1."""
+    # A column of booleans that may have missing values has the type object.
+    is_binary = all(
+        isinstance(label, (bool, int, float)) and label in (0, 1)
+        for label in np.ravel(labels).tolist()
+    )
+    is_boolean = labels.dtype == bool or is_binary
+    if not is_boolean or labels.ndim != 1:
+        raise ValueError(
+            "correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, "
+            f"not {labels.dtype} {labels.shape}"
         )
-        raise OneClassError(f"{what} needs right and wrong answers, but {which}")
+    return labels.astype(bool)
+
+
+def need_both(correct: Labels, what: str) -> None:
+    """Raise `OneClassError` unless right and wrong answers both occur.
+
+    Args:
+        correct: (n,); True for a right answer.
+        what: the value or method that needs both, for the message.
+
+    Raises:
+        OneClassError: all answers are right, all are wrong, or there are none.
+    """
+    if not correct.size:
+        raise OneClassError(f"{what} needs right and wrong answers, but none are given")
+    if correct.all() or not correct.any():
+        kind = "right" if correct[0] else "wrong"
+        raise OneClassError(
+            f"{what} needs right and wrong answers, but all {len(correct)} are {kind}"
+        )
 
 
 def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Count exactly how many right answers lie below each wrong one, and how many wrong ones below each right one.
+    """Count how many answers of the other class have a lower score than each answer.
 
-    `uncertainty` is (n, A). Ties count half. Shapes: (A, n_wrong) and (A, n_right).
+    The counts are exact; a tie counts half.
+
+    Args:
+        uncertainty: (n, A); higher means more uncertain.
+        correct: (n,); True for a right answer.
+
+    Returns:
+        The number of right answers below each wrong one, (A, n_wrong), and the number of wrong
+        answers below each right one, (A, n_right).
+
+    Raises:
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> won_by_wrong, won_by_right = pairs_won([[0.1], [0.5], [0.5]], [True, False, True])
+        >>> won_by_wrong.tolist(), won_by_right.tolist()
+        ([[1.5]], [[0.0, 0.5]])
     """
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
-    wrong, right = np.ascontiguousarray(values[~labels].T), np.ascontiguousarray(values[labels].T)
-    n_wrong, together = (
-        wrong.shape[1],
-        stats.rankdata(np.concatenate([wrong, right], axis=1), axis=1),
-    )
-    return together[:, :n_wrong] - stats.rankdata(wrong, axis=1), together[
-        :, n_wrong:
-    ] - stats.rankdata(right, axis=1)
+    # The rank among all answers minus the rank in the own class counts those of the other class.
+    ranks = _ranks(values)
+    won_by_wrong = ranks[~labels] - _ranks(values[~labels])
+    won_by_right = ranks[labels] - _ranks(values[labels])
+    return np.ascontiguousarray(won_by_wrong.T), np.ascontiguousarray(won_by_right.T)
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Return the rank of each value in its column (n, A), from 1; ties have their mean rank."""
+    return np.asarray(pd.DataFrame(values).rank())

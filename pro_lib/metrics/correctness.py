@@ -1,11 +1,13 @@
-"""Whether an answer is right, by ROUGE-L F1 or by matching its references; knows no model and no threshold.
+"""Judge whether an answer is right, by ROUGE-L F1 or by matching its references.
 
-The ROUGE values are those of Google's rouge-score package without stemming, bit for bit. Its tokens are runs of a-z and
-0-9: accented letters split a word, and a text in another script has none at all (see `TokenizerWarning`). The matches
-compare texts after `normalize`, which keeps every script. What is right by ROUGE is read without accents, and in other
-scripts by `exact_match` (see `closeness`).
+The ROUGE values are those of Google's rouge-score package without stemming, bit for bit. Its tokens
+are runs of a-z and 0-9: accented letters split a word, and a text in another script does not have
+any token (see `TokenizerWarning`). The matches compare texts after `normalize`, which keeps every
+script. Correctness by ROUGE ignores accents, and uses `exact_match` for other scripts (see
+`closeness`).
 """
 
+import itertools
 import string
 import unicodedata
 import warnings
@@ -23,186 +25,303 @@ from rouge_score.tokenize import tokenize
 from pro_lib.common.validation import SentenceError
 
 ROUGE_THRESHOLD = 0.3
-# Letters with a stroke, which Unicode does not take apart; and how umlauts are spelled without their dots.
+# Letters with a stroke, which Unicode does not decompose.
 _STROKES = str.maketrans("øłđðıØŁʻ", "olddiOL'") | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe"})
+# The spellings of umlauts without their dots.
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
-# Punctuation, and accents that stand alone
-_DROPPED = (
-    "Pc",
-    "Pd",
-    "Pe",
-    "Pf",
-    "Pi",
-    "Po",
-    "Ps",
-    "Sk",
-)
+# The Unicode categories of punctuation and of accents without a letter.
+_DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")
+_ARTICLES = ("a", "an", "the")
 _tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
 
 class TokenizerWarning(UserWarning):
-    """A text or reference is not empty, but ROUGE sees nothing in it, so it can only score 0."""
+    """A text or reference is not empty but has no ROUGE token, so that it can only score 0."""
 
 
 def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """Return ROUGE-L F1 of each text, the best over its references: shape `(n,)`, in [0, 1], higher = closer.
+    """Return ROUGE-L F1 of each text, the best over its references.
 
-    `texts` are n answers, `references` their n sequences of accepted answers. The paper calls an answer right if this
-    exceeds 0.3. An empty text scores 0. One `TokenizerWarning` counts what has no ROUGE token. Raises `ValueError` if
-    the lengths differ and, naming the row, for a question without references or anything that is not a string.
+    The paper calls an answer right if this value is above 0.3. An empty text scores 0. One
+    `TokenizerWarning` counts the texts and references without a ROUGE token.
+
+    Args:
+        texts: the n answers.
+        references: the accepted answers to each of the n questions, at least one each.
+
+    Returns:
+        Values in [0, 1], (n,); higher = closer to a reference.
+
+    Raises:
+        ValueError: the lengths differ, a question does not have references, or a value is not a
+            string; the message names the row.
+
+    Example:
+        >>> rouge_l(["in Paris"], [["Paris", "the city of Paris"]]).round(2).tolist()
+        [0.67]
     """
     rows = _checked(texts, references)
-    invisible = [
-        n
-        for n, row in enumerate(rows)
-        for text in (row[0], *row[1])
-        if text.strip() and not _tokens(text)
-    ]
-    if invisible:
-        message = f"{len(invisible)} texts and references have no character that ROUGE sees (a-z, 0-9; first in row "
-        message += (
-            f"{invisible[0]}) and can only score 0; exact_match and alias_match read every script."
+    invisible_rows = []
+    for number, (text, accepted) in enumerate(rows):
+        for value in (text, *accepted):
+            if value.strip() and not _tokens(value):
+                invisible_rows.append(number)
+    if invisible_rows:
+        warnings.warn(
+            f"{len(invisible_rows)} texts and references have no character that ROUGE sees "
+            f"(a-z, 0-9; first in row {invisible_rows[0]}) and can only score 0; "
+            "exact_match and alias_match read every script.",
+            TokenizerWarning,
+            stacklevel=2,
         )
-        warnings.warn(message, TokenizerWarning, stacklevel=2)
     pairs = pd.DataFrame(rows, columns=["text", "reference"], dtype=object).explode("reference")
     values = rouge_l_between(pairs["text"].tolist(), pairs["reference"].tolist())
-    return pd.Series(values, pairs.index).groupby(level=0).max().to_numpy()
+    return np.asarray(pd.Series(values, pairs.index).groupby(level=0).max())
 
 
 def rouge_l_between(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
-    """Return ROUGE-L F1 of n texts and n others, in step: shape `(n,)`, in [0, 1]; invisible texts score 0."""
-    numbers: dict[str, int] = {}
-    codes = {
-        text: [numbers.setdefault(word, len(numbers)) for word in _tokens(text)]
-        for text in {*texts, *others}
-    }
-    a, b = ([codes[text] for text in side] for side in (texts, others))
-    common = process.cpdist(a, b, scorer=LCSseq.similarity, dtype=np.int32)
-    precision, recall = (common / np.maximum(1, [*map(len, side)]) for side in (a, b))
-    return 2 * precision * recall / np.where(common > 0, precision + recall, 1)
+    """Return ROUGE-L F1 of pairs of texts.
+
+    Args:
+        texts: n texts.
+        others: n further texts; the i-th is compared with the i-th of `texts`.
+
+    Returns:
+        Values in [0, 1], (n,); a text without a ROUGE token scores 0.
+
+    Example:
+        >>> rouge_l_between(["in Paris"], ["Paris"]).round(2).tolist()
+        [0.67]
+    """
+    word_numbers: dict[str, int] = {}
+    codes: dict[str, list[int]] = {}
+    for text in {*texts, *others}:
+        words = _tokens(text)
+        codes[text] = [word_numbers.setdefault(word, len(word_numbers)) for word in words]
+    text_codes = [codes[text] for text in texts]
+    other_codes = [codes[text] for text in others]
+    n_common = process.cpdist(text_codes, other_codes, scorer=LCSseq.similarity, dtype=np.int32)
+    precision = n_common / np.maximum(1, [len(words) for words in text_codes])
+    recall = n_common / np.maximum(1, [len(words) for words in other_codes])
+    f1: NDArray[np.float64]
+    f1 = 2 * precision * recall / np.where(n_common > 0, precision + recall, 1)
+    return f1
 
 
 def exact_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """Return whether each text equals one of its references after `normalize`: shape `(n,)`.
+    """Return whether each text equals one of its references after `normalize`, as in SQuAD.
 
-    As SQuAD has it (Rajpurkar et al. 2016). A text of which nothing is left matches nothing. An umlaut may be spelled:
-    "Göthe" is "Goethe". Raises as `rouge_l` does.
+    A text that is empty after `normalize` does not match. An umlaut may be spelled out: "Göthe"
+    equals "Goethe". Source: Rajpurkar et al. 2016.
+
+    Args:
+        texts: the n answers.
+        references: the accepted answers to each of the n questions, at least one each.
+
+    Returns:
+        Truth values (n,).
+
+    Raises:
+        ValueError: as in `rouge_l`.
+
+    Example:
+        >>> exact_match(["The Paris.", "Paris, France"], [["paris"], ["paris"]]).tolist()
+        [True, False]
     """
-    return _any_form(texts, references, lambda whole, part: whole == part)
+    return _match_forms(texts, references, lambda text, reference: text == reference)
 
 
 def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """Return whether each text contains one of its references whole, word for word, after `normalize`: shape `(n,)`.
+    """Return whether each text contains one of its references, word by word, after `normalize`.
 
-    "It is Paris, France" contains "Paris", and "Parisian" does not; nor is a part of a reference enough. So an answer
-    in a sentence counts, but so does one that lists several ("Paris or Rome") or denies ("not Paris"). Every exact
-    match is an alias match. Raises as `rouge_l` does.
+    "It is Paris, France" contains "Paris"; "Parisian" does not, and a part of a reference is not
+    enough. An answer in a sentence matches, but so does one that lists several names ("Paris or
+    Rome") or denies one ("not Paris"). Every exact match is an alias match.
+
+    Args:
+        texts: the n answers.
+        references: the accepted answers to each of the n questions, at least one each.
+
+    Returns:
+        Truth values (n,).
+
+    Raises:
+        ValueError: as in `rouge_l`.
+
+    Example:
+        >>> alias_match(["It is Paris, France", "Parisian"], [["Paris"], ["Paris"]]).tolist()
+        [True, False]
     """
-    return _any_form(texts, references, lambda whole, part: f" {part} " in f" {whole} ")
+    return _match_forms(texts, references, lambda text, reference: f" {reference} " in f" {text} ")
 
 
 @lru_cache(maxsize=200_000)
 def normalize(text: str) -> str:
-    """Return the words of a text in lower case, without punctuation and articles, one space between them.
+    """Return the words of a text in lower case, without punctuation, accents and articles.
 
-    The steps, in this order: case folding; punctuation, of ASCII (symbols such as $ among it) and of Unicode, and
-    accents that stand alone are dropped ("U.S." becomes "us"); `without_accents`; the words a, an and the are left out.
-    On ASCII that is SQuAD's normalisation, except that a text of nothing but articles ("The The", "A") keeps them.
+    The steps are, in this order:
+
+    1. case folding;
+    2. punctuation is dropped, of ASCII (with symbols such as $) and of Unicode, and accents without
+       a letter, so that "U.S." becomes "us";
+    3. `without_accents`;
+    4. the words a, an and the are left out, unless the text has no other words ("The The", "A").
+
+    On ASCII this is SQuAD's normalization, except for texts that consist of articles.
+
+    Args:
+        text: the text.
+
+    Returns:
+        The words with one space between them.
+
+    Example:
+        >>> normalize("The São Paulo, U.S.")
+        'sao paulo us'
     """
-    letters = [
-        c
-        for c in text.casefold()
-        if c not in string.punctuation and unicodedata.category(c) not in _DROPPED
-    ]
+    letters = []
+    for character in text.casefold():
+        is_ascii_mark = character in string.punctuation
+        if not is_ascii_mark and unicodedata.category(character) not in _DROPPED:
+            letters.append(character)
     words = without_accents("".join(letters)).split()
-    return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
+    without_articles = [word for word in words if word not in _ARTICLES]
+    return " ".join(without_articles or words)
 
 
 @lru_cache(maxsize=200_000)
 def normalized_words(text: str) -> str:
-    """Return the words of a text in lower case, one space between them: all that punctuation or white space separates.
+    """Return the words of a text in lower case, with one space between them.
 
-    Letters of a compatible form count as one (NFKC). A text without words is itself, so that "?" is not "!".
+    Words are separated by punctuation or white space. Letters of a compatible form count as one
+    letter (NFKC). A text without words is returned as it is, so that "?" is not "!".
+
+    Args:
+        text: the text.
+
+    Returns:
+        The words with one space between them.
+
+    Example:
+        >>> normalized_words("Rock-and-Roll!")
+        'rock and roll'
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(
-        character if unicodedata.category(character)[0] in "LNMS" else " " for character in folded
-    )
-    return " ".join(kept.split()) or folded.strip()
+    characters = []
+    for character in folded:
+        # Letters, numbers, marks and symbols
+        is_in_word = unicodedata.category(character)[0] in "LNMS"
+        characters.append(character if is_in_word else " ")
+    return " ".join("".join(characters).split()) or folded.strip()
 
 
 def without_accents(text: str) -> str:
-    """Return a text in its compatible form (NFKC) without the marks on its letters: "São" becomes "Sao"."""
-    apart = unicodedata.normalize("NFKD", text).translate(_STROKES)
-    return unicodedata.normalize("NFKC", "".join(c for c in apart if not "\u0300" <= c <= "\u036f"))
+    """Return a text without the marks on its letters, in its compatible form (NFKC).
+
+    Args:
+        text: the text.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> without_accents("São")
+        'Sao'
+    """
+    decomposed = unicodedata.normalize("NFKD", text).translate(_STROKES)
+    letters = [character for character in decomposed if not "\u0300" <= character <= "\u036f"]
+    return unicodedata.normalize("NFKC", "".join(letters))
 
 
 def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """Return what is compared with the threshold, `(n,)`: ROUGE-L F1 without accents, for every script.
+    """Return the value that decides about correctness: ROUGE-L F1 without accents.
 
-    References with letters that ROUGE does not see count, as 1, by `exact_match`, with a warning. Raises as `rouge_l`.
+    Some references have letters that ROUGE does not see, such as those of another script. They
+    count as 1 if `exact_match` holds, else as 0, and a `TokenizerWarning` counts the answers.
+
+    Args:
+        texts: the n answers.
+        references: the accepted answers to each of the n questions, at least one each.
+
+    Returns:
+        Values in [0, 1], (n,); higher = closer to a reference.
+
+    Raises:
+        ValueError: as in `rouge_l`.
+
+    Example:
+        >>> closeness(["Sao Paulo"], [["São Paulo"]]).tolist()
+        [1.0]
     """
-
-    def is_hidden(text: str) -> bool:
-        return any(character.isalpha() and not character.isascii() for character in text)
-
     rows = _checked(texts, references)
-    seen = [
-        [r for r in map(without_accents, accepted) if not is_hidden(r)] for accepted in references
-    ]
-    hidden = np.array(
-        [any(map(is_hidden, [text, *accepted])) for text, accepted in rows], dtype=bool
-    )
-    values, there = np.zeros(len(texts)), [n for n, accepted in enumerate(seen) if accepted]
-    values[there] = rouge_l([without_accents(texts[n]) for n in there], [seen[n] for n in there])
-    if foreign := sum(
-        len(some) < len(accepted) for some, accepted in zip(seen, references, strict=True)
-    ):
-        message = (
-            f"{foreign} of {len(texts)} answers have references in letters that ROUGE does not see"
-        )
+    has_hidden_letters = np.zeros(len(rows), dtype=bool)
+    n_with_hidden_references = 0
+    compared_rows = []
+    compared_texts = []
+    compared_references = []
+    for number, (text, accepted) in enumerate(rows):
+        plain_references = [without_accents(reference) for reference in accepted]
+        visible = [reference for reference in plain_references if not _has_hidden_letter(reference)]
+        has_hidden_letters[number] = any(map(_has_hidden_letter, [text, *accepted]))
+        n_with_hidden_references += len(visible) < len(accepted)
+        if visible:
+            compared_rows.append(number)
+            compared_texts.append(without_accents(text))
+            compared_references.append(visible)
+    values = np.zeros(len(rows))
+    values[compared_rows] = rouge_l(compared_texts, compared_references)
+    if n_with_hidden_references:
         warnings.warn(
-            f"{message} (it sees a-z, 0-9); they are matched exactly",
+            f"{n_with_hidden_references} of {len(rows)} answers have references in letters that "
+            "ROUGE does not see (it sees a-z, 0-9); they are matched exactly",
             TokenizerWarning,
             stacklevel=3,
         )
-    return np.where(hidden & exact_match(texts, references), 1.0, values)
+    return np.where(has_hidden_letters & exact_match(texts, references), 1.0, values)
 
 
-def _any_form(
+def _has_hidden_letter(text: str) -> bool:
+    """Return whether a text has a letter that ROUGE does not see."""
+    return any(character.isalpha() and not character.isascii() for character in text)
+
+
+def _match_forms(
     texts: Sequence[str], references: Sequence[Sequence[str]], match: Callable[[str, str], bool]
 ) -> NDArray[np.bool_]:
-    """Return whether a form of each text matches one of a reference, `(n,)`: its words, umlauts kept or spelled out."""
-
-    def forms(text: str) -> set[str]:
-        spelled = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
-        return {normalize(text), normalize(spelled)} - {""}
-
+    """Return whether some form of each text matches some form of one of its references, (n,)."""
     results = []
     for text, accepted in _checked(texts, references):
-        parts = set().union(*map(forms, accepted))
-        results.append(any(match(whole, part) for whole in forms(text) for part in parts))
+        reference_forms: set[str] = set().union(*map(_forms, accepted))
+        pairs = itertools.product(_forms(text), reference_forms)
+        results.append(any(match(form, reference_form) for form, reference_form in pairs))
     return np.array(results, dtype=bool)
+
+
+def _forms(text: str) -> set[str]:
+    """Return the normalized words of a text, with umlauts kept and with umlauts spelled out."""
+    spelled_out = unicodedata.normalize("NFKC", text).casefold().translate(_UMLAUTS)
+    return {normalize(text), normalize(spelled_out)} - {""}
 
 
 def _checked(
     texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[tuple[str, list[str]]]:
+    """Return texts with their references; raise `SentenceError` for a row without strings."""
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
-    for row, (text, accepted) in enumerate(zip(texts, references, strict=True)):
+    rows = []
+    for number, (text, accepted) in enumerate(zip(texts, references, strict=True)):
         if not isinstance(text, str):
-            raise SentenceError(f"texts row {row} must be a string, not {text!r}")
+            raise SentenceError(f"texts row {number} must be a string, not {text!r}")
         is_sequence = not isinstance(accepted, str) and np.iterable(accepted)
-        if (
-            not is_sequence
-            or not len(accepted)
-            or not all(isinstance(reference, str) for reference in accepted)
-        ):
+        strings = [value for value in accepted if isinstance(value, str)] if is_sequence else []
+        if not strings or len(strings) < len(accepted):
             raise SentenceError(
-                f"references row {row} must hold one string at least, and only strings: {accepted!r}"
+                f"references row {number} must hold one string at least, and only strings: "
+                f"{accepted!r}"
             )
-    return list(zip(texts, map(list, references), strict=True))
+        rows.append((text, strings))
+    return rows
 
 
 MATCHES = {"alias_match": alias_match, "exact_match": exact_match}
@@ -211,46 +330,67 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 
 @dataclass(frozen=True)
 class Choices:
-    """What counts as an answer and what as right. The defaults are this project's; docs/audit.md says what others do.
+    """What counts as an answer, and what makes it right.
 
-    `labels` of people or of a judge model (question_id, text, correct) replace every other correctness. An answer
-    without one is left out and counted.
+    The defaults are those of this project; docs/results/audit.md says what others do.
+
+    Attributes:
+        convention: `complete` (the probability of the ending is included) or `answer_tokens`.
+        distinct: whether repeated answers count once; None for the rule of the protocol.
+        correctness: `rouge_l` (above 0.3), `exact_match` or `alias_match`.
+        labels: labels of people or of a judge model, with the columns question_id, text and
+            correct. They replace every other correctness; answers without a label are left out and
+            counted.
+        cluster: a column of the questions; questions with the same value form a cluster. It is
+            ignored if the questions do not have it.
     """
 
-    convention: str = "complete"  # ending included, or `answer_tokens`: left out
-    distinct: bool | None = None  # whether repeated beams are left out; None as the protocol has it
-    correctness: str = "rouge_l"  # above 0.3; or `exact_match`, `alias_match` (see `correctness`)
+    convention: str = "complete"
+    distinct: bool | None = None
+    correctness: str = "rouge_l"
     labels: pd.DataFrame | None = None
-    cluster: str | None = (
-        "relation"  # column of the questions whose equals belong together, where they have it
-    )
+    cluster: str | None = "relation"
 
 
 def rouge_and_correct(
     answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None
 ) -> pd.DataFrame:
-    """Return ROUGE-L and correctness of answers: as labels or records brought them, else against the references.
+    """Return ROUGE-L and correctness of answers.
 
-    `answers` has the columns question_id (for labels), text and, if brought, rouge_l and correct; `questions` has the
-    references, row by row. Columns: rouge_l, correct, alias_match, exact_match: booleans, or None where not known.
+    Labels of `choices` come first, then values that records brought, then the references.
+
+    Args:
+        answers: a row per answer with question_id (for labels), text and, if the records have
+            them, rouge_l and correct.
+        questions: the questions with their references, row by row.
+        choices: the labels and the kind of correctness; None for the defaults.
+
+    Returns:
+        A table with the columns rouge_l, correct, alias_match and exact_match. The last three have
+        booleans, or None where nothing is known.
+
+    Example:
+        >>> answers = pd.DataFrame({"question_id": ["a"], "text": ["Paris"]})
+        >>> questions = pd.DataFrame({"references": [["Paris"]]})
+        >>> rouge_and_correct(answers, questions)["correct"].tolist()
+        [True]
     """
     choices = choices or Choices()
-    comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
-    compared = list(answers["text"][comparable]), list(questions["references"][comparable])
-    rouge = answers.get("rouge_l", pd.Series(np.nan, answers.index)).to_numpy(float, copy=True)
-    if "rouge_l" not in answers:
-        rouge[comparable] = closeness(*compared)
+    is_comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
+    texts = list(answers["text"][is_comparable])
+    references = list(questions["references"][is_comparable])
+    if "rouge_l" in answers:
+        rouge = answers["rouge_l"].to_numpy(float, copy=True)
+    else:
+        rouge = np.full(len(answers), np.nan)
+        rouge[is_comparable] = closeness(texts, references)
     table = pd.DataFrame(
         {"rouge_l": rouge, "correct": None, **dict.fromkeys(MATCHES)}, index=answers.index
     )
     for name, match in MATCHES.items():
-        table.loc[comparable, name] = match(*compared).astype(object)
+        table.loc[is_comparable, name] = match(texts, references).astype(object)
     if choices.labels is not None:
-        ids, texts, truths = (choices.labels[name] for name in ("question_id", "text", "correct"))
-        labels = dict(zip(zip(ids, texts, strict=True), truths, strict=True))
-        table["correct"] = [
-            labels.get(pair) for pair in zip(answers["question_id"], answers["text"], strict=True)
-        ]
+        table["correct"] = _labels_of(answers, choices.labels)
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":
@@ -258,3 +398,11 @@ def rouge_and_correct(
     else:
         table["correct"] = table[choices.correctness]
     return table.astype(dict.fromkeys(("correct", *MATCHES), object))
+
+
+def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> list[object]:
+    """Return the label of each answer, None if there is none."""
+    label_keys = zip(labels["question_id"], labels["text"], strict=True)
+    known_labels = dict(zip(label_keys, labels["correct"], strict=True))
+    answer_keys = zip(answers["question_id"], answers["text"], strict=True)
+    return [known_labels.get(key) for key in answer_keys]

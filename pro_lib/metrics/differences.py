@@ -1,6 +1,6 @@
-"""Differences of AUROCs on the same questions: intervals, tests, readings. `auroc` has single ones.
+"""Differences of AUROCs on the same questions: intervals, tests and readings.
 
-The method and the simulation it was judged by are in docs/intervals.md.
+The method, and the simulation by which it was chosen, are in docs/explanation/intervals.md.
 """
 
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from pro_lib.metrics.auroc import (
@@ -23,33 +23,45 @@ from pro_lib.metrics.auroc import (
     pairs_won,
 )
 
-MARGIN = 0.01  # AUROCs that differ by less are equal for all that this project reports
-ROUNDING = 1e-5  # of scores from models in single precision, absolutely and relatively
+MARGIN = 0.01  # AUROCs that differ by less count as equivalent
+ROUNDING = 1e-5  # of scores from models in single precision, absolute and relative
 FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
 _FEW_MOVED = 5.0  # a class in which fewer answers moved gets pseudo-moves
 _UNSEEN_SQUARE = 2.0  # an unseen move counts as one all the way up and one all the way down
 _SKEWNESS = 4.0  # chosen by simulation, since a small sample shows too little of the skewness
 _MOST_PAIRS = 300_000  # with more pairs DeLong's variance has a negligible bias
-_FARTHEST = 1e9  # questions, as a multiple of those at hand, up to which `n_to_decide` looks
+_FARTHEST = 1e9  # the largest multiple of the number of questions that `n_to_decide` considers
+_LEAST_MOVE = 1e-12  # smaller moves are rounding errors
 
 
 @dataclass(frozen=True)
 class Moves:
     """How far A scores move the placements of the answers, compared with the reference score.
 
-    The move of a wrong answer is the change of the share of right answers below it; the move of a
-    right answer the change of the share of wrong answers above it. A better score has positive
-    moves. The mean of either class is the difference of the AUROCs.
+    The move of a wrong answer is the change of the share of right answers below it. The move of a
+    right answer is the change of the share of wrong answers above it. A better score has positive
+    moves. The mean move of either class is the difference of the AUROCs.
+
+    Attributes:
+        difference: the differences of the AUROCs, (A,).
+        sizes: the numbers of wrong and right answers.
+        variances: the variance of the mean move of each class, (2, A).
+        variance: the unbiased variance of the difference (A,), or that by cluster if it is larger.
+        third_moment: the third moment of the difference, (A,).
+        n_moved: the number of answers of each class that moved, (2, A).
+        share_up: the share of the moved answers that moved upwards, (A,).
+        squares: the sum of the squared deviations of the moved answers, (A,).
+        n_clusters: the number of clusters; None for independent questions.
     """
 
-    difference: FloatArray  # (A,)
-    sizes: tuple[int, int]  # of wrong and right answers
-    variances: FloatArray  # (2, A): of the mean move of each class
-    variance: FloatArray  # (A,): unbiased, of the difference; by cluster where it is larger
-    third_moment: FloatArray  # (A,), of the difference
-    n_moved: FloatArray  # (2, A): answers of each class that moved
-    share_up: FloatArray  # (A,): of the answers that moved, those that moved upwards
-    squares: FloatArray  # (A,): sum of the squared deviations of the answers that moved
+    difference: FloatArray
+    sizes: tuple[int, int]
+    variances: FloatArray
+    variance: FloatArray
+    third_moment: FloatArray
+    n_moved: FloatArray
+    share_up: FloatArray
+    squares: FloatArray
     n_clusters: int | None = None
 
     def half_width(self, end: int, level: float, scale: ArrayLike = 1.0) -> FloatArray:
@@ -58,39 +70,63 @@ class Moves:
         Args:
             end: 1 for the upper end, -1 for the lower end.
             level: probability of the interval, such as 0.95.
-            scale: predict the distance for so many times as many questions, (A,) or a number.
+            scale: predict the distance for this multiple of the questions, (A,) or a number.
         """
         variance, freedom = self._spread(end, scale)
         quantile = -stdtrit(freedom, (1 - level) / 2)
         shift = quantile**2 * self._skewness(end, scale) / 2
-        return shift + np.sqrt(quantile**2 * variance + shift**2)
+        return np.asarray(shift + np.sqrt(quantile**2 * variance + shift**2))
 
     def p_value(self) -> FloatArray:
-        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs."""
-        upper = self.difference < 0  # whether 0 lies towards the upper end
+        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs.
+
+        The end near 0 does not move with the skewness, so only its variance counts.
+        """
+        is_upper_end = self.difference < 0
         variance_up, freedom_up = self._spread(1, 1.0)
         variance_down, freedom_down = self._spread(-1, 1.0)
-        standard_error = np.sqrt(np.where(upper, variance_up, variance_down))
+        standard_error = np.sqrt(np.where(is_upper_end, variance_up, variance_down))
         size = np.abs(self.difference)
         quantile = np.divide(size, standard_error, out=np.zeros_like(size), where=size > 0)
-        return 2 * stdtr(np.where(upper, freedom_up, freedom_down), -quantile)
+        freedom = np.where(is_upper_end, freedom_up, freedom_down)
+        return np.asarray(2 * stdtr(freedom, -quantile))
 
     def _spread(self, end: int, scale: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the variance (A,) that one end uses, and its degrees of freedom."""
-        scale = np.asarray(scale, dtype=np.float64)
-        sizes = np.array(self.sizes, dtype=np.float64)[:, None] * scale
-        n_moved = self.n_moved * scale
-        square = (self.squares * scale + _UNSEEN_SQUARE) / (n_moved.sum(axis=0) + 1)
-        weight = 1 - np.minimum(n_moved / np.minimum(_FEW_MOVED, sizes / 2), 1)
-        share = self.share_up if end > 0 else 1 - self.share_up
-        pseudo = weight * square * 2 * share / (sizes * (sizes - 1))
-        variances = self.variances / scale + pseudo
-        total = variances.sum(axis=0)
-        parts = (variances**2 / (sizes - 1)).sum(axis=0)
+        """Return the variance (A,) that one end uses, and its degrees of freedom (Satterthwaite).
+
+        Both include the variance of the pseudo-moves.
+        """
+        scales = np.asarray(scale, dtype=np.float64)
+        pseudo_variances = self._pseudo_variances(end, scales)
+        class_variances = self.variances / scales + pseudo_variances
+        total = class_variances.sum(axis=0)
+        class_freedom = self._scaled_sizes(scales) - 1
+        parts = (class_variances**2 / class_freedom).sum(axis=0)
         freedom = np.divide(total**2, parts, out=np.ones_like(total), where=parts > 0)
         if self.n_clusters is not None:
-            freedom = np.minimum(freedom, self.n_clusters * scale - 1)
-        return self.variance / scale + pseudo.sum(axis=0), freedom
+            freedom = np.minimum(freedom, self.n_clusters * scales - 1)
+        return self.variance / scales + pseudo_variances.sum(axis=0), freedom
+
+    def _pseudo_variances(self, end: int, scales: FloatArray) -> FloatArray:
+        """Return the variance that pseudo-moves add to each class, (2, A).
+
+        If few answers of a class moved, the sample says little about the variance of its moves. A
+        pseudo-move has the mean square of all moves of both classes, and the share of the moves
+        that go towards the end. Its weight is 1 if no answer of the class moved, and falls to 0 at
+        `_FEW_MOVED` moved answers, or half of a small class.
+        """
+        sizes = self._scaled_sizes(scales)
+        n_moved = self.n_moved * scales
+        mean_square = (self.squares * scales + _UNSEEN_SQUARE) / (n_moved.sum(axis=0) + 1)
+        enough = np.minimum(_FEW_MOVED, sizes / 2)
+        weight = 1 - np.minimum(n_moved / enough, 1)
+        share = self.share_up if end > 0 else 1 - self.share_up
+        return np.asarray(weight * mean_square * 2 * share / (sizes * (sizes - 1)))
+
+    def _scaled_sizes(self, scales: FloatArray) -> FloatArray:
+        """Return the numbers of wrong and right answers, (2, A) or (2, 1), times the scale."""
+        sizes = np.array(self.sizes, dtype=np.float64)[:, None]
+        return np.asarray(sizes * scales)
 
     def _skewness(self, end: int, scale: ArrayLike) -> FloatArray:
         """Return the third moment over the variance (A,) if it points outward at this end.
@@ -98,71 +134,118 @@ class Moves:
         An end moves outward only if it is farther from 0 than the difference.
         """
         variance = self.variances.sum(axis=0)
-        outward = (np.sign(self.difference) == end) & (end * self.third_moment > 0)
+        is_far_end = np.sign(self.difference) == end
+        points_outward = is_far_end & (end * self.third_moment > 0)
         ratio = np.divide(
             end * self.third_moment, variance, out=np.zeros_like(variance), where=variance > 0
         )
-        return np.where(outward, _SKEWNESS * ratio / scale, 0.0)
+        return np.where(points_outward, _SKEWNESS * ratio / scale, 0.0)
 
 
 def measure_moves(
-    placements: tuple[FloatArray, FloatArray],
+    moves: tuple[FloatArray, FloatArray],
     changed: tuple[Labels, Labels],
     pair_squares: FloatArray,
 ) -> Moves:
-    """Summarize the moves of wrong answers (A, n_wrong) and right answers (A, n_right).
+    """Summarize the moves of the wrong answers and of the right answers.
 
     Args:
-        placements: the moves of the wrong and of the right answers.
+        moves: the moves of the wrong answers (A, n_wrong) and of the right answers (A, n_right).
         changed: of the same shapes; whether the answer's own score differs from the reference's.
         pair_squares: (A,) mean over all pairs of the squared change of who wins; NaN if unknown.
     """
-    n_wrong, n_right = sizes = placements[0].shape[1], placements[1].shape[1]
-    difference = placements[0].mean(axis=1)
-    deviations = [moves - difference[:, None] for moves in placements]
-    sums = [(each**2).sum(axis=1) for each in deviations]
-    variances = np.stack([s / (n * (n - 1)) for s, n in zip(sums, sizes, strict=True)])
+    n_wrong = moves[0].shape[1]
+    n_right = moves[1].shape[1]
+    difference = moves[0].mean(axis=1)
+    wrong = _ClassMoves.measure(moves[0], changed[0], difference)
+    right = _ClassMoves.measure(moves[1], changed[1], difference)
+    variances = np.stack([wrong.variance, right.variance])
     # DeLong's variance counts the variance of a single pair twice; its residual is taken off once.
     residuals = n_wrong * n_right * (pair_squares - difference**2)
-    residuals -= n_right * sums[0] + n_wrong * sums[1]
+    residuals -= n_right * wrong.square_sum + n_wrong * right.square_sum
     excess = np.maximum(residuals, 0) / ((n_wrong - 1) * (n_right - 1) * n_wrong * n_right)
     excess = np.nan_to_num(excess)
-    cubes = [(each**3).sum(axis=1) for each in deviations]
-    moved = [
-        own & (np.abs(moves) > 1e-12) & (np.abs(deviation) > 1e-12)
-        for own, moves, deviation in zip(changed, placements, deviations, strict=True)
-    ]
-    n_moved = np.stack([each.sum(axis=1) for each in moved]).astype(np.float64)
-    total_moved = n_moved.sum(axis=0)
-    pairs = list(zip(moved, deviations, placements, strict=True))
-    squares = sum((deviation**2 * each).sum(axis=1) for each, deviation, _ in pairs)
-    n_up = sum((each & (moves > 0)).sum(axis=1) for each, _, moves in pairs)
+    n_moved = np.stack([wrong.n_moved, right.n_moved])
     return Moves(
         difference=difference,
-        sizes=sizes,
+        sizes=(n_wrong, n_right),
         variances=variances,
         variance=np.maximum(variances.sum(axis=0) - excess, excess),
-        third_moment=cubes[0] / n_wrong**3 + cubes[1] / n_right**3,
+        third_moment=wrong.cube_sum / n_wrong**3 + right.cube_sum / n_right**3,
         n_moved=n_moved,
-        share_up=(n_up + 0.5) / (total_moved + 1),
-        squares=squares,
+        share_up=(wrong.n_up + right.n_up + 0.5) / (n_moved.sum(axis=0) + 1),
+        squares=wrong.moved_square_sum + right.moved_square_sum,
     )
 
 
 @dataclass(frozen=True)
-class DeLong:
-    """Tests of the AUROCs of A uncertainties on the same questions against that of one of them."""
+class _ClassMoves:
+    """Sums over the answers of one class, (A,) each.
 
-    difference: FloatArray  # (A,): AUROC minus the reference's; 0 for the reference itself
-    standard_error: FloatArray  # (A,), of the difference
-    p_value: FloatArray  # (A,), two-sided, of equal AUROCs; NaN for the reference itself
+    Attributes:
+        square_sum: sum of the squared deviations of the moves from the difference of the AUROCs.
+        cube_sum: sum of the cubes of these deviations.
+        variance: variance of the mean move.
+        n_moved: number of answers that moved.
+        n_up: number of answers that moved upwards.
+        moved_square_sum: sum of the squared deviations of the answers that moved.
+    """
+
+    square_sum: FloatArray
+    cube_sum: FloatArray
+    variance: FloatArray
+    n_moved: FloatArray
+    n_up: FloatArray
+    moved_square_sum: FloatArray
+
+    @classmethod
+    def measure(cls, moves: FloatArray, changed: Labels, difference: FloatArray) -> "_ClassMoves":
+        """Add up the moves (A, n) of a class; `changed` (A, n), `difference` (A,)."""
+        n = moves.shape[1]
+        deviations = moves - difference[:, None]
+        square_sum = (deviations**2).sum(axis=1)
+        has_moved = changed & (np.abs(moves) > _LEAST_MOVE) & (np.abs(deviations) > _LEAST_MOVE)
+        return cls(
+            square_sum=square_sum,
+            cube_sum=(deviations**3).sum(axis=1),
+            variance=square_sum / (n * (n - 1)),
+            n_moved=has_moved.sum(axis=1).astype(np.float64),
+            n_up=(has_moved & (moves > 0)).sum(axis=1).astype(np.float64),
+            moved_square_sum=(deviations**2 * has_moved).sum(axis=1),
+        )
+
+
+@dataclass(frozen=True)
+class DeLong:
+    """Tests of the AUROCs of A scores on the same questions against the AUROC of one of them.
+
+    Attributes:
+        difference: AUROC minus the reference's (A,); 0 for the reference itself.
+        standard_error: of the difference, (A,).
+        p_value: two-sided, of equal AUROCs (A,); NaN for the reference itself.
+        reference: the column of the reference.
+        n_questions: the number of questions.
+        moves: the moves of the answers; None if there are too few answers for an interval.
+        method: "by question", "by cluster", or why there is no interval.
+    """
+
+    difference: FloatArray
+    standard_error: FloatArray
+    p_value: FloatArray
     reference: int
     n_questions: int
-    moves: Moves | None  # None where no interval is shown
-    method: str  # "by question", "by cluster", or why there is no interval
+    moves: Moves | None
+    method: str
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the interval of each difference, (A,). NaN where none is shown."""
+        """Return the ends of the interval of each difference.
+
+        Args:
+            level: probability of the interval.
+
+        Returns:
+            low, high: (A,) each; NaN if there is no interval, and 0 for the reference.
+        """
         if self.moves is None:
             return np.full_like(self.difference, np.nan), np.full_like(self.difference, np.nan)
         # AUROCs differ by at most 1.
@@ -183,10 +266,14 @@ def delong(
     """Test the AUROC of each column of `uncertainties` (n, A) against the AUROC of one column.
 
     The variance is that of DeLong, DeLong & Clarke-Pearson (1988) without its bias. Four additions
-    make the interval cover in small samples: Student's quantile with Satterthwaite's degrees of
-    freedom, an end away from 0 that moves outward with the skewness, pseudo-moves in a class in which fewer
-    than five answers moved, and, with `clusters`, the jackknife over clusters wherever its variance
-    is larger. docs/intervals.md has the formulas and the coverage. Placements are found by sorting
+    make the interval cover in small samples:
+
+    - Student's quantile with Satterthwaite's degrees of freedom,
+    - the end away from 0 moves outward with the skewness,
+    - pseudo-moves in a class in which fewer than five answers moved,
+    - with `clusters`, the jackknife over clusters if its variance is larger.
+
+    docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting
     (Sun & Xu 2014); the bias is only computed for up to 300,000 pairs.
 
     Args:
@@ -199,21 +286,24 @@ def delong(
         The tests. Standard errors and p-values are NaN with fewer than five right or wrong
         answers or, with `clusters`, fewer than five clusters; `DeLong.method` then says why. The
         differences are NaN only if all answers are right, or all are wrong.
+
+    Raises:
+        KeyError: there is no column `reference`.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> scores = rng.normal(size=(100, 2))
+        >>> tests = delong(scores, scores[:, 1] + rng.normal(size=100) < 0)
+        >>> tests.difference.round(2).tolist()
+        [0.0, 0.39]
     """
-    columns = pd.DataFrame(uncertainties).columns
-    column = reference if isinstance(reference, int) else columns.get_indexer_for([reference])[0]
-    if column < 0:
-        raise KeyError(
-            f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}"
-        )
+    column = _reference_column(uncertainties, reference)
     values, labels = aligned(uncertainties, correct, columns=True)
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     reason = _too_few(labels, codes)
     if reason:
-        nothing = np.full(values.shape[1], np.nan)
-        has_both = 0 < np.count_nonzero(labels) < len(labels)
-        areas = auroc_intervals(values, labels)[0] if has_both else nothing
-        return DeLong(areas - areas[column], nothing, nothing, column, len(labels), None, reason)
+        return _without_tests(values, labels, column, reason)
     moves = _moves(values, labels, column)
     method = "by question"
     if codes is not None:
@@ -224,6 +314,27 @@ def delong(
     standard_error = np.sqrt(moves.variance)
     standard_error[column] = 0.0
     return DeLong(moves.difference, standard_error, p_value, column, len(labels), moves, method)
+
+
+def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
+    """Return the position of the reference among the columns; raise `KeyError` for another name."""
+    if isinstance(reference, int):
+        return reference
+    names = pd.DataFrame(uncertainties).columns
+    column = int(names.get_indexer_for([reference])[0])
+    if column < 0:
+        raise KeyError(
+            f"reference {reference!r} is not among the columns {', '.join(map(str, names))}"
+        )
+    return column
+
+
+def _without_tests(values: FloatArray, labels: Labels, column: int, reason: str) -> DeLong:
+    """Return the differences without intervals; NaN if all answers are right, or all wrong."""
+    unknown = np.full(values.shape[1], np.nan)
+    has_both = 0 < np.count_nonzero(labels) < len(labels)
+    areas = auroc_intervals(values, labels)[0] if has_both else unknown
+    return DeLong(areas - areas[column], unknown, unknown, column, len(labels), None, reason)
 
 
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
@@ -242,18 +353,25 @@ def _moves(values: FloatArray, labels: Labels, column: int) -> Moves:
     n_wrong = len(labels) - n_right
     won_by_wrong, won_by_right = pairs_won(values, labels)
     # Differences are taken before the variance: columns that rank alike differ by exactly 0.
-    of_wrong = (won_by_wrong - won_by_wrong[column]) / n_right
-    of_right = (won_by_right[column] - won_by_right) / n_wrong
+    wrong_moves = (won_by_wrong - won_by_wrong[column]) / n_right
+    right_moves = (won_by_right[column] - won_by_right) / n_wrong
     changed = np.not_equal(values.T, values.T[column])
-    pair_squares = np.full(len(of_wrong), np.nan)
+    pair_squares = np.full(len(wrong_moves), np.nan)
     if n_right * n_wrong <= _MOST_PAIRS:
-        first = _signs(values[:, column], labels)
-        pair_squares = np.array(
-            [np.mean((_signs(score, labels) - first) ** 2) / 4 for score in values.T]
-        )
+        pair_squares = _pair_squares(values, labels, column)
     return measure_moves(
-        (of_wrong, of_right), (changed[:, ~labels], changed[:, labels]), pair_squares
+        (wrong_moves, right_moves), (changed[:, ~labels], changed[:, labels]), pair_squares
     )
+
+
+def _pair_squares(values: FloatArray, labels: Labels, column: int) -> FloatArray:
+    """Return the mean over all pairs of the squared change of who wins, for each column (A,)."""
+    reference_signs = _signs(values[:, column], labels)
+    means = []
+    for score in values.T:
+        change = _signs(score, labels) - reference_signs
+        means.append(np.mean(change**2) / 4)
+    return np.array(means)
 
 
 def _signs(score: FloatArray, labels: Labels) -> np.ndarray:
@@ -264,21 +382,22 @@ def _signs(score: FloatArray, labels: Labels) -> np.ndarray:
 
 
 def _by_cluster(moves: Moves, jackknifed: FloatArray, column: int) -> Moves:
-    """Use the jackknife over clusters (A, I) where its variance is larger."""
-    jackknifed = jackknifed - jackknifed[column]
-    variance = jackknife_variance(jackknifed, moves.difference)
-    influence = moves.difference[:, None] - jackknifed
+    """Use the jackknifed AUROCs (A, I) for the columns whose variance by cluster is larger."""
+    differences = jackknifed - jackknifed[column]
+    variance = jackknife_variance(differences, moves.difference)
+    influence = moves.difference[:, None] - differences
     squares = (influence**2).sum(axis=1)
     # `Moves` divides the third moment by the variance by question.
     ratio = np.divide(
         moves.variances.sum(axis=0), squares, out=np.zeros(len(squares)), where=squares > 0
     )
     third_moment = (influence**3).sum(axis=1) * ratio
-    larger = ~(variance <= moves.variance)  # a NaN, of a class in one cluster, stays
+    # The variance by cluster is NaN if a class is in one cluster, and then it is used as well.
+    is_by_cluster = ~(variance <= moves.variance)
     return replace(
         moves,
-        variance=np.where(larger, variance, moves.variance),
-        third_moment=np.where(larger, third_moment, moves.third_moment),
+        variance=np.where(is_by_cluster, variance, moves.variance),
+        third_moment=np.where(is_by_cluster, third_moment, moves.third_moment),
         n_clusters=jackknifed.shape[1],
     )
 
@@ -291,7 +410,7 @@ def compare_aurocs(
     uncorrected: Collection[str] = (),
     clusters: ArrayLike | None = None,
 ) -> pd.DataFrame:
-    """Tabulate the AUROC of several methods, and test their differences to one of them.
+    """Return the AUROC of several methods, and test their differences to one of them.
 
     Args:
         uncertainties: a row per question and a column per method.
@@ -302,14 +421,32 @@ def compare_aurocs(
             intervals of the AUROCs and those of the differences use them.
 
     Returns:
-        A row per method. `auroc, low, high` are from `auroc_intervals`. `n_differ` is from
-        `count_differing`. `difference` is the AUROC minus
-        the reference's, with `difference_low, difference_high` and `p_value` from `delong`.
-        `p_holm` is corrected for the number of other methods, and `significant` if it is at most
-        0.05. `reading` and `n_to_decide` are from `readings` and not corrected; a score that is
-        the same as the reference's on every question reads `identical` and has no `n_to_decide`. `interval` says
-        whether the intervals are by question or by cluster. Where `delong` shows no interval, its
-        columns are NaN and the reading says why. The reference has no test and no reading.
+        A row per method with the columns
+
+        - method; auroc, low and high, from `auroc_intervals`;
+        - interval: whether the intervals are "by question" or "by cluster";
+        - n_differ, from `count_differing`;
+        - difference: AUROC minus that of the reference, with difference_low, difference_high and
+          p_value from `delong`;
+        - p_holm: the p-value, corrected for the number of other methods, and significant, whether
+          it is at most 0.05;
+        - reading and n_to_decide, from `readings`, not corrected. A score that is the same as the
+          reference's on every question reads `identical` and has no n_to_decide.
+
+        If `delong` has no interval, its columns are NaN and the reading says why. The reference has
+        no test and no reading.
+
+    Raises:
+        KeyError: there is no column `reference`.
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> scores = pd.DataFrame(rng.normal(size=(100, 2)), columns=["PRO", "NLL"])
+        >>> correct = scores["NLL"] + rng.normal(size=100) < 0
+        >>> compare_aurocs(scores, correct)["reading"].tolist()
+        ['', 'different']
     """
     aurocs, low, high = auroc_intervals(uncertainties, correct, clusters=clusters)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
@@ -319,18 +456,26 @@ def compare_aurocs(
     reading, n_to_decide = readings(tests)
     n_differ = count_differing(uncertainties, uncertainties[reference])
     is_identical = (n_differ == 0) & (uncertainties.columns != reference)
-    columns = {"method": uncertainties.columns, "auroc": aurocs, "low": low, "high": high}
-    columns["interval"] = "by question" if clusters is None else "by cluster"
-    columns["n_differ"] = n_differ
-    columns["difference"] = aurocs - aurocs[tests.reference]
-    columns |= {"difference_low": difference_low, "difference_high": difference_high}
-    columns |= {"p_value": tests.p_value, "p_holm": p_holm, "significant": p_holm <= 0.05}
-    columns["reading"] = np.where(is_identical, "identical", reading)
-    columns["n_to_decide"] = np.where(is_identical, np.nan, n_to_decide)
+    columns = {
+        "method": uncertainties.columns,
+        "auroc": aurocs,
+        "low": low,
+        "high": high,
+        "interval": "by question" if clusters is None else "by cluster",
+        "n_differ": n_differ,
+        "difference": aurocs - aurocs[tests.reference],
+        "difference_low": difference_low,
+        "difference_high": difference_high,
+        "p_value": tests.p_value,
+        "p_holm": p_holm,
+        "significant": p_holm <= 0.05,
+        "reading": np.where(is_identical, "identical", reading),
+        "n_to_decide": np.where(is_identical, np.nan, n_to_decide),
+    }
     return pd.DataFrame(columns)
 
 
-def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
+def count_differing(scores: ArrayLike, reference: ArrayLike) -> NDArray[np.int64]:
     """Count the questions on which scores differ from a reference by more than rounding.
 
     A model in single precision gives one answer slightly different log-probabilities in different
@@ -348,7 +493,8 @@ def count_differing(scores: ArrayLike, reference: ArrayLike) -> np.ndarray:
         array([0, 1])
     """
     column = np.asarray(reference)[:, None]
-    return (~np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)).sum(axis=0)
+    is_same = np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)
+    return np.asarray((~is_same).sum(axis=0))
 
 
 def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
@@ -359,8 +505,8 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
         reference: the method that the others were compared with.
 
     Returns:
-        A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has no
-        interval the text says why, and if the two scores are equal on every question it says
+        A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has
+        no interval the text says why, and if the two scores are equal on every question it says
         "identical".
     """
     texts = []
@@ -390,28 +536,37 @@ def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
     A difference is *different* if its 95 % interval does not contain 0, which is the case if its
     p-value is below 0.05. It is *equivalent* if its 90 % interval lies within ± `MARGIN`: these are
     two one-sided tests at 5 % (Schuirmann 1987). Nothing is corrected for the number of
-    differences. Where no interval is shown the reading says why; the reference's is empty.
+    differences.
 
-    The second result (A,) is how many questions it takes to decide, if the difference, and how
-    answers move, stay as they are. Because the next sample varies, about half of the samples of
-    this size are decided.
+    Args:
+        tests: the tests of A differences.
+
+    Returns:
+        The readings (A,), empty for the reference; if there is no interval, the reading says why.
+        The number of questions that are needed to decide (A,), if the difference and the moves of
+        the answers stay as they are. Because the next sample varies, about half of the samples of
+        this size are decided.
     """
     n_methods = len(tests.difference)
     if tests.moves is None:
         words = [tests.method] * n_methods
         words[tests.reference] = ""
         return words, np.full(n_methods, np.nan)
-    different = _is_different(tests.moves, 1.0)
-    equivalent = _is_equivalent(tests.moves, 1.0)
+    is_different = _is_different(tests.moves, 1.0)
+    is_equivalent = _is_equivalent(tests.moves, 1.0)
     names = {
         (False, False): "undecided",
         (True, False): "different",
         (False, True): "equivalent",
         (True, True): "different and equivalent",
     }
-    words = [names[pair] for pair in zip(different.tolist(), equivalent.tolist(), strict=True)]
-    unknown = np.isnan(tests.moves.variance)
-    words = np.where(unknown, "all answers of one class are in one cluster", words).tolist()
+    is_unknown = np.isnan(tests.moves.variance)
+    words = []
+    for column, is_without_interval in enumerate(is_unknown):
+        if is_without_interval:
+            words.append("all answers of one class are in one cluster")
+        else:
+            words.append(names[bool(is_different[column]), bool(is_equivalent[column])])
     words[tests.reference] = ""
     needed = np.ceil(tests.n_questions * _scale_to_decide(tests.moves))
     needed[tests.reference] = np.nan
@@ -419,24 +574,25 @@ def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
 
 
 def _is_different(moves: Moves, scale: ArrayLike) -> Labels:
-    """Return whether the 95 % interval of so many times as many questions is without 0."""
-    lower = moves.difference > moves.half_width(-1, 0.95, scale)
-    upper = -moves.difference > moves.half_width(1, 0.95, scale)
-    return lower | upper
+    """Return whether the 95 % interval excludes 0, with this multiple of the questions, (A,)."""
+    is_above: Labels = moves.difference > moves.half_width(-1, 0.95, scale)
+    is_below: Labels = -moves.difference > moves.half_width(1, 0.95, scale)
+    return is_above | is_below
 
 
 def _is_equivalent(moves: Moves, scale: ArrayLike) -> Labels:
-    """Return whether the 90 % interval of so many times as many questions is within the margin."""
+    """Return whether the 90 % interval is in the margin, with this multiple of the questions."""
     low = moves.difference - moves.half_width(-1, 0.9, scale)
     high = moves.difference + moves.half_width(1, 0.9, scale)
-    return (low > -MARGIN) & (high < MARGIN)
+    is_within: Labels = (low > -MARGIN) & (high < MARGIN)
+    return is_within
 
 
 def _scale_to_decide(moves: Moves) -> FloatArray:
-    """Return the multiple (A,) of the questions from which on a reading is decided; inf for never.
+    """Return the smallest multiple (A,) of the questions that decides a reading; inf for never.
 
-    Below four answers of a class or two clusters the prediction is not defined, so the search
-    starts there.
+    The multiple is found by bisection. The prediction is undefined for fewer than two answers of a
+    class or two clusters, so the search starts there.
     """
     fewest = 2 / min(moves.sizes)
     if moves.n_clusters is not None:
@@ -444,29 +600,42 @@ def _scale_to_decide(moves: Moves) -> FloatArray:
     low = np.full(len(moves.difference), np.log(min(fewest, 1.0)))
     high = np.full(len(moves.difference), np.log(_FARTHEST))
 
-    def decided(log_scale: FloatArray) -> Labels:
+    def is_decided(log_scale: FloatArray) -> Labels:
         scale = np.exp(log_scale)
         return _is_different(moves, scale) | _is_equivalent(moves, scale)
 
-    never = ~decided(high)
+    is_never_decided = ~is_decided(high)
     for _ in range(40):
         middle = (low + high) / 2
-        done = decided(middle)
-        high = np.where(done, middle, high)
-        low = np.where(done, low, middle)
-    unknown = np.isnan(moves.variance)
-    return np.where(unknown, np.nan, np.where(never, np.inf, np.exp(high)))
+        is_enough = is_decided(middle)
+        high = np.where(is_enough, middle, high)
+        low = np.where(is_enough, low, middle)
+    scales: FloatArray = np.exp(high)
+    scales[is_never_decided] = np.inf
+    scales[np.isnan(moves.variance)] = np.nan
+    return scales
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Correct p-values (A,) by Holm's step-down procedure (1979); NaN stays NaN and counts for nothing.
+    """Correct p-values by Holm's step-down procedure (1979).
 
-    The i-th smallest of m is multiplied by m - i + 1; none falls below a smaller one's, none exceeds 1.
+    The i-th smallest of m p-values is multiplied by m - i + 1. None becomes smaller than the
+    corrected value of a smaller one, and none exceeds 1.
+
+    Args:
+        p_values: (A,); NaN is not a test and does not count.
+
+    Returns:
+        The corrected p-values (A,), NaN where they were NaN.
+
+    Example:
+        >>> holm([0.01, 0.04, np.nan]).tolist()
+        [0.02, 0.04, nan]
     """
-    p_values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
-    corrected = np.full(p_values.shape, np.nan)
-    corrected[order] = np.minimum(
-        np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1
-    )
+    values = np.asarray(p_values, dtype=np.float64)
+    n_tests = np.count_nonzero(~np.isnan(values))
+    order = np.argsort(values)[:n_tests]  # NaN is last
+    factors = np.arange(n_tests, 0, -1)
+    corrected = np.full(values.shape, np.nan)
+    corrected[order] = np.minimum(np.maximum.accumulate(values[order] * factors), 1)
     return corrected

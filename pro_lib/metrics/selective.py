@@ -1,7 +1,8 @@
-"""Acting on an uncertainty: answering only when sure, and saying how sure; knows no score by its formula.
+"""Accuracy against coverage, rejection of uncertain answers, and calibration.
 
-`uncertainty` and `correct` are (n,) as in `metrics`, and raise as they do there. A model keeps silent on its most
-uncertain questions first. Of questions that tie, each counts with the mean accuracy of its tie.
+`uncertainty` and `correct` are (n,) as in `metrics.auroc`, and the functions raise the same errors.
+The most uncertain questions are rejected first. Within a tie, each question counts with the mean
+accuracy of the tie.
 """
 
 from collections.abc import Callable
@@ -9,65 +10,108 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.metrics.auroc import FloatArray, Labels, aligned, need_both, wilson
+
+_N_BINS = 10
 
 
 def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFrame:
     """Return the accuracy among the k least uncertain of n questions, for every k from 1 to n.
 
-    Columns: `n_answered` (k), `coverage` (k / n), `threshold` (the uncertainty of the k-th), `accuracy`. Within a tie,
-    the accuracy is the mean over its orders. Defined where all answers are right, or all wrong.
+    Args:
+        uncertainty: the scores (n,), higher = more uncertain.
+        correct: (n,); True for a right answer. They may all be right, or all wrong.
+
+    Returns:
+        A row per k with the columns n_answered (k), coverage (k / n), threshold (the uncertainty of
+        the k-th question) and accuracy. Within a tie, the accuracy is the mean over its orders.
+
+    Raises:
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> accuracy_coverage([0.2, 0.9], [True, False])["accuracy"].tolist()
+        [1.0, 0.5]
     """
     values, labels = aligned(uncertainty, correct)
-    distinct, tie, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    accuracy = _running_mean(np.repeat(np.bincount(tie, weights=labels) / sizes, sizes))
-    table = pd.DataFrame({"n_answered": np.arange(1, labels.size + 1)})
-    coverage = table["n_answered"] / labels.size
-    return table.assign(coverage=coverage, threshold=np.repeat(distinct, sizes), accuracy=accuracy)
+    distinct, tie_numbers, tie_sizes = np.unique(values, return_inverse=True, return_counts=True)
+    tie_accuracies = np.bincount(tie_numbers, weights=labels) / tie_sizes
+    n_answered = np.arange(1, labels.size + 1)
+    columns = {
+        "n_answered": n_answered,
+        "coverage": n_answered / labels.size,
+        "threshold": np.repeat(distinct, tie_sizes),
+        "accuracy": _running_mean(np.repeat(tie_accuracies, tie_sizes)),
+    }
+    return pd.DataFrame(columns)
 
 
 def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
-    """Tabulate how well several methods (a column each) say which questions to reject: method, prr, auarc.
+    """Return how well several methods tell which questions to reject.
 
-    AUARC is the area under the accuracy-coverage curve, the mean accuracy over all k. The prediction-rejection ratio is
-    (AUARC - random) / (oracle - random), as in LM-Polygraph 0.7 (`prr_normalized`): 1 is perfect. The oracle rejects
-    wrong answers first; random is the mean area of 1,000 shuffles, the same as theirs. One class: `OneClassError`.
+    AUARC is the area under the accuracy-coverage curve: the mean accuracy over all k. The
+    prediction-rejection ratio, PRR, is (AUARC - random) / (oracle - random) as in LM-Polygraph 0.7
+    (`prr_normalized`); 1 is perfect and 0 is as good as chance. The oracle rejects all wrong
+    answers first. The random baseline is the expected area of a random order, which is the share of
+    right answers: in a random order, the expected accuracy among the first k is that share for
+    every k. LM-Polygraph estimates it as the mean area of 1,000 shuffles, so its values differ by
+    the Monte Carlo error.
+
+    Args:
+        uncertainties: a row per question and a column per method, higher = more uncertain.
+        correct: (n,); True for a right answer.
+
+    Returns:
+        A row per method with the columns method, prr and auarc; higher = better.
+
+    Raises:
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> scores = pd.DataFrame({"NLL": [0.2, 0.9], "constant": [0.0, 0.0]})
+        >>> rejection(scores, [True, False])["prr"].tolist()
+        [1.0, 0.0]
     """
     _, labels = aligned(uncertainties, correct, columns=True)
     need_both(labels, "PRR")
-    oracle = _running_mean(np.sort(labels)[::-1]).mean()
-    # LM-Polygraph's seed and number, so that both have the same random baseline; each a shuffle of the one before.
-    generator, of_random = np.random.RandomState(42), []
-    places, shuffled = np.arange(len(labels)), np.empty_like(labels)
-    for _ in range(1000):
-        generator.shuffle(places)
-        shuffled[places] = labels
-        of_random.append(_running_mean(shuffled).mean())
-    random = np.mean(of_random)
-    curves = [accuracy_coverage(column, labels)["accuracy"] for _, column in uncertainties.items()]
-    areas = np.array([curve.to_numpy().mean() for curve in curves])
-    return pd.DataFrame(
-        {
-            "method": uncertainties.columns,
-            "prr": (areas - random) / (oracle - random),
-            "auarc": areas,
-        }
-    )
+    right_first = np.sort(labels)[::-1]
+    oracle_area = _running_mean(right_first).mean()
+    random_area = labels.mean()
+    areas = []
+    for _, scores in uncertainties.items():
+        curve = accuracy_coverage(scores, labels)
+        areas.append(curve["accuracy"].to_numpy().mean())
+    auarc = np.array(areas)
+    columns = {
+        "method": uncertainties.columns,
+        "prr": (auarc - random_area) / (oracle_area - random_area),
+        "auarc": auarc,
+    }
+    return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the probabilities of being right, fitted on other questions, agree with the labels."""
+    """The agreement of fitted probabilities of a right answer with the labels of other questions.
 
-    probability: FloatArray  # (n,): the fitted probability that the answer is right
-    ece: float  # expected calibration error: mean distance of confidence and accuracy over the bins, weighted by `n`
-    brier: float  # mean squared distance of probability and correctness; lower is better
-    # One row per bin: `n, low, high` (range of the probabilities), `confidence` (their mean), `accuracy`, and its 95 %
-    # Wilson interval, `accuracy_low, accuracy_high`.
+    Attributes:
+        probability: the fitted probability that each answer is right, (n,).
+        ece: expected calibration error, the mean distance between confidence and accuracy over the
+            bins, weighted by the number of questions; lower is better.
+        brier: mean squared distance between probability and correctness; lower is better.
+        table: a row per bin with the columns n, low and high (the range of its probabilities),
+            confidence (their mean), accuracy, and its 95 % Wilson interval, accuracy_low and
+            accuracy_high.
+        fit: the fitted function from uncertainties (n,) to probabilities (n,).
+    """
+
+    probability: FloatArray
+    ece: float
+    brier: float
     table: pd.DataFrame
-    # What turns uncertainties (n,) of further questions into probabilities
     fit: Callable[[ArrayLike], FloatArray]
 
 
@@ -77,50 +121,84 @@ def calibration(
     uncertainty: ArrayLike,
     correct: ArrayLike,
 ) -> Calibration:
-    """Turn an uncertainty into a probability of being right on validation questions, and check it on others.
+    """Fit the probability of a right answer on validation questions, and check it on others.
 
-    The fit is isotonic regression of `validation_correct` (m,) on minus `validation_uncertainty` (m,): any scale
-    will do. `uncertainty` (n,) and `correct` (n,) are of *other* questions; they enter no fit. Ten bins hold equal
-    numbers of questions, ordered by probability; equal probabilities share a bin, and empty ones are left out.
-    Infinite uncertainties count as the largest (smallest) finite one of validation. Raises `OneClassError` for one
-    class on validation, and `ValueError` for NaN.
+    The fit is isotonic regression of correctness on minus the uncertainty, so the scale of the
+    scores does not matter. Ten bins have equal numbers of questions, in the order of their
+    probabilities; equal probabilities share a bin, and empty bins are left out.
+
+    Args:
+        validation_uncertainty: scores (m,) of the validation questions, higher = more uncertain.
+            An infinite score counts as the largest (smallest) finite one.
+        validation_correct: (m,); True for a right answer.
+        uncertainty: scores (n,) of *other* questions, which do not enter the fit.
+        correct: (n,); their labels.
+
+    Returns:
+        The probabilities of the other questions and their errors.
+
+    Raises:
+        OneClassError: all validation answers are right, or all are wrong.
+        ValueError: a score is NaN, or the shapes differ.
+
+    Example:
+        >>> result = calibration([1.0, 2.0], [True, False], [1.5, 2.5], [True, False])
+        >>> result.probability.tolist(), result.brier
+        ([0.5, 0.0], 0.125)
     """
     from sklearn.isotonic import IsotonicRegression  # slow to import, and needed here only
 
-    fitted_on, fitted_labels = aligned(validation_uncertainty, validation_correct)
+    fit_values, fit_labels = aligned(validation_uncertainty, validation_correct)
     values, labels = aligned(uncertainty, correct)
-    need_both(fitted_labels, "isotonic regression on validation")
-    finite, isotonic = fitted_on[np.isfinite(fitted_on)], IsotonicRegression(out_of_bounds="clip")
-    isotonic.fit(-np.clip(fitted_on, finite.min(), finite.max()), fitted_labels.astype(np.float64))
+    need_both(fit_labels, "isotonic regression on validation")
+    finite = fit_values[np.isfinite(fit_values)]
+    smallest = finite.min()
+    largest = finite.max()
+    isotonic = IsotonicRegression(out_of_bounds="clip")
+    isotonic.fit(-np.clip(fit_values, smallest, largest), fit_labels.astype(np.float64))
 
-    def fit(values: ArrayLike) -> FloatArray:
-        return isotonic.predict(-np.clip(values, finite.min(), finite.max()))
+    def fit(scores: ArrayLike) -> FloatArray:
+        return np.asarray(isotonic.predict(-np.clip(np.asarray(scores), smallest, largest)))
 
     probability = fit(values)
     table = _reliability(probability, labels)
-    ece = np.average((table["confidence"] - table["accuracy"]).abs(), weights=table["n"])
-    return Calibration(
-        probability, float(ece), float(np.mean((probability - labels) ** 2)), table, fit
-    )
+    distances = (table["confidence"] - table["accuracy"]).abs()
+    ece = float(np.average(distances, weights=table["n"]))
+    brier = float(np.mean((probability - labels) ** 2))
+    return Calibration(probability, ece, brier, table, fit)
 
 
 def _running_mean(values: FloatArray | Labels) -> FloatArray:
-    return np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
+    """Return the mean of the first k values, for every k."""
+    means: FloatArray = np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
+    return means
+
+
+def _bin_numbers(probability: FloatArray) -> NDArray[np.int64]:
+    """Return the bin of each question (n,), such that bins have equal numbers of questions.
+
+    Questions of one probability go into the bin in which the middle of their ranks lies.
+    """
+    _, tie_numbers, tie_sizes = np.unique(probability, return_inverse=True, return_counts=True)
+    # Twice the middle of a tie on the scale from 0 to n is a whole number.
+    doubled_middles = 2 * np.cumsum(tie_sizes) - tie_sizes
+    tie_bins: NDArray[np.int64] = doubled_middles * _N_BINS // (2 * len(probability))
+    return tie_bins[tie_numbers]
 
 
 def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
-    """Tabulate ten bins of equal numbers of questions by probability, with the confidence and accuracy of each."""
-    _, tie, sizes = np.unique(probability, return_inverse=True, return_counts=True)
-    # A tie's middle on the scale from 0 to n; doubled, it is whole
-    twice_middle = 2 * np.cumsum(sizes) - sizes
-    bins = (twice_middle * 10 // (2 * len(probability)))[tie]
-    by_bin = pd.DataFrame({"probability": probability, "correct": correct}).groupby(bins)
-    columns = {
-        "n": ("correct", "size"),
-        "low": ("probability", "min"),
-        "high": ("probability", "max"),
-    }
-    columns |= {"confidence": ("probability", "mean"), "accuracy": ("correct", "mean")}
-    table = by_bin.agg(**columns).reset_index(drop=True)
+    """Return the confidence and accuracy of bins with equal numbers of questions."""
+    questions = pd.DataFrame({"probability": probability, "correct": correct})
+    table = (
+        questions.groupby(_bin_numbers(probability))
+        .agg(
+            n=("correct", "size"),
+            low=("probability", "min"),
+            high=("probability", "max"),
+            confidence=("probability", "mean"),
+            accuracy=("correct", "mean"),
+        )
+        .reset_index(drop=True)
+    )
     low, high = wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)

@@ -66,7 +66,7 @@ def alpha_sweep(
     entries = model_entries(models, marker="")
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:
-            draw_curves(ax, rows, "model", models, "alpha", of="auroc_", marker="")
+            draw_curves(ax, rows, "model", models, "alpha", interval="auroc_", marker="")
             if printed is not None:
                 _draw_printed(ax, printed, setting, models)
             if choices is not None:

@@ -1,4 +1,4 @@
-"""The figures of the benchmark: AUROC of all methods, and their differences to PRO beside the paper's."""
+"""The figures of the benchmark: AUROC of all methods, and their differences to PRO."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ _ORACLE_COLOR = COLORS[7]
 _OTHER_COLOR = COLORS[6]
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
 _MARKS = {"▲": "^", "▼": "v"}
+_DIFFERENCE_LABEL = (
+    "AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)"
+)
 
 
 def benchmark(
@@ -38,8 +41,8 @@ def benchmark(
 ) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC, or
-    at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
+    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC,
+    or at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
     below that; its value is at the right.
 
     Args:
@@ -85,10 +88,10 @@ def beside_paper(
     figure_columns: int = 2,
     title: str = "AUROC of each method minus that of PRO, in the paper and here",
 ) -> Figure:
-    """Draw the difference in AUROC to PRO: a row for each method of the paper, a point for each setting.
+    """Draw differences in AUROC to PRO: a row for each method, a point for each setting.
 
-    Methods that compare meanings are drawn once for each similarity. A thick bar is the mean of the
-    settings.
+    The rows are the methods of the paper. Methods that compare meanings are drawn once for each
+    similarity. A thick bar is the mean of the settings.
 
     Args:
         table: needs the columns method and auroc_minus_pro. It may have auroc_minus_pro_low and
@@ -105,13 +108,11 @@ def beside_paper(
     table = checked_table(table, ["method", "auroc_minus_pro"], "beside_paper")
     names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
     sources = {"the paper": printed, **_sources_here(table)}
-    n_settings = {name: rows.groupby("method").size().max() for name, rows in sources.items()}
     columns = ["method", "auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
     all_rows = pd.concat(
         [rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()]
     )
     all_rows = all_rows[all_rows["method"].isin(names)]
-    entries = []
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 0.5 * len(names)}
     with panels(all_rows, **shape) as (figure, [(ax, _, _)]):
         for place, name in enumerate(names):
@@ -128,22 +129,13 @@ def beside_paper(
             ax.axhline(line, color=COLORS[7], lw=0.6)
         ax.yaxis.grid(visible=False)
         name_rows(ax, names, names)
-        for index, source in enumerate(sources):
-            count = f"{n_settings[source]} setting{'s' if n_settings[source] > 1 else ''}"
-            label = f"{source} ({count})"
-            entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
-        label_figure(
-            figure,
-            title=title,
-            x="AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)",
-            y="method",
-            entries=entries,
-        )
+        entries = _source_entries(sources)
+        label_figure(figure, title=title, x=_DIFFERENCE_LABEL, y="method", entries=entries)
     return figure
 
 
 def _labels(table: pd.DataFrame) -> pd.Series:
-    """Return the name of each row: the method, its similarity, and how α is chosen if it is not on validation."""
+    """Return the name of each row: the method, its similarity, and how α of PRO is chosen."""
     labels = method_labels(table)
     if "alpha_choice" not in table:
         return labels
@@ -198,7 +190,7 @@ def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
 
 
 def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of methods without a similarity, and those of each similarity, by their name."""
+    """Return the rows of methods without a similarity, and those of each similarity, by name."""
     if "alpha_choice" in table:
         table = table[~table["alpha_choice"].isin(["default", "oracle"])]
     if "similarity" not in table:
@@ -207,6 +199,16 @@ def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     for similarity in distinct_values(table.dropna(subset="similarity"), "similarity"):
         parts[f"here, {similarity}"] = table[table["similarity"] == similarity]
     return parts
+
+
+def _source_entries(sources: dict[str, pd.DataFrame]) -> list[plt.Line2D]:
+    """Return the legend: each source with the number of its settings."""
+    entries = []
+    for index, (source, rows) in enumerate(sources.items()):
+        n_settings = rows.groupby("method").size().max()
+        label = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
+        entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
+    return entries
 
 
 def _source_style(index: int) -> dict[str, Any]:

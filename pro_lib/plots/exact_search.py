@@ -116,7 +116,7 @@ def _draw(ax: Axes, panel: _Panel, rows: pd.DataFrame) -> None:
     for index, (column, label) in enumerate(panel.lines.items()):
         has_interval = f"{column}_low" in rows and rows[f"{column}_low"].notna().any()
         interval = f"{column}_" if has_interval else ""
-        draw_curve(ax, rows["alpha"], rows, index, y=column, of=interval, label=label)
+        draw_curve(ax, rows["alpha"], rows, index, y=column, interval=interval, label=label)
     ax.set_xscale("log")
     set_ticks(ax, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
     ax.set_ylim(0, None)

@@ -1,4 +1,4 @@
-"""The figures of single questions and their answers, and of what the bundled models were trained on."""
+"""The figures of single questions, and of the training texts of the bundled models."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def exposure(
     highest = table.loc[table["measure"] != "accuracy", upper].max()
     with panels(shown, "measure", figure_columns=figure_columns, height=1.5) as (figure, drawn):
         for ax, setting, rows in drawn:
-            style: dict[str, Any] = {"of": "mean_", "shift": 0.14, "bars": True}
+            style: dict[str, Any] = {"interval": "mean_", "shift": 0.14, "bars": True}
             draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
             is_accuracy = setting["measure"] == "accuracy"
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)

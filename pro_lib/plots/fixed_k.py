@@ -80,5 +80,5 @@ def fixed_k(
 def _draw(ax: Axes, rows: pd.DataFrame, models: list, adaptive_place: float, **style: Any) -> None:
     """Draw a line for each model, moved a little to the side so that bars do not overlap."""
     placed = rows.assign(place=rows["k"].astype(float).fillna(adaptive_place))
-    options = {"of": "auroc_", "bars": True, "shift": 0.16, **style}
+    options = {"interval": "auroc_", "bars": True, "shift": 0.16, **style}
     draw_curves(ax, placed, "model", models, "place", **options)

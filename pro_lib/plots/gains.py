@@ -140,7 +140,8 @@ def _draw_rows(ax: Axes, rows: pd.DataFrame, scores: list[str]) -> None:
         shift = 0.7 * ((index + 0.5) / len(scores) - 0.5)
         places = of_score["row"].map(names.index) + shift
         style = {**line_style(index), "ls": "", "ms": 2.6}
-        low, high = of_score["auroc_minus_nll_low"], of_score["auroc_minus_nll_high"]
+        low = of_score["auroc_minus_nll_low"]
+        high = of_score["auroc_minus_nll_high"]
         ax.hlines(places, low, high, color=style["color"], lw=0.9)
         ax.plot(of_score["auroc_minus_nll"], places, **style)
     name_rows(ax, names, names)
@@ -167,7 +168,8 @@ def _describe_base(table: pd.DataFrame) -> str:
         return ""
     base = table[table["is_base"]].iloc[0]
     return (
-        f"Base world: sharpness {base['sharpness']:g}, {base['n_meanings']} meanings, calibrated, one "
-        f"spelling of each meaning, one of the meanings is always true, the {base['n_answers']} most "
-        f"probable answers found. {base['n_questions']:,} questions in each world."
+        f"Base world: sharpness {base['sharpness']:g}, {base['n_meanings']} meanings, calibrated, "
+        "one spelling of each meaning, one of the meanings is always true, "
+        f"the {base['n_answers']} most probable answers found. "
+        f"{base['n_questions']:,} questions in each world."
     )

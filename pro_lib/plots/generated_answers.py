@@ -1,4 +1,4 @@
-"""The figure of the answers that were generated: how many are distinct, and how probable they are."""
+"""The figure of the generated answers: how many are distinct, and how probable they are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The rows of panels: the column, what the titles call it, and what the x axes show.
-_COUNTS, _SUMS = "distinct answers", "their probability"
+_COUNTS = "distinct answers"
+_SUMS = "their probability"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
@@ -36,10 +37,10 @@ def generated_answers(
     figure_columns: int = 2,
     title: str = "Number of distinct answers to a question, and the sum of their probabilities",
 ) -> Figure:
-    """Draw how many distinct answers questions have, and the distribution of their summed probability.
+    """Draw the number of distinct answers of questions, and the sum of their probabilities.
 
     There are two panels for each dataset, with a line for each model. Intervals of the upper panels
-    are Wilson's. Bands of the lower panels hold for the whole line (Dvoretzky, Kiefer and Wolfowitz).
+    are Wilson's. Bands of the lower panels hold for the whole line (Dvoretzky, Kiefer, Wolfowitz).
 
     Args:
         table: has a row per question, and needs the columns n_distinct and mass. It may have

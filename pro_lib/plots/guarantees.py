@@ -1,4 +1,4 @@
-"""The figures of the guarantees: accuracy on the answered questions, answer sets, and the entropy."""
+"""The figures of the guarantees: accuracy on answered questions, answer sets, and the entropy."""
 
 from __future__ import annotations
 
@@ -163,8 +163,10 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
         ax.hlines(places, rows["accuracy_low"], rows["accuracy_high"], color=COLORS[1], lw=1)
     target = rows["target"].iloc[0]
     ax.axvline(target, color="black", lw=0.8, ls="--", label="guaranteed accuracy")
+    # The text is up to half a panel wide, and lies on the wider side of the line.
+    left_end = 0.02 if target > 0.52 else target + 0.02
     for place in places[rows["coverage"] == 0]:
-        ax.text(0.02, place, "not guaranteed", fontsize=7, va="center")
+        ax.text(left_end, place, "not guaranteed", fontsize=7, va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlim(0, 1.02)
@@ -175,7 +177,7 @@ def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
     fixed = rows[rows["delta"].isna()]
     for index, (column, has_interval, name) in enumerate(_SET_LINES):
         interval = f"{column}_" if has_interval else ""
-        draw_curve(ax, fixed["alpha"], fixed, index, y=column, of=interval, label=name)
+        draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=interval, label=name)
     chosen = rows.dropna(subset=["delta", "alpha"])
     style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
     name = "guaranteed δ, at α = τ"
@@ -193,7 +195,7 @@ def _draw_entropies(ax: Axes, rows: pd.DataFrame) -> None:
     some = rows.iloc[places]
     shares = pd.Series((places + 1) / len(rows), some.index)
     name = "mean over samples, 95 % interval"
-    draw_curve(ax, shares, some, 0, y="entropy", of="entropy_", marker="", label=name)
+    draw_curve(ax, shares, some, 0, y="entropy", interval="entropy_", marker="", label=name)
     name = "tree bound, a lower bound from the exact search"
     draw_curve(ax, shares, some, 1, y="tree_bound", marker="", lw=0.6, label=name)
     ax.set_xlim(0, 1)

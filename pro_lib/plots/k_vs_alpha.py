@@ -46,7 +46,7 @@ def k_vs_alpha(
     )
     with grid as (figure, drawn):
         for ax, _, rows in drawn:
-            style: dict[str, Any] = {"of": "mean_k_", "lw": 1, "clip_on": False}
+            style: dict[str, Any] = {"interval": "mean_k_", "lw": 1, "clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax)
         label_figure(

@@ -67,7 +67,7 @@ def rouge_thresholds(
                 values = matching_rows(printed, names)
                 bare = [methods[label] for label in labels]
                 _draw(ax, values.assign(label=values["method"]), bare, **PRINTED)
-            _draw(ax, rows, labels, of="auroc_minus_nll_", bars=True)
+            _draw(ax, rows, labels, interval="auroc_minus_nll_", bars=True)
             difference_axis(ax)
             _name_thresholds(ax, rows)
         if printed is not None and not printed.empty:

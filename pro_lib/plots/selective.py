@@ -1,4 +1,4 @@
-"""The figures of acting on a score: accuracy of the questions answered, and calibrated confidence."""
+"""The figures of decisions by a score: accuracy of answered questions, and confidence."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def accuracy_by_coverage(
     figure_columns: int = 2,
     title: str = "Accuracy minus that of NLL, if only the least uncertain questions are answered",
 ) -> Figure:
-    """Draw accuracy minus that of NLL, against the share of questions answered: a panel for each setting.
+    """Draw accuracy minus that of NLL, against the share of questions that are answered.
 
-    Differences up to ±0.05 are on a linear scale, larger ones on a logarithmic scale. The accuracy of
-    NLL is written below the shares.
+    There is a panel for each setting. Differences up to ±0.05 are on a linear scale, larger ones on
+    a logarithmic scale. The accuracy of NLL is written below the shares.
 
     Args:
         table: needs the columns method, coverage and accuracy, with rows of the method NLL at the
@@ -102,9 +102,9 @@ def reliability(
     figure_columns: int = 2,
     title: str = "Accuracy against the confidence that validation questions give each score",
 ) -> Figure:
-    """Draw accuracy against confidence: a panel for each setting, a point for each bin of questions.
+    """Draw accuracy against confidence: a point for each bin of questions.
 
-    The area of a point is its share of the questions.
+    There is a panel for each setting. The area of a point is its share of the questions.
 
     Args:
         table: needs the columns method, confidence, accuracy and n_in_bin. It may have accuracy_low

@@ -22,7 +22,8 @@ with extra("notebooks", "drawing"):
     from matplotlib.ticker import FixedLocator, NullLocator
 
 PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
-# Okabe and Ito's palette; line style and marker repeat what colour says, so that a figure survives greyscale.
+# The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
+# be read in greyscale.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
 DASHES = (
     "-",
@@ -43,20 +44,20 @@ PRINTED: dict[str, Any] = {
     "ls": "",
     "zorder": 1,
 }
+# Letters in an inch of a title, by its font size in points
+_TITLE_SIZES = {8: 14.8, 7: 16.9}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
-STYLE = (
-    sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"})
-    | {
-        "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
-        **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
-        **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
-        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-        "axes.titley": 1.0,  # unsaid, Matplotlib looks for it among the ticks, at a third of the time of a layout
-        "text.parse_math": False,  # an answer may hold dollar signs; nothing here is written in TeX
-    }
-)
+STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    # Without it, Matplotlib searches the ticks for the place, in a third of the layout's time.
+    "axes.titley": 1.0,
+    "text.parse_math": False,  # an answer may contain dollar signs
+}
 STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
 
 
@@ -74,9 +75,21 @@ def panels(
     height: float = 1.6,
     **sharing: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, dict[str, str], pd.DataFrame]]]]:
-    """Make a figure with a panel per combination of values of the columns `by`; what all share is said below.
+    """Make a figure with a panel for each combination of values of the columns `by`.
 
-    Yields the figure and, per panel, its axes, its values by column and its rows.
+    A panel has those values as its title. Values that all panels share are written below the figure
+    instead.
+
+    Args:
+        table: the numbers of all panels.
+        *by: the columns; those that the table does not have are ignored.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        per_line: the panels in a row of the figure; None for a number that suits the last column.
+        height: the height of a panel in inches, without its title.
+        **sharing: `sharex` and `sharey` of Matplotlib's `subplots`.
+
+    Yields:
+        The figure and, for each panel, its axes, its values by column and its rows.
     """
     by = tuple(name for name in by if name in table)
     shared = [
@@ -84,41 +97,83 @@ def panels(
         for name in dict.fromkeys(("dataset", "model", *by))
         if len(distinct_values(table, name)) == 1
     ]
-    apart = [name for name in by if name not in shared]
-    combinations = (
-        dict(zip(by, names, strict=True))
-        for names in product(*(distinct_values(table, name) for name in by))
-    )
-    settings = [setting for setting in combinations if len(matching_rows(table, setting))]
-    across = len(distinct_values(table, apart[-1])) if apart else 1
-    per_line = min(
-        len(settings), per_line or (1 if figure_columns == 1 else across if 1 < across <= 6 else 3)
-    )
-    n_lines, letters = (
-        ceil(len(settings) / per_line),
-        int(14.8 * (WIDTHS[figure_columns] / per_line - 0.3)),
-    )
+    title_columns = [name for name in reversed(by) if name not in shared]
+    settings = _panel_settings(table, by)
+    if per_line is None:
+        n_values = len(distinct_values(table, title_columns[0])) if title_columns else 1
+        per_line = _panels_per_line(n_values, figure_columns)
+    per_line = min(len(settings), per_line)
+    n_lines = ceil(len(settings) / per_line)
+    width = WIDTHS[figure_columns]
+    parts = [matching_rows(table, setting) for setting in settings]
+    all_titles = [_panel_title(rows, title_columns) for rows in parts]
+    titles, title_size = _wrapped_titles(all_titles, width / per_line)
+    # The height of 0.4 suffices for titles of two lines.
+    n_extra = max(0, _most_lines(titles) - 2)
+    line_height = height + 0.4 + n_extra * 1.1 * title_size / 72
     with plt.rc_context(STYLE):
-        figure = plt.figure(
-            figsize=(WIDTHS[figure_columns], n_lines * (height + 0.4) + 0.7), layout="constrained"
-        )
+        figure = plt.figure(figsize=(width, n_lines * line_height + 0.7), layout="constrained")
         grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
         for surplus in grid[len(settings) :]:
             surplus.remove()
-        drawn = [
-            (ax, setting, matching_rows(table, setting))
-            for ax, setting in zip(grid, settings, strict=False)
+        axes = grid[: len(settings)]
+        for ax, title in zip(axes, titles, strict=True):
+            ax.set_title(title, linespacing=1.1, fontsize=title_size)
+        yield figure, list(zip(axes, settings, parts, strict=True))
+        _write_below(figure, table, shared, n_panels=len(settings))
+
+
+def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, str]]:
+    """Return the combinations of values of the columns `by` that the table has rows of."""
+    settings = []
+    for values in product(*(distinct_values(table, name) for name in by)):
+        setting = dict(zip(by, values, strict=True))
+        if len(matching_rows(table, setting)):
+            settings.append(setting)
+    return settings
+
+
+def _panels_per_line(n_values: int, figure_columns: int) -> int:
+    """Return how many panels lie side by side if titles have this many values of one column."""
+    if figure_columns == 1:
+        return 1
+    return n_values if 1 < n_values <= 6 else 3
+
+
+def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
+    """Return the title of a panel: its values in these columns, and the number of questions."""
+    names = [_spoken(name, rows[name].iloc[0]) for name in columns]
+    if "n_questions" in rows:
+        names.append(question_count(rows))
+    return ", ".join(names)
+
+
+def _wrapped_titles(titles: Sequence[str], panel_width: float) -> tuple[list[str], int]:
+    """Return the titles, wrapped to the width of a panel (inches), and their font size.
+
+    The size is the largest at which no title takes more than two lines, or the smallest one.
+    """
+    for size, letters_per_inch in _TITLE_SIZES.items():
+        letters = int(letters_per_inch * (panel_width - 0.3))
+        wrapped = [
+            "\n".join(textwrap.wrap(title, letters, break_on_hyphens=False)) for title in titles
         ]
-        for ax, setting, rows in drawn:
-            names = [_spoken(name, setting[name]) for name in reversed(apart)]
-            names += [question_count(rows)] if "n_questions" in rows else []
-            lines = textwrap.wrap(", ".join(names), letters, max_lines=2, break_on_hyphens=False)
-            ax.set_title("\n".join(lines), linespacing=1.1)
-        yield figure, drawn
-        in_all = ", ".join(_spoken(name, table[name].iloc[0]) for name in shared)
-        in_all = f"all panels: {in_all}" if in_all and len(settings) > 1 else in_all
-        below = textwrap.wrap(in_all, int(14 * WIDTHS[figure_columns]))
-        figure.supxlabel("\n".join(filter(None, [figure.get_supxlabel(), *below])))
+        if _most_lines(wrapped) <= 2:
+            return wrapped, size
+    return wrapped, size
+
+
+def _most_lines(texts: Sequence[str]) -> int:
+    return max(text.count("\n") + 1 for text in texts)
+
+
+def _write_below(figure: Figure, table: pd.DataFrame, shared: list[str], *, n_panels: int) -> None:
+    """Write the values that all panels share below the label of the x axes."""
+    text = ", ".join(_spoken(name, table[name].iloc[0]) for name in shared)
+    if text and n_panels > 1:
+        text = f"all panels: {text}"
+    lines = [figure.get_supxlabel(), *textwrap.wrap(text, int(14 * figure.get_figwidth()))]
+    figure.supxlabel("\n".join(filter(None, lines)))
 
 
 def question_count(rows: pd.DataFrame) -> str:
@@ -140,7 +195,7 @@ def _spoken(column: str, value: object) -> str:
 
 
 def distinct_values(table: pd.DataFrame, column: str) -> list:
-    """Return the different values of a column, if there is one, in their order; PRO before the others."""
+    """Return the different values of a column in their order, PRO first; [] without the column."""
     return sorted(dict.fromkeys(table.get(column, ())), key=lambda value: value != "PRO")
 
 
@@ -191,25 +246,27 @@ def draw_curve(
     index: int,
     *,
     y: str,
-    of: str = "",
+    interval: str = "",
     bars: bool = False,
     **other,
 ) -> None:
-    """Draw a line with its interval, columns `<of>low` and `<of>high` where the table has them: a band, or bars."""
+    """Draw a line with its interval, as a band or as bars.
+
+    The ends of the interval are in the columns `<interval>low` and `<interval>high`, if the table
+    has them.
+    """
     step = 1 if bars else max(1, len(line) // 4)
     drawn = {**line_style(index), "markevery": (2 * index % step, step), **other}
     ax.plot(x, line[y], **drawn)
-    if f"{of}low" in line:
-        ends = line[f"{of}low"].astype(float), line[f"{of}high"].astype(float)
-        band = {
-            "fc": (drawn["color"], 0.12),
-            "ec": (drawn["color"], 0.6),
-            "lw": 0.6,
-            "ls": drawn["ls"],
-        }
-        ax.vlines(x, *ends, color=drawn["color"], lw=0.8) if bars else ax.fill_between(
-            x, *ends, **band
-        )
+    if f"{interval}low" not in line:
+        return
+    color = drawn["color"]
+    low = line[f"{interval}low"].astype(float)
+    high = line[f"{interval}high"].astype(float)
+    if bars:
+        ax.vlines(x, low, high, color=color, lw=0.8)
+    else:
+        ax.fill_between(x, low, high, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=drawn["ls"])
 
 
 def draw_curves(
@@ -223,11 +280,13 @@ def draw_curves(
     shift: float = 0.0,
     **other,
 ) -> None:
-    """Draw a curve over the column `x` for each name in the column `by`, each moved by `shift` from the last."""
+    """Draw a curve over the column `x` for each name in the column `by`, `shift` apart."""
     for index, name in enumerate(names):
-        if len(line := table[table[by] == name]):
-            at = line[x].astype(float) + shift * (index - (len(names) - 1) / 2)
-            draw_curve(ax, at, line, index, y=y, label=name, **other)
+        line = table[table[by] == name]
+        if line.empty:
+            continue
+        places = line[x].astype(float) + shift * (index - (len(names) - 1) / 2)
+        draw_curve(ax, places, line, index, y=y, label=name, **other)
 
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -267,7 +326,7 @@ ALPHA_AXIS = "α, the least probability of an answer that is kept (log scale abo
 
 
 def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
-    """Return a table that a figure can be drawn from; raise a `SentenceError` if a column is missing.
+    """Return a table that a figure can be drawn from.
 
     A table without the column `model` gets an empty one, so that it is drawn as one line.
 
@@ -275,6 +334,9 @@ def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> p
         table: the table of a user.
         columns: the columns that the figure needs.
         figure: the name of the function that draws it, for the message.
+
+    Raises:
+        SentenceError: if a column is missing, or if the table has no rows.
     """
     missing = [name for name in columns if name not in table]
     if missing:
@@ -291,8 +353,9 @@ def title_at_right(ax: Axes, text: str | None = None, **style: Any) -> None:
     There a long title lies above the names at the left of the panel and not beyond the figure.
     """
     shown = ax.get_title() if text is None else text
+    size = ax.title.get_fontsize()
     ax.set_title("")
-    ax.set_title(shown, loc="right", **style)
+    ax.set_title(shown, loc="right", **{"fontsize": size, **style})
 
 
 def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:

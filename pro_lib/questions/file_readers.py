@@ -1,5 +1,6 @@
 """Rows of JSON-lines, CSV or Parquet files or of lists, with their places."""
 
+import codecs
 import gzip
 import io
 import re
@@ -23,7 +24,7 @@ from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import Text
-from pro_lib.questions.json_values import json_values
+from pro_lib.questions.json_values import begins_json_lines, json_values, lines_of_json
 from pro_lib.questions.tables import BadRow, check_names, csv_rows, utf8_bytes
 
 __all__ = ["BadRow", "check_names"]
@@ -36,6 +37,8 @@ _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value
 TextList = Annotated[list[Text], Field(min_length=1), _AsList]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
+# The number of bytes of a file that are checked at a time.
+_PIECE_SIZE = 2**16
 _ZIP = b"PK\x03\x04"
 _PARQUET = b"PAR1"
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
@@ -73,6 +76,10 @@ def json_lines(
         [('entry 1', {'question': 'Who wrote Emma?'})]
     """
     if isinstance(source, (str, Path)):
+        if _is_utf8_lines(source):
+            with reading(source), regular(source).open("rb") as file:
+                yield from lines_of_json(file, source, on_error)
+            return
         notes: list[str] = []
         data = _content(source, notes)
         warn_of_notes(source, notes)
@@ -142,7 +149,9 @@ def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | B
             return [(where, object_or_bad_row(row)) for where, row in json_lines(source)], ","
     suffix = unzipped(source).suffix.lower()
     if suffix not in SUFFIXES:
-        raise RunError(f"{source} is none of {', '.join(SUFFIXES)}{_advice(suffix)}")
+        raise RunError(
+            f"{source} has an unknown ending; choose {', '.join(SUFFIXES)}{_advice(suffix)}"
+        )
     with reading(source):
         data = _content(source, notes)
         if suffix in (".csv", ".tsv"):
@@ -171,6 +180,29 @@ def _advice(suffix: str) -> str:
     if suffix in (".xlsx", ".xls", ".ods"):
         return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
     return ""
+
+
+def _is_utf8_lines(path: str | Path) -> bool:
+    """Return whether a file has one JSON object a line, in UTF-8 without a byte-order mark.
+
+    The lines of such a file are read one after another, so that the file is not held in memory. The
+    whole file is checked first, because a damaged byte anywhere may mean another encoding.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with reading(path), regular(path).open("rb") as file:
+        first_line = next((line for line in file if line.strip()), b"")
+        if not begins_json_lines(first_line):
+            return False
+        file.seek(0)
+        for piece in iter(lambda: file.read(_PIECE_SIZE), b""):
+            if 0 in piece:  # perhaps UTF-16
+                return False
+            try:
+                decoder.decode(piece)
+            except UnicodeDecodeError:
+                return False
+    # The last piece may end within a character.
+    return decoder.getstate()[0] == b""
 
 
 def _content(path: str | Path, notes: list[str]) -> bytes:

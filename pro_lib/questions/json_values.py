@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def json_values(
     if is_one_value:
         values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
     if not values:
-        yield from _lines(data, path, on_error, keeps_bad_lines)
+        yield from lines_of_json(io.BytesIO(data), path, on_error, keeps_bad_lines=keeps_bad_lines)
         return
     if len(values) == 1 and is_list:
         [whole] = values
@@ -94,14 +94,25 @@ def _lenient_json(data: bytes) -> Any:
         return json.loads(damaged_text(data))
 
 
-def _lines(
-    data: bytes,
+def lines_of_json(
+    lines: Iterable[bytes],
     path: str | Path,
-    on_error: Callable[[str, RunError], None] | None,
-    keeps_bad_lines: bool,
+    on_error: Callable[[str, RunError], None] | None = None,
+    *,
+    keeps_bad_lines: bool = False,
 ) -> Iterator[tuple[str, object]]:
-    """Yield the value of each line, with its place."""
-    for n, line in enumerate(io.BytesIO(data), start=1):
+    """Yield the value of each line of a file, with its place.
+
+    Args:
+        lines: the lines in UTF-8.
+        path: the name of the file, for the places.
+        on_error: as in `json_values`.
+        keeps_bad_lines: as in `json_values`.
+
+    Raises:
+        RunError: a line is not JSON, or the file has server-sent events; names file and line.
+    """
+    for n, line in enumerate(lines, start=1):
         text = line.strip()
         if not text:
             continue
@@ -121,6 +132,16 @@ def _lines(
             on_error(where, error)
             continue
         yield where, value
+
+
+def begins_json_lines(first_line: bytes) -> bool:
+    """Return whether a file has a JSON object on each line, by its first line with a text.
+
+    It is False for a file that is one list, or one object that contains the list of rows.
+    """
+    if first_line.lstrip()[:1] != b"{" or _LIST_IN_OBJECT.match(first_line) is not None:
+        return False
+    return _is_first_line_whole(first_line)
 
 
 def _is_first_line_whole(data: bytes) -> bool:

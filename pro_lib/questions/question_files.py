@@ -414,7 +414,7 @@ def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in QUESTION_COLUMN_ALIASES else "question"
     example = f"columns={{'{field}': …}}"
-    advice = f"nor does columns= say its name ({example}, or --columns in the command)"
+    advice = f"and columns= does not name it ({example}, or --columns in the command)"
     existing = ", ".join(map(str, names))
     return RunError(f"{file} has no column {name!r}, {advice}; it has {existing}")
 

@@ -202,8 +202,8 @@ def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
 # --- Load a question set ---
 
 
-# The many parameters are part of the public interface; most of the lines are their description.
-def load_questions(
+# This is the public function for questions of all sources. All of its options are keyword-only.
+def load_questions(  # noqa: PLR0913
     name: str | None = None,
     *,
     path: Source | None = None,
@@ -390,7 +390,7 @@ def lend_validation(
     half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        words = f"{size} of its {n_texts} questions are taken for one, not {n}"
+        words = f"{size} of its {n_texts} questions are used for validation instead of {n}"
         message = f"{lender} has no validation split: {words}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)

@@ -38,12 +38,13 @@ def text_groups(texts: ArrayLike | pd.Series) -> NDArray[np.intp]:
         >>> text_groups(["Who wrote Emma?", "Who?", "who wrote Emma", None]).tolist()
         [0, 1, 0, 2]
     """
+    series = pd.Series(texts, dtype=object)
     keys: list[object] = []
-    for row, text in enumerate(pd.Series(texts, dtype=object)):
+    for row, (text, is_missing) in enumerate(zip(series, series.isna(), strict=True)):
         if isinstance(text, str):
             keys.append(normalized_question(text))
         else:
-            keys.append(("row", row) if pd.isna(text) else text)
+            keys.append(("row", row) if is_missing else text)
     return pd.Index(keys, tupleize_cols=False).factorize()[0]
 
 

@@ -91,7 +91,7 @@ def check_names(columns: Iterable[object], source: object) -> None:
     """Raise `RunError` unless the names of a source's columns are different texts."""
     for name, count in Counter(columns).items():
         if not isinstance(name, str):
-            raise RunError(f"{source} has the column {name!r}, whose name is no text")
+            raise RunError(f"{source} has the column {name!r}, whose name is not a text")
         if count > 1:
             raise RunError(f"{source} has the column {name!r} twice")
 
@@ -152,9 +152,11 @@ def _transcoded(data: bytes, encoding: str, path: str | Path) -> bytes:
 
 def _wide_encoding(data: bytes) -> str | None:
     """Return UTF-16, little or big endian, where zero bytes show it; None for any other file."""
+    if 0 not in data:
+        return None
     zeros_even = data[0::2].count(0)
     zeros_odd = data[1::2].count(0)
-    if not zeros_even + zeros_odd or len(data) % 2:
+    if len(data) % 2:
         return None
     encoding = "utf-16-le" if zeros_odd > zeros_even else "utf-16-be"
     if min(zeros_even, zeros_odd) > 0 or max(zeros_even, zeros_odd) < 4:
@@ -182,7 +184,7 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[st
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        words = "its encoding is not UTF-8, nor another for sure"
+        words = "its encoding is not UTF-8 and is uncertain"
         raise RunError(f"{path}, line {line} cannot be read: {words}; {remedy}")
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)

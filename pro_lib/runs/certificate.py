@@ -1,40 +1,64 @@
-"""What an exact search is sure of: status, masses, bounds, the tree expanded. It knows no torch and no search."""
+"""The certificate of an exact search: its status, masses, bounds and expanded tree."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an exact search knows about one question; the field names are columns of a run's questions.
+    """What an exact search found out about one question.
 
-    `status` is `certified` if every answer with p ≥ α was found, and there is one. It is `fallback` if none reaches α,
-    and `cut` if the greedy answer did not end either; else `undecided`. The five masses are each added up where they
-    arise, and sum to 1. `tree_` are the expanded prefixes, the prompt first and each behind its parent. Bounds are in
-    nats: `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤ `upper_bound`, whatever the status.
+    The attributes are columns of the questions of a run. The five masses are each added up where
+    they arise, and their sum is 1. Bounds are in nats, and `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤
+    `upper_bound` holds for every status. The tuples have one value per expanded prefix: the prompt
+    is the first, and each prefix comes after its parent.
+
+    Attributes:
+        status: `certified` if all answers with p ≥ α were found and there is at least one;
+            `fallback` if no answer reaches α; `cut` if no answer reaches α and the greedy answer
+            did not end; otherwise `undecided`.
+        why: the reason for the status.
+        search_alpha: α. With `top_n`, the probability of the N-th answer, or the smallest
+            probability down to which the search is complete.
+        epsilon: the largest error of a log-probability over all depths, in nats. A prefix so close
+            to α is undecided.
+        found_mass: probability of the complete answers with p ≥ α.
+        small_endings_mass: probability of the complete answers with p < α.
+        pruned_mass: probability of the continuations with p < α.
+        length_cut_mass: probability of the prefixes that are open at the length limit.
+        budget_cut_mass: probability of the open prefixes with p ≥ α that the budget left.
+        expanded_prefixes: number of expanded prefixes.
+        depth: number of tokens of the longest expanded prefix.
+        token_forwards: number of tokens that the model read, without the prompt; with `top_n`, of
+            all searches of the question.
+        alpha_floor: lower bound of the entropy from the answers.
+        tree_bound: lower bound of the entropy from the tree.
+        upper_bound: upper bound of the entropy.
+        tree_parents: index of the parent of each prefix; -1 for the prompt.
+        tree_tokens: last token of each prefix; -1 for the prompt.
+        tree_log_probs: log p(v) of each prefix v.
+        tree_entropies: H(next | v) of each prefix v, in nats.
+        tree_greedy: whether each prefix is on the greedy path.
+        prompt_tokens: number of tokens of the prompt after the part that all prompts share.
     """
 
     status: str
     why: str
-    search_alpha: (
-        float  # α; with `top_n` the probability of the N-th answer, or how far down the search got
-    )
-    epsilon: float  # by how many nats a log-probability may be off, the most of any depth; so close to α is undecided
-    found_mass: float  # complete, at least α
-    small_endings_mass: float  # complete, below α
-    pruned_mass: float  # continuations below α
-    length_cut_mass: float  # open at T tokens
-    budget_cut_mass: float  # open, at least α, left by the budget
+    search_alpha: float
+    epsilon: float
+    found_mass: float
+    small_endings_mass: float
+    pruned_mass: float
+    length_cut_mass: float
+    budget_cut_mass: float
     expanded_prefixes: int
-    depth: int  # tokens of the longest prefix expanded
-    token_forwards: int  # without the prompt's tokens; with `top_n` those of all its searches
+    depth: int
+    token_forwards: int
     alpha_floor: float
     tree_bound: float
     upper_bound: float
-    tree_parents: tuple[int, ...]  # the place of each prefix's parent among them, -1 for the prompt
-    tree_tokens: tuple[int, ...]  # the last token of each, -1 for the prompt
-    tree_log_probs: tuple[float, ...]  # log p(v)
-    tree_entropies: tuple[float, ...]  # H(next | v), in nats
-    tree_greedy: tuple[bool, ...]  # whether on the greedy path
-    prompt_tokens: int = (
-        0  # of the prompt behind what it shares with the others; known to whoever asked
-    )
+    tree_parents: tuple[int, ...]
+    tree_tokens: tuple[int, ...]
+    tree_log_probs: tuple[float, ...]
+    tree_entropies: tuple[float, ...]
+    tree_greedy: tuple[bool, ...]
+    prompt_tokens: int = 0

@@ -1,37 +1,44 @@
-"""Answers and log-probabilities as tables and matrices, however they came about; knows no model and no formula."""
+"""A run: the answers to a question set with their log-probabilities, as tables and matrices."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
+from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.runs import storage
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]
 CONVENTIONS = get_args(Convention)
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of a log-probability that is compared with log α
 
 
 @dataclass(frozen=True)
 class Run:
-    """The two tables of a run.
+    """The answers to a question set, and the questions.
 
-    `answers` has a row per answer: question_id, rank (from 0: downwards in probability, of samples as drawn), text,
-    token_ids, token_log_probs, log_prob (their sum), end_log_prob (of ending there), finished; records may bring
-    mean_log_prob, rouge_l, correct. A missing end_log_prob says that the last token carries the ending, or is unknown
-    where a column `closed` is False. One of 0 says that it was certain, or that the answer was cut (not finished).
-    `questions` has a row per question: question_id, question, references, split, what the dataset adds, after an exact
-    search its certificate (`runs.Certificate`), and `score_<method>`, made elsewhere, higher = more uncertain.
+    Attributes:
+        answers: a row per answer with question_id, rank (from 0, in descending probability; samples
+            as they were drawn), text, token_ids, token_log_probs, log_prob (their sum),
+            end_log_prob (of the ending) and finished. Records may bring mean_log_prob, rouge_l and
+            correct. A missing end_log_prob means that the last token is the ending, or that the
+            ending is unknown if the column `closed` is False. An end_log_prob of 0 means that the
+            ending was certain, or that the answer was cut (not finished).
+        questions: a row per question with question_id, question, references, split, the columns of
+            the dataset, the certificate of an exact search (`runs.Certificate`), and
+            `score_<method>` for scores that were computed elsewhere (higher = more uncertain).
+        info: where the run comes from.
     """
 
     answers: pd.DataFrame
@@ -39,7 +46,7 @@ class Run:
     info: RunInfo
 
     def __post_init__(self) -> None:
-        """Check that every question has an id of its own and every answer has a question.
+        """Check that question ids are unique and that every answer belongs to a question.
 
         Raises:
             RunError: an id stands for two questions, or an answer does not have a question.
@@ -48,14 +55,15 @@ class Run:
         if not ids.is_unique:
             repeated = ids[ids.duplicated()][0]
             raise RunError(
-                f"run {self.name} has two questions with question_id {repeated!r}; ids must be unique"
+                f"run {self.name} has two questions with question_id {repeated!r}; "
+                "ids must be unique"
             )
         is_lost = ~self.answers["question_id"].isin(ids).to_numpy()
         if is_lost.any():
             lost = self.answers["question_id"].iloc[int(is_lost.argmax())]
             raise RunError(
-                f"run {self.name} has answers to question {lost!r}, which is not among its questions; "
-                "use Run.for_questions or Run.select to get the run of some questions"
+                f"run {self.name} has answers to question {lost!r}, which is not among its "
+                "questions; use Run.for_questions or Run.select to get the run of some questions"
             )
 
     def __repr__(self) -> str:
@@ -64,7 +72,15 @@ class Run:
     def select(
         self, *, split: str | None = None, question_ids: Sequence[str] | None = None
     ) -> "Run":
-        """Return the run of some questions only: of a split, or those named, in the order named."""
+        """Return the run of some of the questions.
+
+        Args:
+            split: the split of the questions; None for all splits.
+            question_ids: the ids of the questions, in the order of the new run; None for all.
+
+        Raises:
+            RunError: the run does not have the split or one of the ids.
+        """
         questions = self.questions
         if split is not None:
             questions = questions[questions["split"] == split]
@@ -74,29 +90,35 @@ class Run:
                     f"run {self.name} has no question of split {split!r} (it has {splits})"
                 )
         if question_ids is not None:
-            if missing := set(question_ids) - set(questions["question_id"]):
-                raise RunError(f"run {self.name} has no question {min(missing, key=str)!r}")
+            missing_ids = set(question_ids) - set(questions["question_id"])
+            if missing_ids:
+                raise RunError(f"run {self.name} has no question {min(missing_ids, key=str)!r}")
             questions = questions.set_index("question_id", drop=False).loc[list(question_ids)]
-        answers = self.answers[self.answers["question_id"].isin(set(questions["question_id"]))]
+        is_selected = self.answers["question_id"].isin(set(questions["question_id"]))
         return replace(
-            self, answers=answers.reset_index(drop=True), questions=questions.reset_index(drop=True)
+            self,
+            answers=self.answers[is_selected].reset_index(drop=True),
+            questions=questions.reset_index(drop=True),
         )
 
     def for_questions(self, questions: pd.DataFrame) -> "Run":
-        """Return the run of these questions, in this order, with the ids, references and splits they have now.
+        """Return the run of these questions, with the ids, references and splits they have now.
 
         An answer belongs to a question with the same text (see `runs.storage.stored_rows`).
+
+        Args:
+            questions: the questions, in the order of the new run.
 
         Raises:
             RunError: the run has no answer to one of the questions.
         """
         rows = storage.stored_rows(questions, self.questions)
-        if (rows < 0).any():
-            question_id, text = questions[["question_id", "question"]].iloc[
-                int((rows < 0).argmax())
-            ]
+        is_missing = rows < 0
+        if is_missing.any():
+            first = questions.iloc[int(is_missing.argmax())]
             raise RunError(
-                f"run {self.name} has no answer to question {question_id!r}, {text!r:.200}"
+                f"run {self.name} has no answer to question {first['question_id']!r}, "
+                f"{first['question']!r:.200}"
             )
         stored = self.questions.iloc[rows]
         new_ids = dict(zip(stored["question_id"], questions["question_id"], strict=True))
@@ -110,219 +132,341 @@ class Run:
 
     @property
     def name(self) -> str:
-        """`dataset/model/strategy`."""
+        """The name `dataset/model/strategy`."""
         return f"{self.info.dataset}/{self.info.model}/{self.info.strategy}"
 
     @property
     def search_alpha(self) -> float | None:
-        """The α down to which every answer was looked for; None unless the run is such a search."""
-        return (
-            self.info.parameters.get("search_alpha") if self.info.strategy == "threshold" else None
-        )
+        """The α of an exact search, down to which all answers were found; None for other runs."""
+        if self.info.strategy != "threshold":
+            return None
+        return self.info.parameters.get("search_alpha")
 
     @property
     def is_texts(self) -> bool:
-        """Return whether it holds samples of a black box: texts without any log-probability."""
+        """Whether the answers are texts without any log-probability."""
         return len(self.answers) > 0 and bool(self.answers["log_prob"].isna().all())
 
     def n_with_log_probs(self) -> int:
         """Return the number of questions with a finished answer whose log-probability is known."""
-        is_known = (
-            self.answers["finished"].to_numpy(bool) & self.answers["log_prob"].notna().to_numpy()
-        )
-        return self.answers.loc[is_known, "question_id"].nunique()
+        is_finished = self.answers["finished"].to_numpy(bool)
+        is_known = is_finished & self.answers["log_prob"].notna().to_numpy()
+        return int(self.answers.loc[is_known, "question_id"].nunique())
 
     def as_texts(self) -> "Run":
-        """Return the run without its log-probabilities: the texts of its answers alone."""
-        unknown = dict.fromkeys(("log_prob", "end_log_prob"), np.nan) | {"token_log_probs": None}
+        """Return the run with the texts of its answers, but without log-probabilities."""
+        unknown: dict[str, Any] = {
+            "log_prob": np.nan,
+            "end_log_prob": np.nan,
+            "token_log_probs": None,
+        }
         if "mean_log_prob" in self.answers:
             unknown["mean_log_prob"] = np.nan
         return replace(self, answers=self.answers.assign(**unknown))
 
     def log_probs(
         self, *, convention: str = "complete", distinct: bool = True, merge_by: str | None = None
-    ) -> np.ndarray:
-        """Return log-probabilities `(n, N)` in nats, sorted downwards, NaN where a question has fewer answers.
+    ) -> FloatArray:
+        """Return the log-probabilities of the finished answers.
 
-        Answers cut by length never count. Of an exact search there are those with p ≥ α, or the greedy one alone.
+        Answers that were cut by length do not count. An exact search has the answers with p ≥ α,
+        or the greedy answer if there are none.
 
         Args:
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
-            distinct: one entry per answer, as `identities` tells them apart; False keeps repeats.
-            merge_by: `text` adds up the probabilities of answers with the same `metrics.normalized_words`: other
-                outcomes, for which no bound on the entropy of token sequences holds.
+            distinct: whether repeated answers count once; `identities` tells answers apart.
+            merge_by: `text` adds up the probabilities of answers with the same
+                `metrics.normalized_words`. The merged answers are other outcomes, so bounds on the
+                entropy of token sequences do not hold for them.
+
+        Returns:
+            Log-probabilities in nats (n, N) in descending order, NaN where a question has fewer
+            answers.
+
+        Raises:
+            RunError: the run does not have log-probabilities.
+            ValueError: an argument has an unknown value.
         """
-        if self.is_texts:
-            raise RunError(
-                f"run {self.name} has texts without log-probabilities: only SC, Deg and SE can be had of it"
-            )
+        self._check_has_log_probs()
         table = self.ranked_answers(convention=convention, distinct=distinct)
-        if merge_by not in (None, "text") or (merge_by and table["text"].isna().any()):
-            raise ValueError(
-                f"merge_by={merge_by!r} must be None, or 'text' if it has the texts of its answers"
-            )
-        if merge_by:
-            of_text = table.groupby(["row", "question_id", table["text"].map(normalized_words)])[
-                "value"
-            ]
-            table = of_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
-            table = table.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+        if merge_by not in (None, "text"):
+            raise ValueError(f"merge_by={merge_by!r} must be None or 'text'")
+        if merge_by == "text":
+            table = self._merged_by_text(table)
         return self.matrix(table, "value")
 
-    def open_log_probs(self) -> np.ndarray:
-        """Return log-probabilities `(n, M)` of answers still open at the length cut, in nats; NaN where fewer."""
-        return self.matrix(self.answers[~self.answers["finished"].to_numpy(bool)], "log_prob")
+    def _check_has_log_probs(self) -> None:
+        """Raise `RunError` for a run of texts alone."""
+        if self.is_texts:
+            raise RunError(
+                f"run {self.name} has texts without log-probabilities; only SC, Deg and SE can be "
+                "computed from texts alone"
+            )
 
-    def tree(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return log p(v) and H(next | v) of every prefix that a search expanded, `(n, M)` each, NaN where fewer."""
+    def _merged_by_text(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Add up the probabilities of ranked answers with the same words, and rank them again."""
+        if table["text"].isna().any():
+            raise ValueError(
+                f"merge_by='text' needs the texts of all answers; run {self.name} lacks some"
+            )
+        words = table["text"].map(normalized_words)
+        by_text = table.groupby(["row", "question_id", words])["value"]
+        merged = by_text.agg(lambda values: np.logaddexp.reduce(values.to_numpy())).reset_index()
+        return merged.sort_values(["row", "value"], ascending=[True, False], kind="stable")
+
+    def open_log_probs(self) -> FloatArray:
+        """Return the log-probabilities of the answers that the length limit left open.
+
+        Returns:
+            Log-probabilities in nats (n, M), NaN where a question has fewer open answers.
+        """
+        is_open = ~self.answers["finished"].to_numpy(bool)
+        return self.matrix(self.answers[is_open], "log_prob")
+
+    def tree(self) -> tuple[FloatArray, FloatArray]:
+        """Return log p(v) and H(next | v) of every prefix v that an exact search expanded.
+
+        Returns:
+            Two arrays (n, M) in nats, NaN where a question has fewer prefixes.
+
+        Raises:
+            RunError: the run is not an exact search.
+        """
         if "tree_log_probs" not in self.questions:
             raise RunError(
-                f"run {self.name} holds no search tree; generate it with strategy='threshold'"
+                f"run {self.name} has no search tree; generate it with strategy='threshold'"
             )
         columns = ["tree_log_probs", "tree_entropies"]
         prefixes = self.questions[["question_id", *columns]].explode(columns)
-        return self.matrix(prefixes, columns[0]), self.matrix(prefixes, columns[1])
+        return self.matrix(prefixes, "tree_log_probs"), self.matrix(prefixes, "tree_entropies")
 
     def entropy(self) -> pd.DataFrame:
-        """Estimate H(Y) of each question from samples: the mean of Σ H(next | v) along each (Rao-Blackwell; unbiased).
+        """Estimate the entropy H(Y) of the answers to each question from samples.
 
-        Columns: estimate, low, high (nats). `RunError` without samples of the model itself (temperature, top_p 1).
+        The estimate is the mean over samples of Σ H(next | v) along each sample (Rao-Blackwell); it
+        is unbiased. The interval is Student's.
+
+        Returns:
+            A row per question with the columns estimate, low and high (95 % interval), in nats.
+
+        Raises:
+            RunError: the run does not have samples of the model itself (temperature and top_p 1).
         """
-        entropies = (
-            self.matrix(self.answers, "path_entropy") if "path_entropy" in self.answers else None
-        )
-        if entropies is None or np.isnan(entropies).any():
+        if "path_entropy" in self.answers:
+            entropies = self.matrix(self.answers, "path_entropy")
+            has_samples = not np.isnan(entropies).any()
+        else:
+            has_samples = False
+        if not has_samples:
             raise RunError(
-                f"run {self.name} has no samples of the model itself; generate with strategy='multinomial'"
+                f"run {self.name} has no samples of the model itself; "
+                "generate with strategy='multinomial'"
             )
         n_samples = entropies.shape[1]
-        mean, spread = (
-            entropies.mean(axis=1),
-            entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1)),
-        )
-        half = stats.t.ppf(0.975, n_samples - 1) * spread
-        return pd.DataFrame(
-            {"estimate": mean, "low": np.maximum(mean - half, 0.0), "high": mean + half}
-        )
+        mean = entropies.mean(axis=1)
+        standard_error = entropies.std(axis=1) / np.sqrt(max(n_samples - 1, 1))
+        half_width = stdtrit(n_samples - 1, 0.975) * standard_error
+        low = np.maximum(mean - half_width, 0.0)
+        return pd.DataFrame({"estimate": mean, "low": low, "high": mean + half_width})
 
     def top(self, *, convention: str = "complete") -> pd.DataFrame:
-        """Return the most probable finished answer of each question, a row per row of `questions`.
+        """Return the most probable finished answer to each question.
 
-        Columns: question_id, text, value (its log-probability) and, where records brought them, rouge_l and correct.
+        Args:
+            convention: `complete` (ending included) or `answer_tokens` (ending left out).
+
+        Returns:
+            A row per row of `questions` with the columns question_id, text, value (its
+            log-probability) and, if records brought them, rouge_l and correct.
         """
-        first = self.ranked_answers(convention=convention).drop_duplicates("row").set_index("row")
+        return self._first_answers(self.ranked_answers(convention=convention))
+
+    def _first_answers(self, ranked: pd.DataFrame) -> pd.DataFrame:
+        """Return the first of the ranked answers to each question, as `top` does."""
+        first = ranked.drop_duplicates("row").set_index("row")
         first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
-        return first.reindex(range(len(self.questions))).assign(
-            question_id=self.questions["question_id"].to_numpy()
-        )
+        table = first.reindex(range(len(self.questions)))
+        return table.assign(question_id=self.questions["question_id"].to_numpy())
 
     def scores(self, *, alpha: float = 0.4) -> pd.DataFrame:
-        """Return how uncertain the most probable answer to each question is, a row per row of `questions`.
+        """Return PRO and NLL of each question.
 
-        Columns: question_id, question, text (of that answer), pro and nll (nats, higher = more uncertain), n_kept (K,
-        the answers that PRO read) and mass (of all found). Without a finished answer they are NaN, 0 and 0.
-        The mass is NaN where a question has texts without log-probabilities only.
+        Args:
+            alpha: α of PRO.
+
+        Returns:
+            A row per row of `questions` with the columns question_id, question, text (of the most
+            probable answer), pro and nll (in nats, higher = more uncertain), n_kept (K, the number
+            of answers that PRO uses) and mass (the probability of all answers). For a question
+            without a finished answer, the scores are NaN and the others 0. The mass is NaN if the
+            question has texts without log-probabilities.
         """
-        log_probs, at = self.log_probs(), {"search_alpha": self.search_alpha}
-        table = self.questions[["question_id", "question"]].assign(
-            text=self.top()["text"].to_numpy()
-        )
-        table = table.assign(
-            pro=scoring.pro(log_probs, alpha=alpha, **at), nll=scoring.nll(log_probs)
-        )
-        is_unknown = table["text"].notna() & table["nll"].isna()
-        mass = np.where(is_unknown, np.nan, scoring.mass(log_probs))
-        return table.assign(n_kept=scoring.adaptive_k(log_probs, alpha, **at), mass=mass)
+        self._check_has_log_probs()
+        ranked = self.ranked_answers()
+        log_probs = self.matrix(ranked, "value")
+        search_alpha = self.search_alpha
+        table = self.questions[["question_id", "question"]].copy()
+        table["text"] = self._first_answers(ranked)["text"].to_numpy()
+        table["pro"] = scoring.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
+        table["nll"] = scoring.nll(log_probs)
+        table["n_kept"] = scoring.adaptive_k(log_probs, alpha, search_alpha=search_alpha)
+        has_only_text = table["text"].notna() & table["nll"].isna()
+        table["mass"] = np.where(has_only_text, np.nan, scoring.mass(log_probs))
+        return table
 
     def matrix(
         self, table: pd.DataFrame, column: str, missing: float | None = np.nan
-    ) -> np.ndarray:
-        """Lay out a column of some answers as `(n, N)`: what a question has in its row, in the order of the table."""
-        row = pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
-        place = table.groupby("question_id", sort=False).cumcount().to_numpy()
-        matrix = np.full((len(self.questions), place.max(initial=0) + 1), missing)
-        matrix[row, place] = table[column].where(table[column].notna(), missing)
+    ) -> NDArray[Any]:
+        """Return a column of a table of answers as a matrix with a row per question.
+
+        Args:
+            table: answers of this run, or other rows with a question_id.
+            column: the column.
+            missing: the value of a place without an answer, and of a missing value.
+
+        Returns:
+            The values (n, N). Row i has those of question i, in the order of the table.
+        """
+        rows = self._question_rows(table)
+        places = table.groupby("question_id", sort=False).cumcount().to_numpy()
+        matrix = np.full((len(self.questions), places.max(initial=0) + 1), missing)
+        matrix[rows, places] = table[column].where(table[column].notna(), missing)
         return matrix
+
+    def _question_rows(self, table: pd.DataFrame) -> NDArray[np.intp]:
+        """Return the row of `questions` that each row of a table belongs to."""
+        ids = pd.Index(self.questions["question_id"])
+        return np.asarray(ids.get_indexer(table["question_id"]))
 
     def ranked_answers(
         self, *, convention: str = "complete", distinct: bool = True
     ) -> pd.DataFrame:
-        """Return finished answers, question by question and downwards in `value`, their log-probability.
+        """Return the finished answers in descending probability, question by question.
 
-        Ties go by text, then by `mean`. Texts without a log-probability follow, by how often they came.
+        Answers of equal probability are ordered by text, then by `mean`. Texts without a
+        log-probability come last, the most frequent first. An exact search has the answers with
+        p ≥ α, or the greedy answer if there are none.
 
-        Columns: those of `answers`, `row` (of `questions`), `value`, `mean` (the value per token) and `repeats` (an
-        answer before it is the same).
+        Args:
+            convention: `complete` (ending included) or `answer_tokens` (ending left out).
+            distinct: whether to leave out repeated answers.
+
+        Returns:
+            The columns of `answers`, and row (of `questions`), value (log-probability), mean (value
+            per token) and repeats (whether an earlier answer is the same).
+
+        Raises:
+            RunError: the convention is `answer_tokens`, and the probability of endings is unknown.
+            ValueError: the convention is unknown.
         """
         if convention not in CONVENTIONS:
             raise ValueError(
                 f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}"
             )
         table = self.answers[self.answers["finished"].to_numpy(bool)]
-        table = table.assign(
-            row=pd.Index(self.questions["question_id"]).get_indexer(table["question_id"])
-        )
+        table = table.assign(row=self._question_rows(table))
+        table = self._with_values(table, convention)
+        table = _in_order(table)
+        if "search_alpha" in self.questions:
+            table = self._above_search_alpha(table)
+        keys = pd.DataFrame({"row": table["row"], "key": identities(table)})
+        table = table.assign(repeats=keys.duplicated())
+        if distinct:
+            table = table[~table["repeats"]]
+        return table.reset_index(drop=True)
+
+    def _with_values(self, table: pd.DataFrame, convention: str) -> pd.DataFrame:
+        """Add the log-probability of each answer, `value`, and that per token, `mean`."""
         ending = table["end_log_prob"].to_numpy(float)
         if convention == "answer_tokens":
             if "closed" in table and not table["closed"][np.isnan(ending)].all():
                 raise RunError(
-                    f"run {self.name} does not say what its endings cost; use convention='complete'"
+                    f"run {self.name} has no separate log-probability for the endings of its "
+                    "answers; use convention='complete'"
                 )
             ending = np.full(len(table), np.nan)
-        value = complete_log_prob(table["log_prob"].to_numpy(float), ending)
-        # A certain one, too
-        n_events = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)
-        means = pd.Series(value / np.maximum(n_events, 1), table.index)
-        table = table.assign(value=value, mean=table.get("mean_log_prob", means).fillna(means))
-        order = {"row": True, "value": False, "text": True, "mean": True}
-        is_text = table["value"].isna()
-        if is_text.any():
-            texts = table["text"].fillna("").map(normalized_words)
-            votes = table.groupby(["row", texts])["row"].transform("size")
-            table = table.assign(
-                votes=votes.where(is_text, 0), place=table["rank"].where(is_text, 0)
-            )
-            order = {
-                "row": True,
-                "value": False,
-                "votes": False,
-                "place": True,
-                "text": True,
-                "mean": True,
-            }
-        table = table.sort_values([*order], ascending=[*order.values()], kind="stable")
-        table = table.drop(columns=["votes", "place"], errors="ignore")
-        if "search_alpha" in self.questions:
-            # The greedy answer counts below α only where it stands for all: others below α were not looked for.
-            log_alpha = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
-            reaches = (
-                complete_log_prob(table["log_prob"], table["end_log_prob"]) >= log_alpha - _ROUNDING
-            )
-            table = table[reaches | ~reaches.groupby(table["row"]).transform("any")]
+        values = complete_log_prob(table["log_prob"].to_numpy(float), ending)
+        # An ending counts as a token, also if it was certain.
+        n_tokens = table["token_log_probs"].str.len().to_numpy(float) + ~np.isnan(ending)
+        means = pd.Series(values / np.maximum(n_tokens, 1), table.index)
+        if "mean_log_prob" in table:
+            means = table["mean_log_prob"].fillna(means)
+        return table.assign(value=values, mean=means)
+
+    def _above_search_alpha(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Leave out answers below the α of the search, unless a question has no others.
+
+        Answers below α were not searched for. The exception is the greedy answer.
+        """
+        log_alphas = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
+        log_probs = complete_log_prob(table["log_prob"], table["end_log_prob"])
+        reaches_alpha = log_probs >= log_alphas - _ROUNDING
+        question_reaches_alpha = reaches_alpha.groupby(table["row"]).transform("any")
+        return table[reaches_alpha | ~question_reaches_alpha]
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort answers by question and descending probability, texts alone by how often they occur."""
+    is_ascending = {"row": True, "value": False, "text": True, "mean": True}
+    is_text = table["value"].isna()
+    if is_text.any():
+        words = table["text"].fillna("").map(normalized_words)
+        n_equal = table.groupby(["row", words])["row"].transform("size")
         table = table.assign(
-            repeats=pd.DataFrame({"row": table["row"], "key": identities(table)}).duplicated()
+            n_equal=n_equal.where(is_text, 0), rank_of_text=table["rank"].where(is_text, 0)
         )
-        return (table[~table["repeats"]] if distinct else table).reset_index(drop=True)
+        is_ascending = {
+            "row": True,
+            "value": False,
+            "n_equal": False,
+            "rank_of_text": True,
+            "text": True,
+            "mean": True,
+        }
+    table = table.sort_values(
+        list(is_ascending), ascending=list(is_ascending.values()), kind="stable"
+    )
+    return table.drop(columns=["n_equal", "rank_of_text"], errors="ignore")
 
 
 def identities(table: pd.DataFrame) -> list[object]:
-    """Return what identifies the answers of `Run.ranked_answers`: token ids, else text, else value and length."""
+    """Return a key for each answer, which is equal for answers that are the same.
+
+    Args:
+        table: answers as `Run.ranked_answers` returns them.
+
+    Returns:
+        The token ids of an answer, or its text if these are missing, or its log-probability and
+        number of tokens if the text is missing too.
+    """
+    values = table["value"].to_numpy(float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        lengths = np.nan_to_num(
-            np.rint(table["value"].to_numpy(float) / table["mean"].to_numpy(float)), nan=-1
-        )
-    columns = zip(table["token_ids"], table["text"], table["value"], lengths, strict=True)
-    # What is missing is None or NaN, as pandas has it.
-    by_text = (
-        (ids, text if isinstance(text, str) else tuple(numbers)) for ids, text, *numbers in columns
-    )
-    return [tuple(ids) if isinstance(ids, (list, np.ndarray)) else other for ids, other in by_text]
+        n_tokens = np.nan_to_num(np.rint(values / table["mean"].to_numpy(float)), nan=-1)
+    keys: list[object] = []
+    columns = (table["token_ids"], table["text"], table["value"], n_tokens)
+    for token_ids, text, *numbers in zip(*columns, strict=True):
+        # A missing value is None or NaN.
+        if isinstance(token_ids, (list, np.ndarray)):
+            keys.append(tuple(token_ids))
+        elif isinstance(text, str):
+            keys.append(text)
+        else:
+            keys.append(tuple(numbers))
+    return keys
 
 
 def most_probable_answers(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return, of what `Run.top` of several runs says of the same questions, the most probable answer to each."""
-    downwards = pd.concat(tops).sort_values("value", ascending=False, kind="stable")  # NaN last
-    return downwards[~downwards.index.duplicated()].sort_index()
+    """Return the most probable answer to each question that any of several runs has.
+
+    Args:
+        tops: the tables of `Run.top` of several runs of the same questions.
+
+    Returns:
+        A table with the same rows and columns.
+    """
+    # NaN is last, and of equal values that of the earlier run is first.
+    descending = pd.concat(tops).sort_values("value", ascending=False, kind="stable")
+    return descending[~descending.index.duplicated()].sort_index()
 
 
 def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
@@ -330,28 +474,36 @@ def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
 
     Args:
         path: the run folder; an unfinished one is read with a warning.
-        questions: the questions whose answers are read, as the table of a question set. The run has these
-            questions in this order, with the references and splits they have now. None reads the questions as
-            they were stored.
+        questions: the questions whose answers are read, as the table of a question set. The run has
+            these questions in this order, with the references and splits they have now. None reads
+            the questions as they were stored.
+
+    Returns:
+        The run.
 
     Raises:
-        RunError: the folder is damaged, is not a run folder, or does not hold an answer to one of `questions`.
+        RunError: the folder is damaged, is not a run folder, or has no answer to one of
+            `questions`.
+
+    Example:
+        run = read_run("data/generations/world-facts/facts-2m/diverse_beam")
+        run.scores(alpha=0.4)
     """
     run = Run(*storage.read_folder(Path(not_empty(path, "path")), questions))
     if questions is not None:
         return replace(run, questions=_with_certificates(questions, run.questions))
     planned = run.info.n_planned
     if len(run.questions) < planned:
-        message = (
-            f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned"
-        )
         warnings.warn(
-            f"{message}; run the generation again to continue it", UserWarning, stacklevel=2
+            f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned; "
+            "run the generation again to continue it",
+            UserWarning,
+            stacklevel=2,
         )
     return run
 
 
 def _with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions with the certificates of an exact search, which `stored` has row by row."""
+    """Return the questions with the certificates of an exact search, row by row from `stored`."""
     certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
     return questions.reset_index(drop=True).join(certificates)

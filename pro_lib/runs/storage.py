@@ -1,9 +1,10 @@
-"""A run as a folder: parts that are whole or absent, one writer at a time; knows no weights and no meaning of numbers.
+"""Store a run as a folder, with whole parts and one writer at a time.
 
-`run.json` has what decides the answers; `part-NNNNN-<digest>.parquet` the answers to some questions, a row each, with
-their cost and a digest of the run's parameters in its footer. The digest in the name is of all the file's bytes.
-`part-NNNNN.journal` holds the answers of a part that is still being made, question by question (see `Journal`).
-A stored answer belongs to the text of its question, so a question whose text was edited is asked again.
+`run.json` has the parameters that decide the answers. `part-NNNNN-<digest>.parquet` has the answers
+to some questions, a row per question, and in its footer their cost and a digest of the parameters
+of the run. The digest in the name is that of the bytes of the file. `part-NNNNN.journal` has the
+answers of an unfinished part, question by question (see `Journal`). A stored answer belongs to the
+text of its question, so a question whose text was edited is asked again.
 """
 
 import itertools
@@ -12,11 +13,11 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -24,35 +25,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import ConfigDict, TypeAdapter
 
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import WholeNumber
 from pro_lib.runs.certificate import Certificate
 
-_PATIENCE = 3.0  # seconds that a lock is waited for: the kernel of a notebook that was killed lives on for one
+_Numbers = TypeVar("_Numbers", NDArray[np.float64], pd.Series)
+
+# Seconds to wait for a lock. The kernel of a notebook that was killed lives on for a second.
+_PATIENCE = 3.0
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
-# A record of a journal begins with the length and the SHA-256 of what follows, and a checksum of these two.
+_OTHER_FOLDER = "choose another folder (out=, in notebooks generations_dir)"
+# The head of a journal record: length and SHA-256 of its data, and a checksum of these two.
+_RECORD_DIGEST = struct.Struct("<Q32s")
 _RECORD_HEAD = struct.Struct("<Q32sI")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-# A question's own columns, of whatever names and kinds, are JSON in one
-_ANSWERS, _OWN = (
-    "_answers",
-    "_own",
-)
 QUESTION_COLUMNS = ("question_id", "question", "references", "split")
-_PROMPTED = ["question_id", "question"]  # what a stored answer is found by
-_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_ARROW |= {tuple[float, ...]: pa.list_(pa.float64()), tuple[bool, ...]: pa.list_(pa.bool_())}
-_ARROW |= {tuple[int, ...]: pa.list_(pa.int32())}
+_ANSWERS = "_answers"
+_OWN = "_own"  # the further columns of the dataset, of any name and type, as one JSON text
+_PROMPTED = ["question_id", "question"]  # the columns by which a stored answer is found
+_ARROW = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    tuple[float, ...]: pa.list_(pa.float64()),
+    tuple[bool, ...]: pa.list_(pa.bool_()),
+    tuple[int, ...]: pa.list_(pa.int32()),
+}
 _ANSWER_COLUMNS = {
     "text": str,
     "token_ids": tuple[int, ...],
     "token_log_probs": tuple[float, ...],
     "log_prob": float,
+    "end_log_prob": float,
+    "finished": bool,
+    "path_entropy": float,
 }
-_ANSWER_COLUMNS |= {"end_log_prob": float, "finished": bool, "path_entropy": float}
 _ANSWER = pa.struct({name: _ARROW[kind] for name, kind in _ANSWER_COLUMNS.items()})
 _CERTIFICATE = pa.schema({name: _ARROW[hint] for name, hint in get_type_hints(Certificate).items()})
 CERTIFICATE_COLUMNS = tuple(_CERTIFICATE.names)
@@ -60,7 +71,17 @@ CERTIFICATE_COLUMNS = tuple(_CERTIFICATE.names)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run or a part of one has cost; `halved_packs` says how often a batch was too large for the memory."""
+    """The cost of a run, or of a part of a run.
+
+    Attributes:
+        prompt_tokens: tokens of the prompts.
+        token_forwards: tokens that the model read after the prompts.
+        model_calls: forward passes of the model.
+        seconds: time in seconds.
+        peak_memory_bytes: the largest memory in use.
+        halved_packs: how often a batch was halved because it was too large for the memory. Stored
+            run folders have this name.
+    """
 
     __pydantic_config__ = _STRICT
     prompt_tokens: int = 0
@@ -68,21 +89,31 @@ class Cost:
     model_calls: int = 0
     seconds: float = 0.0
     peak_memory_bytes: int = 0
-    halved_packs: int = 0  # batches; run folders store the name
+    halved_packs: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
         sums = {
             column.name: getattr(self, column.name) + getattr(other, column.name)
             for column in fields(self)
         }
-        return Cost(
-            **sums | {"peak_memory_bytes": max(self.peak_memory_bytes, other.peak_memory_bytes)}
-        )
+        sums["peak_memory_bytes"] = max(self.peak_memory_bytes, other.peak_memory_bytes)
+        return Cost(**sums)
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Where a run comes from: `parameters` decide its answers; `n_planned` questions were asked, answered or not."""
+    """Where a run comes from.
+
+    Attributes:
+        dataset: the name of the question set.
+        model: the name of the model.
+        strategy: the name of the decoding strategy.
+        parameters: the parameters that decide the answers.
+        provenance: commit, versions and device; empty for an unfinished run.
+        n_planned: the number of questions of the run, answered or not.
+        cost: the cost of all answers.
+        format_version: the version of the file format.
+    """
 
     __pydantic_config__ = _STRICT
     dataset: str
@@ -95,27 +126,40 @@ class RunInfo:
     format_version: Literal[3] = 3
 
     def labels(self) -> dict[str, str]:
-        """Return the columns that tell the tables of this run's setting from others': dataset, model."""
+        """Return the dataset and the model, the columns that name the setting of a table."""
         return {"dataset": self.dataset, "model": self.model}
 
 
-def complete_log_prob(log_prob: ArrayLike, end_log_prob: ArrayLike) -> ArrayLike:
-    """Return log-probabilities of answers, endings included (nats; one shape); a missing one is in the last token."""
+def complete_log_prob(log_prob: _Numbers, end_log_prob: ArrayLike) -> _Numbers:
+    """Return the log-probabilities of answers with their endings.
+
+    Args:
+        log_prob: log-probabilities of the tokens of each answer, in nats, of any shape.
+        end_log_prob: those of the endings; a missing one is part of the last token.
+    """
     ending = np.asarray(end_log_prob, dtype=float)
     return log_prob + np.where(np.isnan(ending), 0.0, ending)
 
 
 def part_table(
     questions: pd.DataFrame,
-    answers: Sequence[Sequence[Mapping]],
+    answers: Sequence[Sequence[Mapping[str, Any]]],
     certificates: Sequence[Certificate | None],
 ) -> pa.Table:
-    """Return a part's table, a row per question with its answers by rank (`_ANSWER_COLUMNS`) and any certificate."""
+    """Return the table of a part.
+
+    Args:
+        questions: the questions of the part, a row each.
+        answers: the answers to each question by rank, with the keys of `_ANSWER_COLUMNS`.
+        certificates: the certificate of each question, None for other strategies.
+
+    Returns:
+        A row per question, with its answers as a nested column.
+    """
     table = pa.Table.from_pandas(questions.filter(QUESTION_COLUMNS), preserve_index=False)
-    own = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore").to_dict("records")
-    table = table.append_column(
-        _OWN, pa.array([json.dumps(row, default=plain) for row in own], pa.string())
-    )
+    further = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore").to_dict("records")
+    further_json = [json.dumps(row, default=plain) for row in further]
+    table = table.append_column(_OWN, pa.array(further_json, pa.string()))
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
         rows = pa.Table.from_pylist(
@@ -130,11 +174,11 @@ def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFr
     """Return the answers and the questions of some parts, in their order."""
     whole = pa.concat_tables(part_tables, promote_options="permissive")
     nested = whole[_ANSWERS].combine_chunks()
-    row = pc.list_parent_indices(nested)
-    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    rows = pc.list_parent_indices(nested)
+    ranks = np.arange(len(rows)) - np.searchsorted(rows, rows)
     columns = [
-        whole["question_id"].take(row),
-        pa.array(rank, pa.int32()),
+        whole["question_id"].take(rows),
+        pa.array(ranks, pa.int32()),
         *pc.list_flatten(nested).flatten(),
     ]
     answers = pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS]).to_pandas()
@@ -143,59 +187,66 @@ def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFr
         questions["references"] = [
             None if names is None else list(names) for names in questions["references"]
         ]
-    place, own = questions.columns.get_loc(_OWN), pd.DataFrame(map(json.loads, questions.pop(_OWN)))
-    return answers, pd.concat([questions.iloc[:, :place], own, questions.iloc[:, place:]], axis=1)
+    place = questions.columns.get_loc(_OWN)
+    further = pd.DataFrame(map(json.loads, questions.pop(_OWN)))
+    before = questions.iloc[:, :place]
+    after = questions.iloc[:, place:]
+    return answers, pd.concat([before, further, after], axis=1)
 
 
 def plain(value: object) -> object:
-    """Return what JSON can hold of a value: None of a missing one, of an array its list, of others their text."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    is_json = isinstance(value, (str, int, list)) or (
-        isinstance(value, float) and np.isfinite(value)
-    )
-    return value if is_json else None if pd.isna(value) is True else str(value)
+    """Return a value of a table as JSON can hold it.
+
+    An array becomes a list, a missing value None, and a value of another type its text.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (str, int, list)):
+        return value
+    if isinstance(value, float) and np.isfinite(value):
+        return value
+    if pd.isna(value) is True:
+        return None
+    return str(value)
 
 
-class RunFolder(AbstractContextManager):
-    """A run being written by one process, which locks it until the `with` ends; a finished one is only read.
+class RunFolder(AbstractContextManager[Any]):
+    """A run folder that one process writes.
 
-    Every method raises `RunError` if the run was made otherwise, is being written, is damaged, or cannot be written.
+    The folder is locked until the `with` block ends. A finished run is only read. Every method
+    raises `RunError` if the run has other parameters, is being written by another process, is
+    damaged, or cannot be written.
     """
 
     def __init__(self, path: str | Path, info: RunInfo):
-        self.path, self.info = Path(path), info
-        # Let go when the process ends, however it does
+        self.path = Path(path)
+        self.info = info
+        # The operating system releases the lock if the process dies.
         self._lock = FileLock(self.path / ".lock", thread_local=False)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
-        """Return the questions without a stored answer, in their order, under the names of the parts to make.
+        """Return the questions without a stored answer, under the names of the parts to write.
 
-        The folder is then locked, and clear of what a writer that was killed has left: its temporary files are
-        deleted, its journals become parts. A finished folder is not touched.
+        The folder is then locked. The temporary files of a writer that was killed are deleted, and
+        its journals become parts. A finished folder is not changed.
+
+        Args:
+            questions: the questions of the run.
+            per_part: the number of questions in a part.
         """
         if self._unanswered(questions)[0].empty and self.info.provenance:
             return {}
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            try:
-                self._lock.acquire(timeout=_PATIENCE)
-            except Timeout:
-                other = "wait until that has ended, or choose another folder (out=, in notebooks generations_dir)"
-                raise RunError(
-                    f"run folder {self.path} is being written by another process; {other}"
-                ) from None
-            for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
-                file.unlink(missing_ok=True)
-        # Another process may have written meanwhile.
+        self._lock_folder()
+        # Another process may have written before the lock was acquired.
         unanswered, stored_ids = self._unanswered(questions)
         for file in journals(self.path):
             fold_journal(file, self.info)
         self._save(replace(self.info, n_planned=len(stored_ids) + len(unanswered), provenance={}))
         starts = range(0, len(unanswered), per_part)
-        # Of two answers to an edited question, `read_folder` takes the one in the later part.
+        # If an edited question has two answers, `read_folder` takes that in the later part.
         is_edited = bool(unanswered["question_id"].isin(stored_ids).any())
         names = _free_part_names(self.path, len(starts), behind=is_edited)
         return {
@@ -203,38 +254,61 @@ class RunFolder(AbstractContextManager):
             for name, start in zip(names, starts, strict=True)
         }
 
+    def _lock_folder(self) -> None:
+        """Create and lock the folder, and delete the temporary files of a killed writer."""
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire(timeout=_PATIENCE)
+            except Timeout:
+                raise RunError(
+                    f"run folder {self.path} is being written by another process; "
+                    f"wait until that has ended, or {_OTHER_FOLDER}"
+                ) from None
+            for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
+                file.unlink(missing_ok=True)
+
     def finish(self, provenance: Mapping[str, Any]) -> None:
-        """Sum up the cost of all parts, and note where the run was made."""
+        """Store the cost of all parts and the provenance of the run.
+
+        Args:
+            provenance: commit, versions and device.
+        """
         contents = _read_parts(self.path, self.info, ["question_id"])
-        cost = sum((cost for _, cost in contents), Cost())
         n_answered = sum(len(table) for table, _ in contents)
-        self._save(replace(self.info, cost=cost, n_planned=n_answered, provenance=provenance))
+        info = replace(
+            self.info, cost=_total_cost(contents), n_planned=n_answered, provenance=provenance
+        )
+        self._save(info)
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Check all files against `run.json`; return the questions without an answer, and the ids of those stored.
+        """Return the questions without an answer, and the ids of the stored ones.
+
+        All files are checked against `run.json`.
 
         Raises:
             RunError: the run was made with other parameters, or a file is damaged.
         """
         if (self.path / "run.json").exists():
-            wanted, self.info = self.info.parameters, read_info(self.path)
-            if differs := difference(self.info.parameters, wanted):
-                other = "choose another folder (out=, in notebooks generations_dir), or move this one away"
+            requested = self.info.parameters
+            self.info = read_info(self.path)
+            other_parameter = difference(self.info.parameters, requested)
+            if other_parameter:
                 raise RunError(
-                    f"run folder {self.path} was made with {differs} is asked for; {other}"
+                    f"run folder {self.path} was made with {other_parameter} is asked for; "
+                    f"{_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, _PROMPTED)
-        stored = pd.concat(
-            [pd.DataFrame(columns=_PROMPTED), *(table.to_pandas() for table, _ in contents)]
-        )
+        tables = [table.to_pandas() for table, _ in contents]
+        stored = pd.concat([pd.DataFrame(columns=_PROMPTED), *tables])
         _check_stored_once(stored, self.path)
         return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
 
     def _save(self, info: RunInfo) -> None:
+        """Write `run.json` with a checksum."""
         content = asdict(info)
-        text = json.dumps(
-            content | {"checksum": _digest(content)}, indent=1, sort_keys=True, allow_nan=False
-        )
+        checked_content = content | {"checksum": _digest(content)}
+        text = json.dumps(checked_content, indent=1, sort_keys=True, allow_nan=False)
         write_whole(f"{text}\n".encode(), self.path / "run.json")
         self.info = info
 
@@ -250,9 +324,9 @@ def read_folder(
 
     Args:
         path: the run folder.
-        questions: the questions to read, with columns question_id and question; the tables then hold these
-            questions alone, in this order and under these ids. None reads all questions; of questions that
-            share an id because the text was edited, the one stored last.
+        questions: the questions to read, with columns question_id and question. The tables then
+            have these questions alone, in this order and under these ids. None reads all
+            questions; if the text of a question was edited, the answer that was stored last.
 
     Raises:
         RunError: the folder is damaged or is not a run folder.
@@ -267,30 +341,42 @@ def read_folder(
     whole = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
     stored = whole.select(_PROMPTED).to_pandas()
     _check_stored_once(stored, path)
-    n_planned = info.n_planned
+    # A process that was killed did not store the total cost.
+    info = replace(info, cost=_total_cost(contents))
     if questions is None:
         rows = np.flatnonzero(~stored["question_id"].duplicated(keep="last"))
-        n_planned -= len(stored) - len(rows)
-    else:
-        rows = stored_rows(questions, stored)
-        if (rows < 0).any():
-            question_id, text = questions[_PROMPTED].iloc[int((rows < 0).argmax())]
-            raise UnansweredError(
-                f"run folder {path} has no answer to question {question_id!r}, {text!r:.200}"
-            )
-    chosen = whole if len(rows) == len(whole) and (np.diff(rows) == 1).all() else whole.take(rows)
-    if questions is not None:
-        place = chosen.schema.get_field_index("question_id")
-        chosen = chosen.set_column(
-            place, "question_id", pa.array(questions["question_id"], pa.string())
+        n_superseded = len(stored) - len(rows)
+        answers, stored_questions = join_parts([_take_rows(whole, rows)])
+        return answers, stored_questions, replace(info, n_planned=info.n_planned - n_superseded)
+    rows = stored_rows(questions, stored)
+    is_missing = rows < 0
+    if is_missing.any():
+        first = questions.iloc[int(is_missing.argmax())]
+        raise UnansweredError(
+            f"run folder {path} has no answer to question {first['question_id']!r}, "
+            f"{first['question']!r:.200}"
         )
-    # A process that was killed summed up nothing
-    cost = sum((cost for _, cost in contents), Cost())
-    return *join_parts([chosen]), replace(info, cost=cost, n_planned=n_planned)
+    selected = _take_rows(whole, rows)
+    new_ids = pa.array(questions["question_id"], pa.string())
+    place = selected.schema.get_field_index("question_id")
+    selected = selected.set_column(place, "question_id", new_ids)
+    return *join_parts([selected]), info
+
+
+def _take_rows(table: pa.Table, rows: NDArray[np.intp]) -> pa.Table:
+    """Return some rows of a table, without a copy if these are all rows in their order."""
+    if len(rows) == len(table) and (np.diff(rows) == 1).all():
+        return table
+    return table.take(rows)
+
+
+def _total_cost(contents: Iterable[tuple[pa.Table, Cost]]) -> Cost:
+    """Return the sum of the costs of parts."""
+    return sum((cost for _, cost in contents), Cost())
 
 
 def _check_stored_once(stored: pd.DataFrame, path: Path) -> None:
-    """Check that no question of a run folder is stored twice, as the copy of a part would have it."""
+    """Check that no question is stored twice, which happens if a part was copied."""
     is_repeated = stored.duplicated(_PROMPTED)
     if is_repeated.any():
         question_id, text = stored[_PROMPTED].iloc[int(is_repeated.argmax())]
@@ -300,56 +386,69 @@ def _check_stored_once(stored: pd.DataFrame, path: Path) -> None:
         )
 
 
-def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> np.ndarray:
-    """Return the row of `stored` that answers each question, -1 where there is none.
+def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> NDArray[np.intp]:
+    """Return the row of `stored` that answers each question, -1 if there is none.
 
-    A stored answer answers a question with the same text. Among several such rows, the one with the same
-    question_id is taken, else the first that no other question takes; no row answers two questions.
+    A stored answer answers a question with the same text. If several rows have the text, the row
+    with the same question_id is taken, else the first one that no other question takes. A row never
+    answers two questions.
 
     Args:
         questions: columns question_id and question.
         stored: the same columns, a row per stored question.
 
     Returns:
-        Row numbers, `(n,)`.
+        Row numbers (n,).
     """
-    rows = np.full(len(questions), -1)
-    by_key: dict[tuple[str, str], int] = {}
-    by_text: dict[str, list[int]] = {}
-    for row, key in enumerate(stored[_PROMPTED].itertuples(index=False, name=None)):
-        by_key[key] = row
-        by_text.setdefault(key[1], []).append(row)
-    keys = list(questions[_PROMPTED].itertuples(index=False, name=None))
-    for place, key in enumerate(keys):
-        rows[place] = by_key.get(key, -1)
-    used = set(rows.tolist())
+    row_by_key: dict[tuple[str, str], int] = {}
+    rows_by_text: dict[str, list[int]] = {}
+    for row, (question_id, text) in enumerate(_id_and_text(stored)):
+        row_by_key[question_id, text] = row
+        rows_by_text.setdefault(text, []).append(row)
+    keys = _id_and_text(questions)
+    rows = np.array([row_by_key.get(key, -1) for key in keys], dtype=np.intp)
+    used_rows = set(rows.tolist())
     for place, (_, text) in enumerate(keys):
         if rows[place] < 0:
-            free = next((row for row in by_text.get(text, ()) if row not in used), -1)
-            rows[place] = free
-            used.add(free)
+            free_rows = (row for row in rows_by_text.get(text, ()) if row not in used_rows)
+            rows[place] = next(free_rows, -1)
+            used_rows.add(int(rows[place]))
     return rows
 
 
+def _id_and_text(questions: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the question_id and the text of each question."""
+    return list(questions[_PROMPTED].itertuples(index=False, name=None))
+
+
 def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
-    """Write a part, whole or not at all, into a run folder that is held; `info` is the folder's."""
+    """Write a part into a locked run folder, whole or not at all.
+
+    Args:
+        path: the run folder.
+        name: the name of the part, such as part-00000.
+        info: the info of the folder.
+        table: the answers, from `part_table`.
+        cost: their cost.
+    """
     data = _part_bytes(info, table, cost)
     write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
 
 
 def _part_bytes(info: RunInfo, table: pa.Table, cost: Cost) -> bytes:
-    """Return a table as a Parquet file, with its cost and a digest of the run's parameters in the footer."""
+    """Return a table as a Parquet file, with the cost and a digest of the parameters."""
     footer = {b"cost": json.dumps(asdict(cost)), b"identity": _digest(info.parameters)}
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
-class Journal(AbstractContextManager):
-    """The answers of a part that is being made, stored as soon as they are there.
+class Journal(AbstractContextManager[Any]):
+    """The answers of an unfinished part, each stored as soon as it is complete.
 
-    Records are appended to `<part>.journal` and flushed to the disk, so a process that dies loses only the
-    questions it was working on. `fold` turns the journal into the part. Use it within a run folder that is held.
+    Records are appended to `<part>.journal` and flushed to the disk, so a process that dies loses
+    only the questions that it was working on. `fold` turns the journal into the part. The run
+    folder must be locked.
 
     Example:
         with Journal(folder.path, "part-00000", folder.info) as journal:
@@ -367,17 +466,17 @@ class Journal(AbstractContextManager):
         self._file.close()
 
     def append(self, table: pa.Table, cost: Cost) -> None:
-        """Store the answers to some questions, a table as `part_table` makes it, and what they cost."""
+        """Store the answers to some questions, a table from `part_table`, and their cost."""
         data = _part_bytes(self._info, table, cost)
         digest = bytes.fromhex(sha256(data))
-        checksum = zlib.crc32(struct.pack("<Q32s", len(data), digest))
+        checksum = zlib.crc32(_RECORD_DIGEST.pack(len(data), digest))
         with writing(self._path):
             self._file.write(_RECORD_HEAD.pack(len(data), digest, checksum) + data)
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def fold(self) -> None:
-        """Write what the journal holds as a part, and delete the journal."""
+        """Write the records of the journal as a part, and delete the journal."""
         self._file.close()
         fold_journal(self._path, self._info)
 
@@ -387,13 +486,12 @@ def fold_journal(file: Path, info: RunInfo) -> None:
     contents = list(_read_journal(file, info))
     if contents and not parts(file.parent, file.stem):
         table = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
-        cost = sum((cost for _, cost in contents), Cost())
-        write_part(file.parent, file.stem, info, table, cost)
+        write_part(file.parent, file.stem, info, table, _total_cost(contents))
     file.unlink(missing_ok=True)
 
 
 def parts(path: Path, name: str = "part") -> list[Path]:
-    """Return the complete parts of a run folder, or of those the one whose name begins so."""
+    """Return the complete parts of a run folder whose names begin with `name`."""
     return sorted(path.glob(f"{name}-*.parquet"))
 
 
@@ -408,20 +506,31 @@ def has_answers(path: Path) -> bool:
 
 
 def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
-    """Return names for `count` new parts: the lowest numbers that no part has, or those `behind` all parts."""
+    """Return unused names for new parts.
+
+    Args:
+        path: the run folder.
+        count: the number of names.
+        behind: whether the new parts come after all others; otherwise gaps are filled first.
+    """
     numbers = {int(file.name.split("-")[1]) for file in parts(path)}
     first = max(numbers, default=-1) + 1 if behind else 0
-    free = [
-        number for number in range(first, first + len(numbers) + count) if number not in numbers
-    ]
-    return [f"part-{number:05}" for number in free[:count]]
+    candidates = range(first, first + len(numbers) + count)
+    unused = [number for number in candidates if number not in numbers]
+    return [f"part-{number:05}" for number in unused[:count]]
 
 
 def _read_parts(
     path: Path, info: RunInfo, columns: Sequence[str] | None = None
 ) -> list[tuple[pa.Table, Cost]]:
-    """Return the table, or some of its columns, and the cost of every part and journal of a run folder."""
-    # Journals first: one that is folded meanwhile is then found as a part.
+    """Return the table and the cost of every part and journal record of a run folder.
+
+    Args:
+        path: the run folder.
+        info: its info.
+        columns: the columns to read; None for all.
+    """
+    # Journals are read first, so that one which becomes a part meanwhile is not missed.
     open_parts = {file.stem: list(_read_journal(file, info, columns)) for file in journals(path)}
     files = parts(path)
     _check_no_copies(files)
@@ -445,7 +554,7 @@ def _check_no_copies(files: Sequence[Path]) -> None:
 def _read_part(
     file: Path, info: RunInfo, columns: Sequence[str] | None = None
 ) -> tuple[pa.Table, Cost]:
-    """Return a part's table, or some of its columns, and its cost, if it is whole and of this run."""
+    """Return the table, or some of its columns, and the cost of a part, after checking it."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         data = regular(file).read_bytes()
         if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
@@ -458,22 +567,23 @@ def _read_journal(
 ) -> Iterator[tuple[pa.Table, Cost]]:
     """Yield the table, or some of its columns, and the cost of every complete record of a journal.
 
-    A last record that is incomplete was being written when its process died: its questions are asked again.
+    The last record is incomplete if the process died while writing it. It is left out, so that its
+    questions are asked again.
     """
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         try:
             data = regular(file).read_bytes()
-        except FileNotFoundError:  # it has become a part
+        except FileNotFoundError:  # the journal has become a part
             return
         start = 0
         while start + _RECORD_HEAD.size <= len(data):
             length, digest, checksum = _RECORD_HEAD.unpack_from(data, start)
             start += _RECORD_HEAD.size
-            is_head = checksum == zlib.crc32(struct.pack("<Q32s", length, digest))
-            if is_head and start + length > len(data):
+            is_head_whole = checksum == zlib.crc32(_RECORD_DIGEST.pack(length, digest))
+            if is_head_whole and start + length > len(data):
                 return
             record = data[start : start + length]
-            if not is_head or bytes.fromhex(sha256(record)) != digest:
+            if not is_head_whole or bytes.fromhex(sha256(record)) != digest:
                 raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
             yield _parse_part(record, file, info, columns)
             start += length
@@ -496,7 +606,14 @@ def _parse_part(
 
 
 def read_info(path: Path) -> RunInfo:
-    """Return what `run.json` of a run folder says; `RunError` where it is missing, altered or of another kind."""
+    """Return the info in the file `run.json` of a run folder.
+
+    Args:
+        path: the run folder.
+
+    Raises:
+        RunError: the file is missing, was altered, or has another format.
+    """
     file = path / "run.json"
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         if not file.is_file():
@@ -509,16 +626,24 @@ def read_info(path: Path) -> RunInfo:
         return info
 
 
-def difference(stored: Mapping, wanted: Mapping) -> str | None:
-    """Return the first parameter that differs, as `key=before, now key=after`; a missing one is None.
+def difference(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> str | None:
+    """Return the first parameter that differs, as `key=before, now key=after`.
 
-    Inside mappings and lists the key is a path, such as `server.host` or `shots[3]`. Log-probabilities
-    of a server's probe may be as many nats apart as its `within` says.
+    A missing parameter counts as None. Inside mappings and lists the key is a path, such as
+    `server.host` or `shots[3]`. The log-probabilities of a server's probe may differ by as many
+    nats as its value `within`.
+
+    Args:
+        stored: the parameters of the run folder.
+        requested: the parameters of the run that is to be written.
+
+    Returns:
+        The difference; None if there is none.
     """
-    for key in sorted({*stored, *wanted}):
-        found = _first_difference(key, stored.get(key), wanted.get(key))
-        if found:
-            path, *texts = found
+    for key in sorted({*stored, *requested}):
+        first = _first_difference(key, stored.get(key), requested.get(key))
+        if first:
+            path, *texts = first
             before, after = _excerpts(*texts)
             is_unrecorded = path == "server" and before == "None"
             note = " (which server answered was not recorded)" if is_unrecorded else ""
@@ -526,44 +651,64 @@ def difference(stored: Mapping, wanted: Mapping) -> str | None:
     return None
 
 
-def _first_difference(path: str, before: Any, after: Any) -> tuple[str, str, str] | None:
-    """Return the path of the first difference inside two values, with the texts of both values there."""
+# The path of a difference, and the texts of both values.
+_Difference = tuple[str, str, str]
+
+
+def _first_difference(path: str, before: Any, after: Any) -> _Difference | None:
+    """Return the first difference between two values, which may be nested."""
     if before == after:
         return None
     if path == "server.probe" and _n_probes(before) == _n_probes(after) > 0:
-        pairs = enumerate(zip(before["log_probs"], after["log_probs"], strict=True))
-        found = (_probe_difference(f"{path}[{n}]", *pair, after["within"]) for n, pair in pairs)
-    elif isinstance(before, Mapping) and isinstance(after, Mapping):
-        keys = sorted({*before, *after})
-        found = (_first_difference(f"{path}.{k}", before.get(k), after.get(k)) for k in keys)
-    elif _holds_containers(before) and _holds_containers(after):
-        pairs = enumerate(zip(before, after, strict=False))
-        found = (_first_difference(f"{path}[{n}]", *pair) for n, pair in pairs)
+        return _first_probe_difference(path, before, after)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            inner = _first_difference(f"{path}.{key}", before.get(key), after.get(key))
+            if inner:
+                return inner
+        return None
+    if _holds_containers(before) and _holds_containers(after):
+        for number, (item_before, item_after) in enumerate(zip(before, after, strict=False)):
+            inner = _first_difference(f"{path}[{number}]", item_before, item_after)
+            if inner:
+                return inner
         if len(before) != len(after):
-            lengths = (path, f"{len(before)} items", f"{len(after)} items")
-            return next(filter(None, found), lengths)
-    else:
-        return path, repr(before), repr(after)
-    return next(filter(None, found), None)
+            return path, f"{len(before)} items", f"{len(after)} items"
+        return None
+    return path, repr(before), repr(after)
+
+
+def _first_probe_difference(
+    path: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> _Difference | None:
+    """Return the first difference between the log-probabilities of two probes of a server."""
+    pairs = zip(before["log_probs"], after["log_probs"], strict=True)
+    for number, (log_probs_before, log_probs_after) in enumerate(pairs):
+        first = _probe_difference(
+            f"{path}[{number}]", log_probs_before, log_probs_after, after["within"]
+        )
+        if first:
+            return first
+    return None
 
 
 def _n_probes(value: Any) -> int:
-    """Return how many prompts a probe has log-probabilities of."""
+    """Return the number of prompts of a probe; 0 if the value is not a probe."""
     return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
 
 
 def _holds_containers(value: Any) -> bool:
-    """Return whether a value is a list with lists or mappings in it; a flat list is shown whole."""
+    """Return whether a value is a list that contains lists or mappings."""
     return isinstance(value, list) and any(isinstance(item, (list, Mapping)) for item in value)
 
 
 def _probe_difference(
     path: str, before: Mapping[str, float], after: Mapping[str, float], within: float
-) -> tuple[str, str, str] | None:
-    """Return the first token whose log-probabilities are too far apart, with both of them.
+) -> _Difference | None:
+    """Return the first token whose log-probabilities differ by more than `within` nats.
 
-    Of a longer list only as many of the likeliest tokens count as the shorter list has. A token that
-    is missing from a list is at most as likely as the last one of that list.
+    If one list is longer, only its most probable tokens are compared, as many as the other list
+    has. A token that is missing from a list counts with the smallest log-probability in it.
     """
     length = min(len(before), len(after))
     likeliest_before = sorted(before, key=lambda token: -before[token])[:length]
@@ -577,14 +722,17 @@ def _probe_difference(
 
 
 def _excerpts(before: str, after: str, *, length: int = 60) -> tuple[str, str]:
-    """Return the part of two texts where they begin to differ, each in at most `length` characters."""
-    pairs = enumerate(itertools.zip_longest(before, after))
-    place = next((n for n, (left, right) in pairs if left != right), 0)
-    if max(len(before), len(after)) <= length or place < length - 20:
+    """Return the place at which two texts begin to differ, at most `length` characters of each."""
+    characters = enumerate(itertools.zip_longest(before, after))
+    place = next((number for number, (first, second) in characters if first != second), 0)
+    is_short = max(len(before), len(after)) <= length
+    if is_short or place < length - 20:
         return before[:length], after[:length]
     start = place - 20
-    return f"…{before[start : start + length - 1]}", f"…{after[start : start + length - 1]}"
+    end = start + length - 1
+    return f"…{before[start:end]}", f"…{after[start:end]}"
 
 
 def _digest(content: object) -> str:
+    """Return the SHA-256 of a value as JSON."""
     return sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode())

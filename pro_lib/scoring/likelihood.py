@@ -16,6 +16,7 @@ PRO is from Nguyen, Gupta and Le, "Probabilities Are All You Need" (AAAI 2026, a
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +63,10 @@ def above_one(log_probs: ArrayLike) -> NDArray[np.bool_]:
 
     Returns:
         Truth values (n,).
+
+    Example:
+        >>> above_one(np.log([[0.5, 0.25], [0.6, 0.6]])).tolist()
+        [False, True]
     """
     return mass(log_probs) > 1 + _ROUNDING
 
@@ -80,6 +85,10 @@ def mass_not_found(
 
     Returns:
         Values in [0, 1], of shape (n,) or (n, A).
+
+    Example:
+        >>> mass_not_found(np.log([[0.5, 0.1]]), alpha=0.4).tolist()
+        [0.5]
     """
     checked = as_log_probs(log_probs)
 
@@ -141,6 +150,10 @@ def pro_at_k(
     Raises:
         ValueError: k is not such an integer, or the search did not find k answers of every
             question.
+
+    Example:
+        >>> pro_at_k(np.log([[0.5, 0.25]]), [1, 2]).round(4).tolist()
+        [[0.6931, 1.0397]]
     """
     requested = np.asarray(k)
     is_integer = requested.dtype.kind in "iu" and requested.ndim <= 1 and requested.size > 0
@@ -200,7 +213,7 @@ def adaptive_k(
     has_answers = (~np.isnan(checked)).any(axis=1)
 
     def number(selected: FloatArray, log_alpha: float) -> IntArray:
-        return np.maximum((~np.isnan(selected)).sum(axis=1), has_answers)
+        return np.asarray(np.maximum((~np.isnan(selected)).sum(axis=1), has_answers))
 
     return _by_alpha(number, checked, alpha, search_alpha)
 
@@ -234,6 +247,10 @@ def alpha_floor(
 
     Raises:
         ValueError: alpha is 0 or below search_alpha, or a log-probability is out of its range.
+
+    Example:
+        >>> alpha_floor(np.log([[0.5, 0.1]]), alpha=0.4).round(4).tolist()
+        [0.8047]
     """
     checked = as_log_probs(log_probs)
     if open_log_probs is not None:
@@ -265,13 +282,17 @@ def tree_bound(
 
     Returns:
         The bounds in nats, of shape (n,) or (n, A); NaN for a question without prefixes.
+
+    Example:
+        >>> tree_bound([[0.0, np.log(0.5)]], [[0.7, 0.2]]).round(4).tolist()
+        [0.8]
     """
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
     entropies = np.asarray(next_entropies, dtype=np.float64)
     nan_without_prefixes = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
 
     def bound(selected: FloatArray, log_alpha: float) -> FloatArray:
-        return np.nansum(np.exp(selected) * entropies, axis=1) + nan_without_prefixes
+        return np.asarray(np.nansum(np.exp(selected) * entropies, axis=1) + nan_without_prefixes)
 
     return _by_alpha(bound, checked, alpha)
 
@@ -293,7 +314,7 @@ def nll(log_probs: ArrayLike) -> FloatArray:
         [0.5]
     """
     # fmax ignores NaN. Adding 0 turns -0.0, the score of a certain answer, into 0.0.
-    return -np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0
+    return np.asarray(-np.fmax.reduce(as_log_probs(log_probs), axis=1, initial=np.nan) + 0.0)
 
 
 def average_log_likelihood(mean_log_probs: ArrayLike, log_probs: ArrayLike) -> FloatArray:
@@ -366,6 +387,10 @@ def normalized_entropy(mean_log_probs: ArrayLike) -> FloatArray:
 
     Returns:
         The scores in nats (n,); higher = more uncertain.
+
+    Example:
+        >>> normalized_entropy([[-0.5, -1.5]]).tolist()
+        [1.0]
     """
     return predictive_entropy_mc(as_log_probs(mean_log_probs, "mean_log_probs"))
 
@@ -383,8 +408,15 @@ def as_log_probs(
         name: the name of the argument, for errors.
         shape: the shape that they must have, if it is known.
 
+    Returns:
+        The array.
+
     Raises:
         ValueError: a value is not a log-probability (names its place), or the shape is another.
+
+    Example:
+        >>> as_log_probs([[-1, float("nan")]]).tolist()
+        [[-1.0, nan]]
     """
     array = np.asarray(log_probs, dtype=np.float64)
     if array.ndim != 2 or shape not in (None, array.shape):
@@ -408,6 +440,10 @@ def row_sums(values: FloatArray) -> FloatArray:
 
     Returns:
         The sums (n,).
+
+    Example:
+        >>> row_sums(np.array([[0.25, np.nan, 0.5]])).tolist()
+        [0.75]
     """
     n_columns = math.prod(values.shape[1:])
     rows = np.where(np.isnan(values), 0.0, values).reshape(len(values), n_columns)
@@ -415,11 +451,11 @@ def row_sums(values: FloatArray) -> FloatArray:
 
 
 def _by_alpha(
-    score: Callable[[FloatArray, float], NDArray],
+    score: Callable[[FloatArray, float], NDArray[Any]],
     log_probs: FloatArray,
     alpha: ArrayLike,
     search_alpha: float | None = None,
-) -> NDArray:
+) -> NDArray[Any]:
     """Return a score of the answers with p ≥ α for each α.
 
     Args:
@@ -472,7 +508,7 @@ def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1, so
     # that PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)
-    by_k = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
+    by_k: FloatArray = -ordered - correction + 0.0  # 0.0 for a certain answer, not -0.0
     if k is None:
         return by_k
     from_zero = np.column_stack([np.full(len(by_k), np.nan), by_k])

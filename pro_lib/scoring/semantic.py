@@ -11,7 +11,8 @@ not change a single bit of them. Arrays whose shapes do not fit raise `ValueErro
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.scoring.likelihood import FloatArray, as_log_probs, row_sums
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.scoring.likelihood import as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]
 
@@ -36,7 +37,7 @@ def matches(compared: ArrayLike) -> Mask:
     entailment, neutral, contradiction = np.moveaxis(labels, -1, 0)
     # Comparisons with NaN, of a missing answer, are False.
     entails = (entailment >= neutral) & (entailment >= contradiction)
-    return entails & entails.transpose(0, 2, 1)
+    return np.asarray(entails & entails.transpose(0, 2, 1))
 
 
 def clusters(compared: ArrayLike) -> NDArray[np.int64]:
@@ -79,6 +80,10 @@ def meaning_log_probs(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
 
     Returns:
         Log-probabilities (n, C) in descending order, NaN where a question has fewer meanings.
+
+    Example:
+        >>> np.exp(meaning_log_probs(np.log([[0.2, 0.2, 0.5]]), [[0, 0, 1]])).round(2).tolist()
+        [[0.5, 0.4]]
     """
     masses = _masses(log_probs, meaning)[:, ::-1]
     return np.where(np.isfinite(masses), np.minimum(masses, 0.0), np.nan)
@@ -142,6 +147,10 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> FloatArr
 
     Returns:
         The scores (n,) in [0, 1]; higher = more uncertain; NaN if the first answer has no weight.
+
+    Example:
+        >>> semantic_density(np.log([[0.5, 0.5]]), [[[1.0, 0.0], [0.0, 1.0]]]).tolist()
+        [0.5]
     """
     labels, present = _checked(compared)
     logs = _fitting(mean_log_probs, present)
@@ -173,7 +182,7 @@ def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
     is_bad = is_negative | is_another_sum | (np.isnan(total) == are_both_present)
     if is_bad.any():
         place = tuple(np.argwhere(is_bad)[0].tolist())
-        words = "a similarity in [0, 1], or three probabilities, of any two answers there are"
+        words = "a similarity in [0, 1], or three probabilities, for each pair of answers"
         raise ValueError(f"compared{list(place)} is {array[place]}, but it must be {words}")
     return labels, present
 

@@ -29,6 +29,9 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
         answers: the texts of each question, in rows of any length, None or NaN for a missing one.
         questions: one row per question, to check the number of rows.
 
+    Returns:
+        The rows.
+
     Raises:
         ValueError: a row has a value that is not a text, or the number of questions differs.
 
@@ -38,7 +41,7 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
     """
     if questions is not None and len(questions) != len(answers):
         raise ValueError(f"answers has {len(answers)} rows, but questions {len(questions)}")
-    rows: list[list] = []
+    rows: list[list[str | None]] = []
     for number, answer_row in enumerate(answers):
         # NaN differs from itself.
         row = [None if text is None or text != text else text for text in answer_row]
@@ -59,15 +62,19 @@ def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
 
     Returns:
         Truth values (n, N).
+
+    Example:
+        >>> first_occurrences([["Paris", "Lyon", "Paris"]]).tolist()
+        [[True, True, False]]
     """
     is_first = []
     for row in padded_texts(answers):
         is_first.append([text is not None and text not in row[:n] for n, text in enumerate(row)])
-    return pd.DataFrame(is_first).to_numpy(bool)
+    return np.asarray(pd.DataFrame(is_first), dtype=bool)
 
 
 def pairwise_similarity(
-    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray, NDArray], Any]
+    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray[Any], NDArray[Any]], Any]
 ) -> NDArray[np.float64]:
     """Return the similarity of all pairs in each row.
 
@@ -79,6 +86,10 @@ def pairwise_similarity(
     Returns:
         The similarities (n, N, N), or with more axes as `compare` returns them; NaN where a value
         is missing.
+
+    Example:
+        >>> pairwise_similarity([["a", "b"]], lambda x, y: x == y).tolist()
+        [[[1.0, 0.0], [0.0, 1.0]]]
     """
     table = pd.DataFrame(rows, dtype=object)
     codes, values = pd.factorize(table.to_numpy().ravel())  # the code of None is -1
@@ -109,7 +120,7 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
         [[[1.0, 0.67], [0.67, 1.0]]]
     """
 
-    def compare(texts: NDArray, others: NDArray) -> NDArray[np.float64]:
+    def compare(texts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
         f1 = metrics.rouge_l_between(texts.tolist(), others.tolist())
         return np.where(texts == others, 1.0, f1)
 
@@ -163,7 +174,7 @@ class Alias:
 
 
 # The words of an answer, and the questions whose answer it names.
-_Meaning = tuple[str, frozenset]
+_Meaning = tuple[str, frozenset[Hashable]]
 
 
 class _NameTable:
@@ -187,7 +198,7 @@ class _NameTable:
         return name, frozenset(ids)
 
 
-def _mean_the_same(first: NDArray, second: NDArray) -> list[bool]:
+def _mean_the_same(first: NDArray[Any], second: NDArray[Any]) -> list[bool]:
     """Return whether pairs of meanings have the same words or name the same thing."""
     return [
         name == other_name or bool(ids & other_ids)
@@ -250,7 +261,9 @@ class Nli:
             texts.append([None if text is None else f"{question} {text}" for text in row])
         return pairwise_similarity(texts, self._probabilities)
 
-    def _probabilities(self, premises: NDArray, hypotheses: NDArray) -> NDArray[np.float64]:
+    def _probabilities(
+        self, premises: NDArray[Any], hypotheses: NDArray[Any]
+    ) -> NDArray[np.float64]:
         """Return the probabilities of pairs in the order of `LABELS` (n, 3)."""
         from transformers import AutoConfig
 

@@ -1,4 +1,4 @@
-"""Another value than the default for every parameter of `Experiment`, and files of records and questions to name."""
+"""Values other than the defaults for every parameter of `Experiment`, and files for them."""
 
 import json
 import math
@@ -48,7 +48,7 @@ OTHER = {
     "correctness": "exact_match",
     "figure_columns": 1,
 }
-# Parameters whose other value is a file or a folder that a test writes, or that are about such a file.
+# Parameters whose value is a file or folder that a test writes, or that are about such a file.
 OF_FILES = ("records", "generations_dir", "figures_dir", "columns", "strict")
 
 
@@ -63,7 +63,7 @@ def record(number, split):
     answers = []
     for rank, text in enumerate(texts):
         log_prob = -0.9 - 0.01 * number - 0.7 * max(rank - 1, 0)
-        # The ending costs more where the answer is more probable, so that the two conventions differ.
+        # The more probable answer has the less probable ending, so the two conventions differ.
         answers.append(
             {"text": text, "token_log_probs": [log_prob], "end_log_prob": -0.1 / (1 + number % 4)}
         )
@@ -104,7 +104,7 @@ def total(log_probs):
 
 
 def write_files(folder):
-    """Write records with splits, records without, and a question file of both; return the folder."""
+    """Write records with and without splits, and a file of their questions; return the folder."""
     write_records(folder / "split.jsonl")
     write_records(folder / "unsplit.jsonl", splits=())
     write_questions(folder / "questions.jsonl")

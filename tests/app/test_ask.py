@@ -1,4 +1,4 @@
-"""Questions asked of the bundled model, a probability of being right, and answers or none by a guarantee."""
+"""Single questions, the probability that an answer is right, and answers within a guarantee."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ from pro_lib.questions import question_sets
 
 asking = import_module("pro_lib.app.ask")
 
-ASKED = "What is the capital of France?"
+QUESTION = "What is the capital of France?"
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,21 @@ ASKED = "What is the capital of France?"
     [
         ([("Ann", 0.75), ("Bo", 0.125)], "High confidence: the best of 2 answers has 75%."),
         ([("Ann", 0.5)], "Middling confidence: the best of 1 answer has 50%."),
-        ([("", 0.25), ("Bo", 0.125)], "Low confidence: the best of 2 answers has 25%. It is to say nothing; the best "
-         "that says something: Bo (12%)."),
+        (
+            [("", 0.25), ("Bo", 0.125)],
+            "Low confidence: the best of 2 answers has 25%. "
+            "It is to say nothing; the best that says something: Bo (12%).",
+        ),
     ],
-)  # fmt: skip
-def test_an_answer_says_plainly_how_probable_it_is(answers, sentence):
+)
+def test_the_sentence_of_an_answer_says_how_probable_it_is(answers, sentence):
     answer = Answer("Who?", answers[0][0], 0.5, tuple(answers), 1, "certified", (0.4, 2.0))
     kept = f"1 of {len(answers)} answers kept"
     assert repr(answer) == f"Answer({answer.text!r}: PRO = 0.50 nats, {kept}, search: certified)"
     assert answer.sentence() == sentence
 
 
-def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
+def test_the_model_that_was_loaded_last_stays_in_memory(facts_2m, tmp_path, monkeypatch):
     loads = []
     monkeypatch.setattr(models, "_LAST", {})
     monkeypatch.setattr(
@@ -50,7 +53,7 @@ def test_by_name_the_last_model_asked_is_held(facts_2m, tmp_path, monkeypatch):
         lambda name, **options: loads.append((name, len(models._LAST))) or facts_2m,
     )
     for name in ("facts-2m", "facts-2m", "facts-1m", "facts-2m"):
-        answer = ask(name, ASKED, strategy="greedy")
+        answer = ask(name, QUESTION, strategy="greedy")
         assert (answer.status, answer.entropy_bounds, answer.probability_right) == (
             None,
             None,
@@ -78,9 +81,10 @@ def records(probabilities, right, splits):
     return importing.from_records(rows)
 
 
-def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_hand():
-    # Three right above three wrong, and one of the other kind at either end: 3/4 and 1/4, never 1 and 0. Of the others
-    # the one at 0.95 is wrong, the one at 0.2 right: both are 3/4 off.
+def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split():
+    # Three right answers are above three wrong ones, and the fit adds one of the other kind at
+    # each end: 3/4 and 1/4 instead of 1 and 0. In the test split the answer at 0.95 is wrong and
+    # the one at 0.2 is right, so both are wrong by 3/4.
     splits = ["validation"] * 6 + ["test"] * 2
     run = records([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.95, 0.2], [1, 1, 1, 0, 0, 0, 0, 1], splits)
     fit, about = guarantees.right_probability(run)
@@ -93,7 +97,7 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_others_by_ha
     )
 
 
-def test_without_right_answers_or_with_one_class_nothing_is_fitted():
+def test_a_probability_cannot_be_fitted_to_one_class_or_to_unjudged_answers():
     with pytest.raises(metrics.OneClassError):
         guarantees.right_probability(
             records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2)
@@ -118,7 +122,7 @@ def run(facts_2m):
     )
 
 
-def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, run):
+def test_with_a_calibration_run_the_answer_says_how_probably_it_is_right(facts_2m, run):
     question, identity = run.questions.loc[8, ["question", "question_id"]]
     answer = ask(facts_2m, question, alpha=0.1, calibration=run, search_alpha=0.05)
     probabilities = np.array([p for _, p in answer.answers])
@@ -140,37 +144,40 @@ def test_asked_as_a_run_was_the_answer_says_how_probably_it_is_right(facts_2m, r
     words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."
     assert answer.sentence().endswith(words)
     # How far down a search looked may differ.
-    assert ask(facts_2m, ASKED, calibration=run, search_alpha=0.3).probability_right is not None
+    assert ask(facts_2m, QUESTION, calibration=run, search_alpha=0.3).probability_right is not None
 
 
 @pytest.mark.parametrize(
     ("question", "options", "named"),
     [
         *((empty, {}, "empty") for empty in ("", "  \n")),
-        *((other, {}, "is no text; generate.generate takes several") for other in (None, ["Who?"])),
-        (ASKED, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
+        *(
+            (other, {}, "must be a text; generation.generate takes several")
+            for other in (None, ["Who?"])
+        ),
+        (QUESTION, {"max_new_tokens": 1}, "no answer of facts-2m ended within 1 tokens"),
         (
-            ASKED,
+            QUESTION,
             {"calibration": "run", "strategy": "greedy"},
             "strategy='threshold', now strategy='greedy'",
         ),
         (
-            ASKED,
+            QUESTION,
             {"calibration": "run", "max_new_tokens": 20},
             "max_new_tokens=32, now max_new_tokens=20",
         ),
         (
-            ASKED,
+            QUESTION,
             {"calibration": "run", "questions": question_sets.as_set("Who?")},
             "facts-2m/threshold .*shots=",
         ),
-        (ASKED, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
-        (ASKED, {"alpha": 1.5}, "must lie in"),
-        (ASKED, {"alpha": 0.01}, "is below search_alpha"),
-        (ASKED, {"alpha": [0.1, 0.2]}, "more than one number"),
+        (QUESTION, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
+        (QUESTION, {"alpha": 1.5}, "must lie in"),
+        (QUESTION, {"alpha": 0.01}, "is below search_alpha"),
+        (QUESTION, {"alpha": [0.1, 0.2]}, "must be one number"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(
+def test_a_question_that_cannot_be_asked_is_an_error(
     facts_2m, run, question, options, named, monkeypatch
 ):
     options = {name: run if name == "calibration" else value for name, value in options.items()}
@@ -184,10 +191,10 @@ def test_a_calibration_may_be_a_folder(facts_2m, tmp_path):
     asked = question_sets.load_questions("world-facts", split=["validation", "test"], limit=20)
     generation.generate(facts_2m, asked, strategy="threshold", out=tmp_path, progress=False)
     [folder] = {path.parent for path in tmp_path.rglob("run.json")}
-    assert "20 questions" in ask(facts_2m, ASKED, calibration=str(folder)).calibrated
+    assert "20 questions" in ask(facts_2m, QUESTION, calibration=str(folder)).calibrated
     assert answerer(facts_2m, calibration=folder, target=0.7).guarantee.n_validation == 20
     for option in (["--template", "Q: {question}"], ["--n-shots", "3"]):
-        done = CliRunner().invoke(pro, ["ask", ASKED, "--calibration", str(folder), *option])
+        done = CliRunner().invoke(pro, ["ask", QUESTION, "--calibration", str(folder), *option])
         assert done.exit_code == 1
         assert "was made with" in done.output
 
@@ -197,7 +204,7 @@ def answers(facts_2m, run):
     return answerer(facts_2m, calibration=run, target=0.7)
 
 
-def test_the_guarantee_is_that_of_its_validation_questions_and_replies_keep_to_it(
+def test_an_answerer_has_the_guarantee_of_its_validation_questions_and_keeps_it(
     answers, facts_2m, run
 ):
     known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
@@ -249,11 +256,13 @@ def test_a_setting_that_only_the_calibration_has_is_an_error(facts_2m, run):
         run, info=replace(run.info, parameters={**run.info.parameters, "budget": 1000})
     )
     with pytest.raises(RunError, match="was made with budget=1000, now budget=None"):
-        ask(facts_2m, ASKED, calibration=budget)
+        ask(facts_2m, QUESTION, calibration=budget)
 
 
-def test_where_nothing_is_guaranteed_or_no_answer_ends_nothing_is_answered(answers, facts_2m, run):
-    reply = answerer(facts_2m, calibration=run, target=0.999)(ASKED)
+def test_a_question_is_not_answered_without_a_guarantee_or_a_complete_answer(
+    answers, facts_2m, run
+):
+    reply = answerer(facts_2m, calibration=run, target=0.999)(QUESTION)
     assert (reply.answer, reply.answered) == (None, False)
     assert reply.guarantee.startswith("Nothing can be guaranteed")
     short = replace(answers, ask=partial(answers.ask, max_new_tokens=1))
@@ -262,7 +271,7 @@ def test_where_nothing_is_guaranteed_or_no_answer_ends_nothing_is_answered(answe
     )
 
 
-def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_difference(facts_2m, run):
+def test_a_calibration_of_another_model_is_an_error_that_names_the_difference(facts_2m, run):
     quantised = replace(run.info, parameters={**run.info.parameters, "quantization": "8bit"})
     records = importing.from_records(
         [{"question_id": "a", "answers": [{"text": "b", "log_prob": -1.0}]}]
@@ -276,18 +285,23 @@ def test_a_calibration_of_another_model_or_of_none_is_refused_with_the_differenc
             answerer(model, calibration=calibration)
 
 
-def test_the_server_that_the_docs_write_gives_the_same_replies_and_a_sentence_for_bad_requests(
+def test_the_server_of_the_docs_replies_as_an_answerer_and_refuses_bad_requests(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     [*_, block] = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "doors.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```",
+        (ROOT / "docs" / "how_to" / "answer_or_abstain.md").read_text(),
+        re.DOTALL,
     )
     names: dict = {}
     exec(block, names)
     with TestClient(names["app"]) as client:
-        reply = client.post("/", json={"question": ASKED})
-        assert (reply.status_code, asking.Reply(**reply.json())) == (200, names["answers"](ASKED))
+        reply = client.post("/", json={"question": QUESTION})
+        assert (reply.status_code, asking.Reply(**reply.json())) == (
+            200,
+            names["answers"](QUESTION),
+        )
         for content in (
             b"",
             b"{",

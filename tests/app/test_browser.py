@@ -1,6 +1,6 @@
-"""The explorer in a real browser: in JupyterLab, where it runs the notebook, and as one file without a kernel.
+"""The explorer in a real browser: in JupyterLab with a kernel, and as one file without a kernel.
 
-Called by hand, `python tests/app/test_browser.py`, it writes the pictures of the docs to docs/images instead.
+The command `python tests/app/test_browser.py` writes the pictures of the docs to docs/images.
 """
 
 import json
@@ -24,7 +24,7 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
 from pro_lib import importing, metrics
 from pro_lib.app import explorer
-from pro_lib.app.cli import _declared_parameters
+from pro_lib.app.notebook_execution import declared_parameters
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the Python package playwright is not installed"
@@ -45,22 +45,23 @@ FLAGS = [
 FLAGS += ["--no-first-run", "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
 # Milliseconds; two cores may be busy with something else.
 PATIENCE = 120_000
-sync_api.expect.set_options(timeout=PATIENCE)
+expect = sync_api.expect
+expect.set_options(timeout=PATIENCE)
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 def notebook_with(folder, base, **parameters):
-    """A copy of the notebook in `folder` with parameters injected; it writes below `base`."""
+    """Write a copy of the notebook into `folder`, with parameters; it writes below `base`."""
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
-    values = _declared_parameters(NOTEBOOK, parameters)
+    values = declared_parameters(NOTEBOOK, parameters)
     copy = folder / NOTEBOOK.name
     papermill.execute_notebook(NOTEBOOK, copy, values, prepare_only=True, progress_bar=False)
 
 
 @contextmanager
 def jupyter(folder, theme="JupyterLab Light"):
-    """The address of the notebook in a JupyterLab of its own, without the user's settings, on `folder`."""
+    """Start JupyterLab without the user's settings; yield the address of the notebook."""
     config, work = folder / ".jupyter", folder / "work"
     files = {
         # Else an output exists only while it is in view.
@@ -70,7 +71,7 @@ def jupyter(folder, theme="JupyterLab Light"):
         "lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings": {
             "theme": theme
         },
-        # News of the Jupyter project would be fetched from the network, after a question in the way of the notebook.
+        # JupyterLab would ask whether to fetch news from the network, in front of the notebook.
         "labconfig/page_config.json": {
             "disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}
         },
@@ -149,79 +150,110 @@ def ask(page, question):
     page.get_by_placeholder("type a question").press("Enter")
 
 
-@pytest.mark.slow
-def test_the_explorer_in_jupyterlab(tmp_path):
-    with jupyter(tmp_path) as address:
-        notebook_with(tmp_path / "work", tmp_path, model="facts-1m", limit=200)
+def choose_run(page, name):
+    page.get_by_role("combobox", name="Run", exact=True).select_option(name)
+
+
+@pytest.fixture(scope="class")
+def lab(tmp_path_factory):
+    """The page of a JupyterLab in which the notebook has run, the errors, and a folder."""
+    folder = tmp_path_factory.mktemp("lab")
+    with jupyter(folder) as address:
+        notebook_with(folder / "work", folder, model="facts-1m", limit=200)
         with browser_page(address) as (page, errors):
             run_all(page)
-            explorer, head = page.locator(".pro-app"), page.locator(".pro-head").first
-            expect, slider = sync_api.expect, explorer.get_by_role("slider", name="α")
-
-            # The slider, by keyboard: numbers and charts move, and JupyterLab does not take the key.
-            for _ in range(2):
-                slider.press("ArrowRight")
-            chart = re.compile(r"mean K against α.* α = 0\.07: mean K")
-            expect(explorer.get_by_role("img", name=chart)).to_be_visible()
-            expect(explorer.get_by_role("columnheader", name="line: α = 0.07")).to_be_visible()
-            expect(slider).to_be_focused()
-
-            # The list, by keyboard, and a filter.
-            question = head.inner_text()
-            explorer.get_by_role("listbox", name="questions").focus()
-            page.keyboard.press("ArrowDown")
-            expect(head).not_to_have_text(question)
-            explorer.get_by_label("answered").select_option("wrong")
-            expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d+ of 200 questions"))
-
-            # A question of one's own, then one that is none: no old answer stays.
-            ask(page, CAPITAL)
-            expect(explorer).to_contain_text("The prefixes searched")
-            expect(explorer).to_contain_text(
-                "none reaches α = 0.02 of the search, so the greedy answer stands alone"
-            )
-            expect(explorer.locator(".pro-asked .pro-keys").last).to_contain_text(
-                "→ an answer that ended"
-            )
-            expect(explorer.locator(".pro-asked .pro-facts")).to_contain_text(
-                "It was taught 36 relations"
-            )
-            ask(page, " ")
-            expect(explorer.get_by_role("alert")).to_have_text("question is empty")
-            expect(explorer).not_to_contain_text("The prefixes searched")
-
-            page.get_by_role("tab", name="Compare").click()
-            expect(explorer).to_contain_text("All 200 questions shown are compared.")
-            worst = explorer.locator(".pro-link").first
-            question = worst.inner_text()
-            worst.press("Enter")
-            expect(head).to_have_text(question)
-
-            choose = explorer.get_by_role("combobox", name="Run", exact=True).select_option
-            choose("the paper's appendix")
-            expect(head).to_have_text("sixth president of the United States")
-            expect(explorer.locator(".pro-shown")).to_contain_text("PRO = 0.404 nats")
-            expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
-            choose("world-facts/facts-1m/diverse_beam")
-            expect(explorer).to_contain_text("n = 200")
-            assert explorer.get_by_role("alert").count() == 0
-            assert errors == []
-
-            # A kernel that goes away is told at once, and whenever it is asked.
-            page.get_by_role("button", name="Restart the kernel", exact=True).click()
-            page.get_by_role("button", name="Confirm Kernel Restart").click()
-            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
-            choose("the paper's appendix")
-            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
-            run_all(page)
-            expect(explorer.get_by_role("alert")).to_have_count(0)
-            page.get_by_role("menuitem", name="Kernel", exact=True).click()
-            page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
-            expect(explorer.get_by_role("alert")).to_contain_text("The kernel is gone")
-    assert (tmp_path / "figures_dir" / "00_explore_examples.png").is_file()
+            yield page, errors, folder
 
 
-def test_one_file_says_what_pro_lib_finds(tmp_path):
+@pytest.mark.slow
+class TestExplorerInJupyterLab:
+    """The tests share one JupyterLab, which takes long to start; the last ones end its kernel."""
+
+    def test_a_key_moves_the_slider_and_the_charts(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        slider = explorer.get_by_role("slider", name="α")
+        for _ in range(2):
+            slider.press("ArrowRight")
+        chart = re.compile(r"mean K against α.* α = 0\.07: mean K")
+        expect(explorer.get_by_role("img", name=chart)).to_be_visible()
+        expect(explorer.get_by_role("columnheader", name="line: α = 0.07")).to_be_visible()
+        expect(slider).to_be_focused()  # JupyterLab does not use the key
+
+    def test_a_key_selects_the_next_question_and_a_filter_shortens_the_list(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        head = page.locator(".pro-head").first
+        question = head.inner_text()
+        explorer.get_by_role("listbox", name="questions").focus()
+        page.keyboard.press("ArrowDown")
+        expect(head).not_to_have_text(question)
+        explorer.get_by_label("answered").select_option("wrong")
+        expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d+ of 200 questions"))
+
+    def test_a_typed_question_is_answered_with_its_search_tree(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        ask(page, CAPITAL)
+        expect(explorer).to_contain_text("The prefixes searched")
+        sentence = "none reaches α = 0.02 of the search, so the greedy answer stands alone"
+        expect(explorer).to_contain_text(sentence)
+        legend = explorer.locator(".pro-asked .pro-keys").last
+        expect(legend).to_contain_text("→ an answer that ended")
+        facts = explorer.locator(".pro-asked .pro-facts")
+        expect(facts).to_contain_text("It was taught 36 relations")
+
+    def test_an_empty_question_is_an_error_and_no_old_answer_stays(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        ask(page, " ")
+        expect(explorer.get_by_role("alert")).to_have_text("question is empty")
+        expect(explorer).not_to_contain_text("The prefixes searched")
+
+    def test_a_compared_question_leads_to_its_answers(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        page.get_by_role("tab", name="Compare").click()
+        expect(explorer).to_contain_text("All 200 questions shown are compared.")
+        link = explorer.locator(".pro-link").first
+        question = link.inner_text()
+        link.press("Enter")
+        expect(page.locator(".pro-head").first).to_have_text(question)
+
+    def test_other_runs_can_be_chosen(self, lab):
+        page, errors, _ = lab
+        explorer = page.locator(".pro-app")
+        choose_run(page, "the paper's appendix")
+        head = page.locator(".pro-head").first
+        expect(head).to_have_text("sixth president of the United States")
+        expect(explorer.locator(".pro-shown")).to_contain_text("PRO = 0.404 nats")
+        expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
+        choose_run(page, "world-facts/facts-1m/diverse_beam")
+        expect(explorer).to_contain_text("n = 200")
+        assert explorer.get_by_role("alert").count() == 0
+        assert errors == []
+
+    def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, lab):
+        page, _, _ = lab
+        alert = page.locator(".pro-app").get_by_role("alert")
+        page.get_by_role("button", name="Restart the kernel", exact=True).click()
+        page.get_by_role("button", name="Confirm Kernel Restart").click()
+        expect(alert).to_contain_text("The kernel is gone")
+        choose_run(page, "the paper's appendix")
+        expect(alert).to_contain_text("The kernel is gone")
+        run_all(page)
+        expect(alert).to_have_count(0)
+
+    def test_a_kernel_that_was_shut_down_is_reported(self, lab):
+        page, _, folder = lab
+        page.get_by_role("menuitem", name="Kernel", exact=True).click()
+        page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
+        alert = page.locator(".pro-app").get_by_role("alert")
+        expect(alert).to_contain_text("The kernel is gone")
+        assert (folder / "figures_dir" / "00_explore_examples.png").is_file()
+
+
+def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
     run = many(n=400)
     run = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
     right = np.array(
@@ -240,7 +272,8 @@ def test_one_file_says_what_pro_lib_finds(tmp_path):
         return f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
 
     with browser_page(explorer.to_html(run, tmp_path / "run.html").as_uri()) as (page, errors):
-        app, head, expect = page.locator(".pro-app"), page.locator(".pro-head"), sync_api.expect
+        app = page.locator(".pro-app")
+        head = page.locator(".pro-head")
         expect(app.locator(".pro-summary")).to_contain_text(f"AUROC {auroc(pro)} · mean K ")
         expect(app).to_contain_text("n = 400, 33 % right of the 399 that can be judged")
         # A click on a point leads to its question.
@@ -289,7 +322,7 @@ FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1370, 400])
-def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
+def test_odd_runs_and_hostile_texts_are_displayed_as_texts(width, tmp_path):
     for name, sentence in SENTENCES.items():
         path = explorer.to_html(
             (ODD | {"nasty": nasty(), "forty answers": FORTY})[name], tmp_path / f"{name}.html"
@@ -297,13 +330,13 @@ def test_odd_runs_and_hostile_texts_are_shown_as_they_are(width, tmp_path):
         with browser_page(path.as_uri(), width=width) as (page, errors):
             page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
             app = page.locator(".pro-app")
-            sync_api.expect(app).to_contain_text(sentence)
+            expect(app).to_contain_text(sentence)
             for tab in ("Compare", "Ask", "Questions"):
                 page.get_by_role("tab", name=tab).click()
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             app.get_by_label("order").select_option("most uncertain first")
             app.get_by_label("find").fill("no such thing")
-            sync_api.expect(app).to_contain_text("No question passes the filters.")
+            expect(app).to_contain_text("No question passes the filters.")
             assert app.locator("img, script").count() == 0
             assert errors == [], name
 

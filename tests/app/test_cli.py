@@ -1,4 +1,4 @@
-"""What the command `pro` prints, where it writes, and what it ends with."""
+"""The command `pro`: output, files and exit status of its commands."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+import webbrowser
 from pathlib import Path
 
 import nbformat
@@ -25,21 +26,21 @@ FRANCE = "What is the capital of France?"
 
 
 def typed(*words, code=0):
-    """What a command prints to a pipe, and to stderr; in this process."""
+    """Run a command in this process; return its output and its output to stderr."""
     done = CliRunner().invoke(cli.pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     return done.stdout, done.stderr
 
 
 def refused(*words):
-    """The one line that a command ends in with exit status 1."""
+    """Run a command that fails with exit status 1; return the line that it prints."""
     _, err = typed(*words, code=1)
     assert err.count("\n") == 1
     return err.removeprefix("Error: ").strip()
 
 
 def python(*words, cwd=ROOT, **environment):
-    """What Python does with these words in a folder."""
+    """Run Python in a folder, with arguments and environment variables."""
     line, environment = [sys.executable, *map(str, words)], os.environ | environment
     return subprocess.run(
         line, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False
@@ -48,7 +49,7 @@ def python(*words, cwd=ROOT, **environment):
 
 @pytest.fixture
 def records(write):
-    """Three questions of two answers with p = 0.5, 0.125 and 0.25, and half of that; references beside them."""
+    """Three questions with answers of p = 0.5, 0.125 and 0.25, and second answers of half of it."""
     rows = []
     for n, (text, p) in enumerate({"Paris": 0.5, "Rome": 0.125, "Oslo": 0.25}.items()):
         answers = [
@@ -66,9 +67,10 @@ def records(write):
     return write(*rows, name="records.jsonl")
 
 
-def test_help_names_the_commands_and_loads_nothing_that_is_slow():
+def test_help_lists_the_commands_without_slow_imports():
     code = "import sys\nfrom pro_lib.app.cli import pro\n"
-    code += "print({'torch', 'pandas', 'numpy', 'papermill', 'IPython'} & {*sys.modules})\npro(['--help'])"
+    code += "print({'torch', 'pandas', 'numpy', 'papermill', 'IPython'} & {*sys.modules})\n"
+    code += "pro(['--help'])"
     printed = python("-c", code).stdout
     assert printed.startswith("set()\n")
     commands = "ask download explore generate run score"
@@ -92,7 +94,7 @@ def test_help_names_the_commands_and_loads_nothing_that_is_slow():
     ],
     ids=range(11),
 )
-def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_path, monkeypatch):
+def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").touch()
     Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
@@ -109,7 +111,7 @@ def test_what_is_wrong_is_one_line_and_exit_status_1(words, named, records, tmp_
     assert records.read_bytes() == before
 
 
-def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
+def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
     out, err = typed("ask", FRANCE, "--alpha", "0.1")
     answer = Answer(**json.loads(typed("ask", FRANCE, "--alpha", "0.1", "--json")[0]))
     assert out.splitlines() == [
@@ -124,7 +126,7 @@ def test_ask_prints_the_answers_kept_and_what_the_search_is_sure_of():
     assert err.rstrip().endswith(catalog.scope("facts-2m"))
 
 
-def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
+def test_only_bundled_models_have_a_sentence_about_their_scope():
     rows = (catalog.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
     assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in catalog.scope(
         "facts-2m"
@@ -132,11 +134,11 @@ def test_what_the_bundled_models_were_taught_is_said_of_them_alone():
     assert catalog.scope("Gemma-2B") == catalog.scope("/home/me/facts-2m") == ""
 
 
-def test_output_is_utf_8_even_under_a_code_page_of_windows_that_has_no_alpha():
+def test_output_is_utf_8_whatever_the_encoding_of_the_terminal():
     assert "α" in python("-m", "pro_lib", "ask", "--help", PYTHONIOENCODING="cp1252").stdout
 
 
-def test_generate_makes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
+def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "HOME", tmp_path)
     out, _ = typed(
         "generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2
@@ -195,7 +197,7 @@ def test_score_prints_no_negative_zero(log_prob, write):
 
 
 def test_score_says_worse_than_chance(write):
-    # The less probable half is right and the other half wrong: AUROC 0, and its interval ends below a half.
+    # The less probable half is right and the other half is wrong: AUROC 0, interval below 0.5.
     answers = [{"text": "x", "log_prob": -0.1 - n / 100} for n in range(40)]
     rows = [
         {"question_id": n, "references": ["x" if n >= 20 else "y"], "answers": [answers[n]]}
@@ -207,7 +209,7 @@ def test_score_says_worse_than_chance(write):
 
 
 def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
-    """Records of an answer each, every third one wrong; the first ones with their tokens' log-probabilities."""
+    """Return questions of one answer each, of which every third is wrong."""
     rows = []
     for n in range(n_questions):
         answer = {"text": f"answer {n}", "log_prob": -0.2 - 0.05 * n}
@@ -225,7 +227,7 @@ def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
     return rows
 
 
-def test_score_keeps_the_questions_that_a_rare_method_does_not_have(write):
+def test_score_keeps_questions_for_which_a_rare_method_has_no_score(write):
     *_, used, result, _ = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
     assert (
         used
@@ -235,7 +237,7 @@ def test_score_keeps_the_questions_that_a_rare_method_does_not_have(write):
 
 
 @pytest.mark.parametrize("n_log_probs", [2, 30, 48])
-def test_score_reads_texts_beside_log_probabilities_and_scores_both(n_log_probs, write):
+def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write):
     n_texts = 50 - n_log_probs
     with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
         out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
@@ -246,7 +248,7 @@ def test_score_reads_texts_beside_log_probabilities_and_scores_both(n_log_probs,
     assert re.search(r"SC, lexical .* on 50 questions", of_texts)
 
 
-def test_score_says_which_questions_are_left_out_where_one_class_is_left(write):
+def test_score_names_left_out_questions_if_all_others_are_of_one_class(write):
     with pytest.warns(UserWarning, match="1 of 2 answers"):
         out, _ = typed("score", write(*rows_of(2, n_log_probs=1)))
     assert "1 of 2 questions are left out (q01): 1 have no log-probabilities." in out
@@ -291,7 +293,7 @@ def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
         assert "--example" in typed("score", *words, code=2)[1]
 
 
-def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, tmp_path):
+def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
     result = (
         "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
@@ -315,7 +317,7 @@ def test_score_judges_by_labels_or_questions_and_says_why_it_does_not(records, t
 
 
 def records_of_two_answers(n_questions):
-    """Records whose PRO at α = 0.2 differs from NLL in every other question; every third answer is wrong."""
+    """Return records whose PRO at α = 0.2 differs from NLL in every other question."""
     rows = []
     for n in range(n_questions):
         right = {"text": "x" if n % 3 else "y", "log_prob": np.log(0.74 - 0.02 * n)}
@@ -383,7 +385,7 @@ def test_score_prints_the_paired_differences_of_texts(write):
     assert methods == [("Deg, lexical", "SE, lexical"), ("SC, lexical", "SE, lexical")]
 
 
-def test_score_says_that_labels_of_some_questions_speak_for_these_only(records, tmp_path):
+def test_score_says_that_labels_of_some_questions_are_about_these_only(records, tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
     out, _ = typed("score", records, "--labels", labels)
@@ -403,10 +405,9 @@ def notebook(path, *cells, **declared):
     return path
 
 
-def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_its_figure_and_its_copy(
-    tmp_path,
-):
-    draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\nopen('here/mine.png', 'w').close()"
+def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp_path):
+    draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\n"
+    draw += "open('here/mine.png', 'w').close()"
     end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
     path = notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
     words = [
@@ -436,9 +437,7 @@ def test_run_takes_literals_or_text_and_ends_with_what_the_notebook_concludes_it
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
 
 
-def test_a_kernel_that_did_not_start_is_started_again_and_one_that_died_is_told(
-    tmp_path, monkeypatch
-):
+def test_a_kernel_that_did_not_start_is_started_again_but_not_one_that_died(tmp_path, monkeypatch):
     path, execute, problems = notebook(tmp_path / "mine.ipynb", x=1), papermill.execute_notebook, []
 
     def once(*words, **options):
@@ -466,7 +465,8 @@ def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
     assert re.search("so far.*Traceback", (tmp_path / "here" / "mine.ipynb").read_text(), re.DOTALL)
 
 
-# What Windows has not: taken from pro_lib, and where other packages can do without, from all.
+# Remove modules and functions that Windows lacks: from pro_lib, or from all where others can do
+# without them.
 WITHOUT_UNIX = """
 import builtins, os, signal
 imported = builtins.__import__
@@ -480,7 +480,7 @@ del os.fork, signal.SIGHUP
 """
 
 
-def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
+def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)  # a kernel reads it too
     cell = (
         "import os\nfrom pro_lib import Experiment, plots\nsmall = {'limit': 2, 'n_answers': 2}\n"
@@ -492,7 +492,8 @@ def test_to_score_ask_and_run_nothing_is_needed_that_windows_has_not(tmp_path):
         ["ask", FRANCE],
         ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))],
     ]
-    code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n    pro(line, standalone_mode=False)"
+    code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n"
+    code += "    pro(line, standalone_mode=False)"
     done = python("-c", code, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
@@ -503,7 +504,7 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
 ):
     monkeypatch.chdir(tmp_path)
     opened = []
-    monkeypatch.setattr(cli.webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()
@@ -513,7 +514,7 @@ def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
     typed("explore", records, "--questions", questions)
     assert "Quito" in (tmp_path / "records.jsonl.html").read_text()
     assert opened == [(tmp_path / "records.jsonl.html").as_uri()]
-    assert "a page is of a RUN" in typed("explore", "--html", "run.html", code=2)[1]
+    assert "these options need a RUN" in typed("explore", "--html", "run.html", code=2)[1]
     called = []
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     monkeypatch.setattr(os, "execv", lambda _, words: called.append(words[2:]))
@@ -549,7 +550,7 @@ def test_score_reads_the_columns_that_are_named(records, write):
     assert "on 3 questions, 66.7% right" in out
 
 
-def test_strict_refuses_a_question_file_with_a_row_that_cannot_be_used(records, write):
+def test_strict_makes_a_row_that_cannot_be_used_an_error(records, write):
     rows = [
         {"question_id": f"q{n}", "question": f"{n}?", "answer": answer}
         for n, answer in enumerate(["Paris", "a", ""])
@@ -574,17 +575,17 @@ WRONG_COLUMNS = [
     (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
     (
         ["score", "--columns", "question=Frage"],
-        "--columns needs a question file, which --questions gives",
+        "--columns names the columns of a question file; give the file with --questions",
     ),
     (
         ["explore", "--columns", "question=Frage"],
-        "--columns needs a question file, which --questions gives",
+        "--columns names the columns of a question file; give the file with --questions",
     ),
 ]
 
 
 @pytest.mark.parametrize(("words", "sentence"), WRONG_COLUMNS)
-def test_columns_that_name_nothing_are_refused(records, write, words, sentence):
+def test_a_wrong_value_of_columns_is_an_error(records, write, words, sentence):
     questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
     line = [
         part for word in words for part in ([word, questions] if word == "--questions" else [word])

@@ -46,7 +46,7 @@ def judged(n, *, right=lambda n: n % 3 > 0):
     return [{"question_id": k, "answers": one} for k, one in enumerate(answers)]
 
 
-def test_the_root_of_the_package_offers_the_experiment():
+def test_the_package_exports_the_experiment():
     experiment = pro_lib.Experiment(model="facts-1m", dataset="world-facts", n_answers=10)
     assert isinstance(experiment, Experiment)
     assert experiment.pair() == PAIR
@@ -54,13 +54,13 @@ def test_the_root_of_the_package_offers_the_experiment():
         experiment.n_answers = 5
 
 
-def test_one_name_or_several_make_pairs_and_records_their_own(tmp_path):
+def test_pairs_are_those_of_models_and_datasets_or_of_records(tmp_path):
     both = Experiment(model=["facts-2m", "facts-1m"], dataset=("world-facts", "nq")).pairs()
     assert both == [(m, d) for m in ("facts-2m", "facts-1m") for d in ("world-facts", "nq")]
     assert len(Experiment(records=write_lines(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
 
 
-def test_a_run_is_made_once_and_read_without_the_model(tmp_path, monkeypatch):
+def test_a_stored_run_is_read_without_the_model(tmp_path, monkeypatch):
     experiment = Experiment(**SMALL, generations_dir=tmp_path)
     whole = experiment.both_splits(*PAIR)
     monkeypatch.setattr(models, "cached_model", None)
@@ -81,9 +81,7 @@ APART = [
 
 
 @pytest.mark.parametrize(("strategy", "name", "value"), APART)
-def test_what_decides_the_answers_has_a_folder_where_it_is_found(
-    strategy, name, value, tmp_path, monkeypatch
-):
+def test_a_run_with_other_settings_has_another_folder(strategy, name, value, tmp_path, monkeypatch):
     usual = Experiment(
         model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu"
     )
@@ -122,7 +120,7 @@ def test_splits_of_all_methods_read_beams_samples_and_greedy_answers(tmp_path):
     }
 
 
-def test_a_question_file_beside_records_says_what_was_asked(tmp_path):
+def test_a_question_file_completes_the_questions_of_records(tmp_path):
     rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["yes"]} for n in range(4)]
     content = {"content": [{"token": "yes", "logprob": -0.5}]}
     response = {
@@ -149,7 +147,7 @@ def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
         replace(experiment, reported=True).evaluations(*experiment.pairs()[0], "test")
 
 
-def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
+def test_similarities_have_names_and_are_stored_beside_the_runs(tmp_path):
     (tmp_path / "my-nli").mkdir()
     experiment = Experiment(
         similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path
@@ -160,7 +158,7 @@ def test_similarities_are_named_and_kept_beside_the_runs(tmp_path):
     assert similarities["my-nli"].cache == tmp_path / "world-facts" / "gemma-2b"
 
 
-def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
+def test_a_figure_shows_the_selected_protocols_and_its_table_has_all(tmp_path):
     table = pd.DataFrame(
         {"protocol": ["paper", "workbench, ROUGE-L"], "split": "test", "alpha": [0.4, 1 / 3]}
     )
@@ -175,7 +173,7 @@ def test_a_figure_shows_the_protocols_asked_for_and_its_table_all(tmp_path):
 
 @pytest.fixture
 def work(monkeypatch):
-    """The options that models are loaded with and runs are generated with; Ray and devices are not needed."""
+    """Record the options with which models are loaded and runs are generated."""
     seen = []
     load, make = models.cached_model, generation.generate
 
@@ -209,7 +207,7 @@ def base(kind, files, folder):
 
 
 def observed(experiment, work, *, methods):
-    """What the parameters have decided: runs, work, questions, answers and evaluations, but no folder of figures."""
+    """Return all results of an experiment that its parameters affect, except the figures."""
     work.clear()
     pair = experiment.pairs()[0]
     run = experiment.run(*pair)
@@ -352,7 +350,7 @@ def test_records_without_splits_are_drawn_and_all_is_every_question(files):
     assert len(ids(replace(experiment, split="all").both_splits(*pair))) == 40
 
 
-def test_an_option_that_transformers_refuses_is_one_sentence():
+def test_an_option_that_transformers_does_not_take_is_one_sentence():
     experiment = Experiment(loading={"colour": 1}, device="cpu")
     with pytest.raises(
         SentenceError,
@@ -368,11 +366,11 @@ def test_a_notebook_of_one_pair_refuses_several(files):
     }.items():
         with pytest.raises(
             SentenceError,
-            match=rf"^{name}=\[.*\]: this notebook is of one {name} at a time; give one$",
+            match=rf"^{name}=\[.*\] has several values, but this notebook takes one {name}; give ",
         ):
             Experiment(**{name: value}).pair()
     assert Experiment(model="facts-1m").pair() == PAIR
-    with pytest.raises(SentenceError, match=r"^records=.* is of one records at a time"):
+    with pytest.raises(SentenceError, match=r"^records=.* this notebook takes one records"):
         Experiment(records=[str(files / "split.jsonl"), str(files / "unsplit.jsonl")]).pair()
 
 

@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.explorer.javascript import FOLDER, MODULES
 from pro_lib.app.explorer.widget import Explorer
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -21,13 +22,13 @@ from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
-# Writing turned round, an isolate that is not closed, lines, and a word that is wider than any page.
+# Reversed writing, an isolate that is not closed, line ends, and a word wider than any page
 NASTY += "\u202eturned\u2066 round\nnext line\u2028another\u0000" + "w" * 700
 CAPITAL = "What is the capital of France?"
 
 
 def many(*, n=40, seed=0):
-    """A run of `n` questions with three answers each, every third one answered right, with exposure."""
+    """Return a run of `n` questions with three answers each; every third question is right."""
     ids, p = (
         [f"q{i:02}" for i in range(n)],
         np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3],
@@ -54,7 +55,7 @@ def many(*, n=40, seed=0):
 
 
 def nasty():
-    """Three questions of which every text is hostile."""
+    """Return a run of three questions in which every text is hostile."""
     run = many(n=3)
     questions = run.questions.assign(question=NASTY, references=[[NASTY]] * 3, note=NASTY)
     return replace(run, answers=run.answers.assign(text=NASTY), questions=questions)
@@ -67,7 +68,7 @@ def corrects(run):
     return [question["correct"] for question in explorer.run_data(run)["questions"]]
 
 
-def test_a_run_is_data_with_the_alphas_of_its_slider():
+def test_the_data_of_a_run_has_its_questions_and_the_alphas_of_the_slider():
     data = explorer.run_data(RUN, alpha=0.123)
     assert {0.0, 0.001, 0.07, 0.123, 0.4, 1.0} <= set(data["alphas"])
     assert data["log_alphas"] == [None, *np.log(data["alphas"][1:])]
@@ -77,7 +78,7 @@ def test_a_run_is_data_with_the_alphas_of_its_slider():
 
 
 def repeated():
-    """Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
+    """Return a run with Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
     answers = [
         {"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given
@@ -87,7 +88,7 @@ def repeated():
     )
 
 
-def test_repeats_have_one_number_and_what_was_cut_comes_last():
+def test_repeated_answers_have_one_identity_and_cut_answers_come_last():
     (answers,) = explorer.run_data(repeated())["answers"]
     text, log_probs, identity, finished, correct = map(list, zip(*answers, strict=True))
     assert text == ["Paris", "Paris", "Lyon", "paris!", "Par"]
@@ -96,19 +97,23 @@ def test_repeats_have_one_number_and_what_was_cut_comes_last():
     assert (finished, correct) == ([True] * 4 + [False], [True, True, False, True, None])
 
 
-def in_javascript(folder, code, value):
-    """What `code` makes of a value with the functions of explorer.js, by node."""
-    if (node := shutil.which("node")) is None:
-        driver = pytest.importorskip(
-            "playwright._impl._driver", reason="neither node nor playwright is installed"
-        )
+def run_javascript(folder, function, argument):
+    """Return the result of a JavaScript function, which uses the explorer as `page`."""
+    node = shutil.which("node")
+    if node is None:
+        reason = "neither node nor playwright is installed"
+        driver = pytest.importorskip("playwright._impl._driver", reason=reason)
         node = driver.compute_driver_executable()[0]
-    (folder / "explorer.mjs").write_text(explorer.JAVASCRIPT.read_text())
-    program = "import { readFileSync } from 'node:fs';\nimport * as page from './explorer.mjs';\n"
-    program += f"console.log(JSON.stringify(({code})(JSON.parse(readFileSync(0)))));"
-    (folder / "run.mjs").write_text(program)
+    (folder / "explorer.mjs").write_text(explorer.read_javascript())
+    lines = [
+        "import { readFileSync } from 'node:fs';",
+        "import * as page from './explorer.mjs';",
+        f"const result = ({function})(JSON.parse(readFileSync(0)));",
+        "console.log(JSON.stringify(result));",
+    ]
+    (folder / "run.mjs").write_text("\n".join(lines))
     process = subprocess.run(
-        [node, "run.mjs"], cwd=folder, input=json.dumps(value), capture_output=True, text=True
+        [node, "run.mjs"], cwd=folder, input=json.dumps(argument), capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
@@ -127,10 +132,13 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     ]
     alphas = [0.0, 0.001, 0.1, 0.4, 1.0, *rng.random(5)]
     logs = [None, *np.log(alphas[1:])]
-    code = """({ lists, logs }) => [[], ...lists].map((list) => [page.proAllK(list), ...logs.map((log) => {
-        const k = page.adaptiveK(list, log ?? -Infinity); return [k, page.proAllK(list)[k - 1] ?? NaN]; })])"""
+    code = """({ lists, logs }) => [[], ...lists].map((list) => {
+        const proByK = page.proForEachK(list);
+        const counts = logs.map((log) => page.adaptiveK(list, log ?? -Infinity));
+        return [proByK, ...counts.map((k) => [k, proByK[k - 1] ?? NaN])];
+    })"""
     given = {"lists": [values.tolist() for values in lists], "logs": logs}
-    nothing, *results = in_javascript(tmp_path, code, given)
+    nothing, *results = run_javascript(tmp_path, code, given)
     assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
     for values, (by_k, *at) in zip(lists, results, strict=True):
         assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
@@ -140,7 +148,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
         )
 
 
-def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
+def test_the_page_computes_auroc_and_ranks_as_pro_lib_does(tmp_path):
     rng = np.random.default_rng(1)
     uncertainty = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
     correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
@@ -152,28 +160,30 @@ def test_auroc_its_interval_and_ranks_of_the_page_are_ours_with_ties(tmp_path):
         [0.0, 1.0],
     ]
     correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    code = (
-        "({ u, c }) => u.map((values, at) => [page.aurocWithin(values, c[at]), page.ranks(values)])"
-    )
-    results = in_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
+    code = """({ u, c }) => u.map((values, index) => [
+        page.aurocWithInterval(values, c[index]), page.percentRanks(values)
+    ])"""
+    results = run_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
     for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
         assert auroc == pytest.approx(
             np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9
         )
         assert ranks == pytest.approx(100 * rankdata(values) / len(values))
-    one_class = "() => [page.aurocWithin([1, 2], [true, true]), page.aurocWithin([], [])]"
-    assert in_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
+    one_class = (
+        "() => [page.aurocWithInterval([1, 2], [true, true]), page.aurocWithInterval([], [])]"
+    )
+    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @pytest.mark.parametrize("distinct", [True, False])
-def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
+def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, tmp_path):
     twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
     run = replace(RUN, answers=twice).select(split="test")
     data = explorer.run_data(run)
-    code = """({ data, repeats }) => { const view = new page.View(data, "test", repeats);
+    code = """({ data, repeats }) => { const view = new page.RunView(data, "test", repeats);
         return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), view.uncertainty] }"""
-    sweep, uncertainty = in_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
+    sweep, uncertainty = run_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
     log_probs, alphas = run.log_probs(distinct=distinct), np.array(data["alphas"])
     expected = scoring.pro(log_probs, alpha=alphas)
     assert np.transpose(uncertainty) == pytest.approx(expected, rel=1e-9)
@@ -185,7 +195,7 @@ def test_a_view_of_the_page_sweeps_as_pro_lib_does(distinct, tmp_path):
     )
 
 
-def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
+def test_the_leaves_of_a_search_tree_sum_to_one_and_agree_with_the_certificate(facts_2m):
     questions = question_sets.load_questions("world-facts", split="test", limit=12)
     run = generation.generate(
         facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False
@@ -215,16 +225,16 @@ def test_the_tree_of_a_search_sums_to_one_and_agrees_with_its_ledger(facts_2m):
             while at >= 0:
                 added, at = table["text"][at] + added, table["parent"][at]
             assert added == row.text
-    with pytest.raises(RunError, match="holds no search tree"):
+    with pytest.raises(RunError, match="has no search tree"):
         explorer.prefix_tree(repeated(), facts_2m.decode)
 
 
 def page_data(page):
-    """The run and the comparison of methods that a page holds."""
+    """Return the run and the comparison of methods that a page contains."""
     return json.loads(re.search(r'id="run">(.*)</script>', page.read_text())[1])
 
 
-def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_path):
+def test_no_text_of_the_data_ends_the_script_of_the_page(tmp_path):
     run = replace(nasty(), info=replace(nasty().info, model=NASTY))
     page = explorer.to_html(run, tmp_path / "run.html")
     text = page.read_text()
@@ -236,7 +246,7 @@ def test_nothing_that_a_model_or_a_file_says_ends_the_script_of_the_page(tmp_pat
 
 
 def reply(app, **message):
-    """What the kernel answers to a message of the page."""
+    """Return the reply of the widget to a message of the page."""
     replies = []
     app.send = replies.append
     app._handle_custom_msg(message, [])
@@ -245,9 +255,7 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_shows_the_run_and_offers_others_and_the_papers_examples_with_the_papers_pro(
-    tmp_path,
-):
+def test_the_widget_offers_the_papers_examples_with_the_papers_pro(tmp_path):
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
@@ -279,7 +287,7 @@ def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours
     assert app.data["scope"] == catalog.scope("facts-2m") * is_ours
 
 
-def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
+def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
@@ -300,7 +308,7 @@ def test_an_error_is_a_sentence_and_the_run_before_stays(tmp_path):
         assert name in answer["status"]
 
 
-def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkeypatch):
+def test_methods_are_compared_with_stored_samples(tmp_path, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
     alone, beside = (explorer.comparison_data(RUN, run) for run in (None, samples))
     assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
@@ -316,7 +324,7 @@ def test_methods_are_compared_with_samples_where_there_are_some(tmp_path, monkey
     assert answer["correct"] == corrects(RUN)
 
 
-def test_the_model_of_a_run_is_asked_as_the_run_was(facts_2m, tmp_path):
+def test_the_widget_asks_the_model_with_the_prompt_of_the_run(facts_2m, tmp_path):
     questions = question_sets.load_questions("world-facts", split="test", limit=2)
     run = generation.generate(
         facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False
@@ -344,7 +352,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
+def test_runs_with_missing_parts_are_shown(name, tmp_path):
     run = ODD[name]
     app = Explorer(run, Experiment(generations_dir=tmp_path))
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)
@@ -358,3 +366,30 @@ def test_runs_of_which_little_is_known_are_shown(name, tmp_path):
     assert answer["kind"] == "comparison" or "no answer can be judged" in answer["status"]
     (_, comparison) = page_data(explorer.to_html(run, tmp_path / "run.html"))
     assert "scores" in comparison or "no answer can be judged" in comparison["why"]
+
+
+def module_text(name):
+    return (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+
+
+def test_the_page_contains_every_javascript_module():
+    assert sorted(MODULES) == sorted(path.stem for path in FOLDER.glob("*.js"))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_javascript_module_imports_modules_before_it(name):
+    imported = re.findall(
+        r'^(?:import|\}) .*from "\./(\w+)\.js";$', module_text(name), re.MULTILINE
+    )
+    assert set(imported) <= set(MODULES[: MODULES.index(name)])
+
+
+def test_no_import_is_left_in_the_joined_javascript():
+    assert not re.search(r"^import\b", explorer.read_javascript(), re.MULTILINE)
+
+
+def test_no_two_javascript_modules_define_the_same_name():
+    pattern = r"^(?:export )?(?:const|let|function|class) (\w+)"
+    names = re.findall(pattern, explorer.read_javascript(), re.MULTILINE)
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))

@@ -1,4 +1,4 @@
-"""The parameters of shipped notebooks: passed by name, through `options`, or injected by papermill."""
+"""Parameters of shipped notebooks: passed by name, in `options`, or injected by papermill."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,8 @@ import IPython
 import pytest
 from conftest import ROOT
 
-from pro_lib.app.cli import _declared_parameters
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.app.notebook_parameters import injected_names, read_shipped
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
@@ -141,10 +141,10 @@ def test_pro_run_passes_undeclared_parameters_through_options():
     path = catalog.notebook("02")
     given = {"alpha": 0.3, "n_shots": 3, "options": {"header": "x"}}
     expected = {"alpha": 0.3, "options": {"header": "x", "n_shots": 3}}
-    assert _declared_parameters(path, given) == expected
-    assert _declared_parameters(path, {"alpha": 0.3}) == {"alpha": 0.3}
+    assert declared_parameters(path, given) == expected
+    assert declared_parameters(path, {"alpha": 0.3}) == {"alpha": 0.3}
     with pytest.raises(SentenceError, match=r"^options='x' must be a dict of parameters by name$"):
-        _declared_parameters(path, {"options": "x", "n_shots": 3})
+        declared_parameters(path, {"options": "x", "n_shots": 3})
 
 
 def test_pro_run_passes_all_parameters_to_a_notebook_without_options(tmp_path):
@@ -152,6 +152,6 @@ def test_pro_run_passes_all_parameters_to_a_notebook_without_options(tmp_path):
     notebook.write_text(
         '{"cells": [{"metadata": {"tags": ["parameters"]}, "source": ["x: int = 1"]}]}'
     )
-    assert _declared_parameters(notebook, {"x": 2, "y": 3}) == {"x": 2, "y": 3}
+    assert declared_parameters(notebook, {"x": 2, "y": 3}) == {"x": 2, "y": 3}
     notebook.write_text("[]")
-    assert _declared_parameters(notebook, {"x": 2}) == {"x": 2}
+    assert declared_parameters(notebook, {"x": 2}) == {"x": 2}

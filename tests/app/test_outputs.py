@@ -1,9 +1,10 @@
-"""What commands write: never over their inputs or a foreign file, whole, and under names that differ."""
+"""Files that commands write: they replace neither inputs nor foreign files, and are whole."""
 
 import json
 import os
 import re
 import shutil
+import webbrowser
 from pathlib import Path
 
 import click
@@ -14,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from pro_lib import app, generation, importing, plots, runs
-from pro_lib.app import cli, explorer
+from pro_lib.app import explorer
 from pro_lib.app.cli import pro
+from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, files
 from pro_lib.generation import models
@@ -76,7 +78,7 @@ def place(tmp_path, monkeypatch, stored_run):
     return tmp_path
 
 
-# ---- Inputs as outputs ----------------------------------------------------------------------------------------------
+# Inputs as outputs
 
 SCORE = [
     "score",
@@ -99,7 +101,7 @@ RUN = [
     "['x', 'questions.csv']",
 ]
 RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
-# For every option that is written to and every parameter that is read: the command up to the output, and the input.
+# By option of the output and parameter of the input: the command up to the output, and the input.
 INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
     ("score", "--output", "questions"): (SCORE, "questions.csv"),
@@ -121,7 +123,7 @@ def is_path(parameter, *, read):
     return isinstance(parameter.type, click.Path) and parameter.type.exists == read
 
 
-def test_the_inputs_and_outputs_below_are_those_of_all_commands():
+def test_the_tables_of_inputs_and_outputs_are_complete():
     written, expected = set(), set()
     for name, one in pro.commands.items():
         outputs = [parameter.opts[-1] for parameter in one.params if is_path(parameter, read=False)]
@@ -175,7 +177,7 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
     assert os.listdir("mine") == [file.name]  # nothing was written before the refusal
 
 
-# ---- Files of others, and own ones ----------------------------------------------------------------------------------
+# Foreign files, and files that the command wrote before
 
 WRITERS = {
     "score": (["score", "records.jsonl", "--output"], "output"),
@@ -186,7 +188,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_foreign_file_is_replaced_with_force_alone_and_an_own_one_always(name, place):
+def test_a_foreign_file_is_replaced_only_with_force(name, place):
     words, file = WRITERS[name]
     Path("texts.csv").write_text("question,text\n1?,a\n1?,b\n2?,c\n2?,d\n")
     file = Path(file)
@@ -218,13 +220,13 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     assert Path("output").stat().st_size
     assert "--output" in typed("score", "records.jsonl", "--force", code=2)
     for words in (["--force"], ["--alpha", "0.1"]):
-        assert "of a RUN" in typed("explore", *words, code=2)
+        assert "need a RUN" in typed("explore", *words, code=2)
 
 
 @pytest.mark.parametrize(
     "words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
 )
-def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(words, place):
+def test_a_link_stays_and_its_target_is_written_unless_it_is_broken(words, place):
     Path("folder").mkdir()
     Path("folder/target").touch()
     Path("link").symlink_to("folder/target")
@@ -236,7 +238,7 @@ def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(
     for target, reason in {
         "nowhere": "does not exist",
         "folder": "is a folder",
-        "pipe": "is no regular file",
+        "pipe": "is not a regular file",
     }.items():
         Path(f"to {target}").symlink_to(target)
         assert reason in refused(*words, f"to {target}")
@@ -245,7 +247,7 @@ def test_a_link_is_followed_and_stays_and_one_that_leads_to_no_file_is_an_error(
     assert "the folder no does not exist" in refused(*words, "no/output")
 
 
-def test_lack_of_memory_leaves_the_file_before_and_is_told_in_words(place, monkeypatch):
+def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch):
     words = ["score", "records.jsonl", "--output", "output"]
     typed(*words)
     before, content = set(os.listdir()), Path("output").read_bytes()
@@ -271,7 +273,7 @@ def test_an_error_without_a_message_is_named(error, monkeypatch):
     assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
-def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypatch):
+def test_generate_and_download_keep_foreign_files(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "HOME", tmp_path)
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(catalog, "subprocess", None)  # nothing is to be downloaded
@@ -294,7 +296,7 @@ def test_generate_and_download_leave_what_lies_in_their_place(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("value", ["['.']", "."])
-def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
+def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(value, place):
     words = ["run", "mine.ipynb", "-p", "x", value, "--executed", "output"]
     for _ in range(2):
         typed(*words)
@@ -304,11 +306,11 @@ def test_a_text_that_is_also_the_name_of_a_folder_is_no_input(value, place):
         typed("run", "there/mine.ipynb", "-p", "x", value, "--executed", ".")
 
 
-# ---- Names of pages -------------------------------------------------------------------------------------------------
+# Names of pages
 
 
 def test_pages_of_different_runs_have_different_names(place, stored_run, monkeypatch):
-    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
     folders = ["multinomial,top_p=0.9", "multinomial,top_p=0.95", "other/multinomial,top_p=0.9"]
     for folder in folders:
         shutil.copytree(stored_run, folder)
@@ -349,7 +351,7 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
     assert copy.read_bytes() == FOREIGN
 
 
-def test_an_alpha_that_is_no_probability_is_an_error(place, stored_run):
+def test_an_alpha_outside_0_and_1_is_an_error(place, stored_run):
     for alpha in ("2", "-0.1", "nan"):
         assert "alpha must lie in [0, 1]" in refused(
             "explore", "records.jsonl", "--html", "page", "--alpha", alpha
@@ -357,7 +359,7 @@ def test_an_alpha_that_is_no_probability_is_an_error(place, stored_run):
     assert not Path("page").exists()
 
 
-# ---- Empty names ----------------------------------------------------------------------------------------------------
+# Empty names
 
 TEXTS = [
     pytest.param(name, parameter, id=f"{name} {parameter.opts[-1]}")
@@ -385,7 +387,7 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 
 def test_text_may_be_empty():
-    assert {"header"} == cli.MAY_BE_EMPTY
+    assert {"header"} == MAY_BE_EMPTY
     assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
     done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
     assert "fits 0 notebooks" in done.stderr
@@ -439,7 +441,7 @@ def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "é" * 130, "a/b", "..", " "])
-def test_a_set_or_a_model_whose_name_is_no_folder_is_refused(name, tmp_path, tiny_model):
+def test_a_name_that_cannot_be_a_folder_is_an_error(name, tmp_path, tiny_model):
     with pytest.raises(ValueError, match="the name of a folder: without / or"):
         question_sets.QuestionSet(name, pd.DataFrame())
     loaded = tiny_model("llama")
@@ -457,7 +459,7 @@ def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
         plots.save_figure(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
 
 
-# ---- Temporary files ------------------------------------------------------------------------------------------------
+# Temporary files
 
 
 def test_temporary_files_of_processes_that_ended_are_removed_and_no_others(tmp_path):

@@ -1,4 +1,4 @@
-"""The parameters of an experiment: their values, the parameters that nothing uses, and notebooks' cells."""
+"""The parameters of an experiment: wrong values, and values that nothing uses."""
 
 import re
 
@@ -66,7 +66,7 @@ TOGETHER = [
 @pytest.mark.parametrize(
     "values", [*({name: value} for name, value in WRONG.items()), *TOGETHER], ids=str
 )
-def test_a_parameter_that_cannot_be_is_one_sentence_that_names_it_and_its_value(values):
+def test_a_wrong_value_is_one_sentence_that_names_parameter_and_value(values):
     (name, value), *_ = values.items()
     shown = repr(value[0] if name in ("alphas", "target") else value)
     with pytest.raises(ValueError, match=rf"^{name}(\[0\])?={re.escape(shown)} [^\n]*$"):
@@ -158,7 +158,7 @@ NOT_FOR_RECORDS += [
 
 
 @pytest.mark.parametrize("name", [*NOT_FOR_RECORDS, "generations_dir"])
-def test_records_refuse_what_decides_generation(name, files, tmp_path):
+def test_parameters_of_generation_are_errors_beside_records(name, files, tmp_path):
     value = other_value(name, "records", files, tmp_path)
     with pytest.raises(
         SentenceError,
@@ -215,20 +215,21 @@ def test_a_dataset_beside_records_is_one_question_file(dataset, words, files):
 
 
 def in_notebook(changed, *, uses=None, **others):
-    """An experiment of a notebook that reads the parameters `uses`, and whose user has changed some."""
+    """Return an experiment of a notebook that reads `uses` and whose user has changed values."""
     values = {"model": "facts-2m", "figures_dir": "figures"}
     return Experiment(**values | others | changed, use=NotebookUse(uses, tuple(changed)))
 
 
 def test_a_parameter_that_the_notebook_does_not_use_is_an_error():
-    words = r"^target=\(0.9,\) is not used by this notebook; beside its models, questions and answers it uses alpha$"
+    words = r"^target=\(0.9,\) is not used by this notebook; "
+    words += "beside its models, questions and answers it uses alpha$"
     with pytest.raises(SentenceError, match=words):
         in_notebook({"target": [0.9]}, uses=("alpha",))
     assert in_notebook({"target": [0.9]}, uses=("alpha", "target")).target == (0.9,)
     assert in_notebook({"target": [0.9]}).target == (0.9,)
 
 
-def test_what_a_notebook_comes_with_is_no_error_beside_records(files):
+def test_values_of_a_shipped_notebook_are_accepted_beside_records(files):
     shipped = {"search_alpha": 0.005, "other_strategies": ["threshold"]}
     records = {"records": str(files / "split.jsonl")}
     assert in_notebook(records, uses=(), **shipped).records
@@ -277,7 +278,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("columns", "words"), COLUMNS, ids=str)
-def test_columns_that_cannot_be_are_one_sentence(columns, words):
+def test_wrong_columns_are_one_sentence(columns, words):
     with pytest.raises(SentenceError, match=f"^{words}"):
         Experiment(columns=columns)
 

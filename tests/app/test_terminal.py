@@ -1,4 +1,4 @@
-"""What is printed cannot steer a terminal, and what a spreadsheet opens is no formula."""
+"""Printed texts cannot control a terminal, and texts in CSV files are not formulas."""
 
 import csv
 import json
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import webbrowser
 from importlib import import_module
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from pro_lib.importing.records import read_labels
 
 asking = import_module("pro_lib.app.ask")
 
-# A colour, a control sequence in one character, a bidirectional override, a bell, line ends and half a pair.
+# A colour, a control sequence of one character, a bidirectional override, a bell, and line ends
 NASTY = "\x1b[31mred\x9b2J\u202egnp\x07\r\nnext\ttab\u2028\x7f"
 NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
 
@@ -102,7 +103,7 @@ def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
 
 
 def test_explore_prints_escapes(nasty, monkeypatch):
-    monkeypatch.setattr(cli.webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
     assert "page: nasty_[31m__.jsonl.html\n" in printed("explore", nasty)
     assert r"page: nasty\x1b[31m\x9b\u202e" in printed("explore", nasty, "--html", NAME)
 
@@ -156,7 +157,7 @@ def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
     assert "\x1b[31m" not in unknown.stderr
 
 
-def test_columns_are_aligned_whatever_the_width_of_letters(tmp_path):
+def test_columns_of_wide_letters_are_aligned(tmp_path):
     texts = ["Paris", "東京都", "\x1b[1mbold", "한국", "ﾄｳｷｮｳ", "naïve"]
     rows = [
         {"question_id": str(n), "answers": [{"text": text, "log_prob": -1.0}]}
@@ -180,12 +181,12 @@ def test_printable_text_has_no_control_character_and_keeps_what_can_be_printed(t
         assert shown == text
 
 
-def test_letters_and_spaces_of_all_languages_stay():
+def test_letters_and_spaces_of_all_languages_are_printed():
     for text in ("Zürich – 10\u00a0000 €", "東京\u3000都", "עברית", "नमस्ते", "🇫🇷 x²"):
         assert printable(text) == text
 
 
-# ---- Spreadsheets ---------------------------------------------------------------------------------------------------
+# Spreadsheets
 
 FORMULAS = ["=1+1", "+1", "-5", "@SUM(1)", "\tx", "\r=1", "'=1", "''-1"]
 PLAIN = ["Paris", "1-1", "'quoted'", "", "'", "a\rb", 'a "b"', "a,b"]
@@ -203,12 +204,12 @@ def write_answers(folder, texts):
 
 
 def cells(path):
-    """The rows of a CSV file by its columns, as the csv module reads it, which refuses a bare carriage return."""
+    """Read the rows of a CSV file; a carriage return that is not quoted is an error."""
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, strict=True))
 
 
-def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_marked_and_a_number_never(tmp_path):
+def test_texts_that_look_like_formulas_are_marked_and_numbers_are_not(tmp_path):
     file, output = write_answers(tmp_path, [*FORMULAS, *PLAIN]), tmp_path / "scores.csv"
     for option, mark in ([], "'"), (["--raw-text"], ""):
         printed("score", file, "--output", output, *option)
@@ -247,7 +248,7 @@ def test_a_mark_is_removed_again(text):
     assert files.without_spreadsheet_mark(marked) == text
 
 
-# ---- Kernels --------------------------------------------------------------------------------------------------------
+# Kernels
 
 
 def write_notebook(path, source, kernel="python3"):
@@ -267,7 +268,7 @@ def install_kernel(folder, name, *words):
     (place / "kernel.json").write_text(json.dumps(spec))
 
 
-def test_a_kernel_called_python3_is_this_python_and_the_failure_of_another_is_one_line(tmp_path):
+def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(tmp_path):
     other = [sys.executable, "-c", "raise SystemExit('another Python')"]
     for name in ("python3", "named"):
         install_kernel(tmp_path, name, *other)
@@ -280,8 +281,10 @@ def test_a_kernel_called_python3_is_this_python_and_the_failure_of_another_is_on
     ends = {
         "own": None,
         "dies": f"dies.ipynb: the kernel {sys.executable} failed: Kernel died",
-        "other": "other.ipynb: the kernel 'named' failed: Kernel died before replying to kernel_info",
-        "none": "none.ipynb: its kernel 'absent' is not installed; `jupyter kernelspec list` shows those that are",
+        "other": "other.ipynb: the kernel 'named' failed: "
+        "Kernel died before replying to kernel_info",
+        "none": "none.ipynb: its kernel 'absent' is not installed; "
+        "`jupyter kernelspec list` shows those that are",
         "damaged": "damaged.ipynb is not a notebook that can be read (AttributeError: ",
     }
     for name, end in ends.items():

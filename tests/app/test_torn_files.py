@@ -1,6 +1,6 @@
-"""Commands killed while they write leave the file before or the file after, and the next one clears up.
+"""Commands that are killed while they write leave the old file or the new one, both whole.
 
-Run as a script with a number of kills, this file imports the package once and forks a process for every trial.
+As a script with a number of kills, this file imports the package once and forks for every trial.
 `JOBS` has what is written: a command that writes something new becomes another entry.
 """
 
@@ -142,7 +142,7 @@ def big(_, out, x):
 
 
 def same_notebook(one, other):
-    """Whether two executed notebooks are whole and were given the same parameter; their times differ."""
+    """Return whether two executed notebooks are whole and have the same parameter."""
     books = [json.loads(data) for data in (one, other)]
     return (
         books[0]["metadata"]["papermill"]["parameters"]
@@ -150,7 +150,8 @@ def same_notebook(one, other):
     )
 
 
-# What writes: how many writes a kill is drawn from (None: a random time), how often of 100 tries, and what is the same.
+# By job: the writes of which one is killed (None: a random time), how often of 100 tries, and how
+# results are compared.
 JOBS = {
     score: (1, 25, bytes.__eq__),
     explore: (1, 25, bytes.__eq__),
@@ -166,7 +167,7 @@ def contents(folder):
 
 
 def kill_one(job, inputs, out, x, rng, *, n_writes, seconds):
-    """Do a job in a process that is killed in one of its writes, or within some seconds; whether it was."""
+    """Do a job in a process that is killed at a write or a random time; return whether it was."""
 
     def work():
         patch_open(out, moment, share)

@@ -1,4 +1,4 @@
-"""The audit: each choice moves what it says, and the page in the docs holds the numbers that were measured."""
+"""Tests of the audit: the choices, the paired difference, and a run on a bundled model."""
 
 from functools import partial
 
@@ -89,7 +89,7 @@ def test_rows_are_compared_on_their_common_questions():
         "PRO", "other", "x", ids[:3], np.array([2.0, 1, 3]), np.array([True, False, False])
     )
     table = audit.table([ours, other], dict.fromkeys("abcd", "one")).set_index("choice")
-    # On a, b, c: wrong b against right a and c is 1/2 for ours; the other has b below and c above a: 1/2.
+    # On the common questions a, b and c, both rows have the AUROC 1/2.
     assert table["auroc"].to_dict() == {"this project's": 0.75, "other": 0.5}
     assert table["difference"].to_dict() == {"this project's": 0, "other": 0}
 

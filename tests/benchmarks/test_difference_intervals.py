@@ -1,4 +1,4 @@
-"""The simulation of intervals: its samples are those of the package, it resumes, and its page holds its table."""
+"""Tests of the simulation of intervals: its samples, its continuation, and its page."""
 
 import difference_intervals as simulation
 import numpy as np
@@ -61,8 +61,8 @@ def test_a_second_call_skips_the_cells_that_are_done(tmp_path, monkeypatch, caps
 
 
 def test_the_page_holds_the_tables_of_its_file():
-    page = (ROOT / "docs" / "intervals.md").read_text()
-    table = pd.read_csv(ROOT / "docs" / "difference_intervals.csv")
+    page = (ROOT / "docs" / "explanation" / "intervals.md").read_text()
+    table = pd.read_csv(ROOT / "docs" / "results" / "data" / "difference_intervals.csv")
     for part in simulation.summary(table).split("\n\n"):
         assert part in page
     assert len(table) == len(simulation.cells())

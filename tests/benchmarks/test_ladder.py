@@ -46,14 +46,15 @@ def test_a_small_run_times_every_arm_and_our_greedy_answers_as_the_library_does_
     assert "F 0.05 ÷ E" in done.stdout
     assert (table.loc[["E", "H"], "compared"] == 8).all()
     assert (table.loc[["E", "H"], "differing"] == 0).all()
-    # One question at a time nothing is padded: both put the same tokens through and see the same positions.
+    # A batch of one question has no padding, so that both arms run the same tokens and positions.
     for name in ("token_forwards", "attended_positions"):
         assert table.loc[("E", 1), name] == table.loc[("G", 1), name]
         assert table.loc[("E", 8), name] < table.loc[("G", 8), name]
 
 
 def test_attended_positions_by_hand():
-    counts, ids = ladder_release.Counts(), torch.zeros(2, 3, dtype=torch.long)
+    counts = ladder_release.Counts()
+    ids = torch.zeros(2, 3, dtype=torch.long)
     counts.hook(None, (), {"input_ids": ids})
     assert (counts.token_forwards, counts.attended_positions) == (6, 2 * (1 + 2 + 3))
     counts.hook(

@@ -12,14 +12,16 @@ OURS = catalog.DATA / "models" / "facts-2m"
 
 
 @pytest.fixture
-def own(tiny_folders, tmp_path, monkeypatch):
+def local_folder(tiny_folders, tmp_path, monkeypatch):
     """Return the folder of another model that is named as one of ours is, in the working folder."""
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree(tiny_folders("llama"), tmp_path / "models" / "facts-2m"))
 
 
-def test_the_bundled_names_are_described_also_beside_a_folder_of_that_name(own, monkeypatch):
-    monkeypatch.chdir(own.parent)
+def test_the_bundled_names_are_described_also_beside_a_folder_of_that_name(
+    local_folder, monkeypatch
+):
+    monkeypatch.chdir(local_folder.parent)
     for name in ("facts-1m", "facts-2m"):
         assert "taught 36 relations" in catalog.scope(name)
         assert catalog.is_bundled(name)
@@ -30,31 +32,33 @@ OTHERS = ["models/facts-2m", "./facts-2m", "../models/facts-2m", "facts-2m/", ""
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_other_text_is_described_as_one_of_ours(own, monkeypatch, name):
-    monkeypatch.chdir(own.parent)
-    assert catalog.scope(name) == catalog.scope(str(own)) == catalog.scope(own) == ""
+def test_no_other_text_is_described_as_one_of_ours(local_folder, monkeypatch, name):
+    monkeypatch.chdir(local_folder.parent)
+    assert (
+        catalog.scope(name) == catalog.scope(str(local_folder)) == catalog.scope(local_folder) == ""
+    )
     assert not catalog.is_bundled(name)
-    assert not catalog.is_bundled(str(own))
+    assert not catalog.is_bundled(str(local_folder))
 
 
-def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(own, monkeypatch):
-    monkeypatch.setattr(catalog, "CACHE", own.parent)
-    assert catalog.locate("facts-2m") == str(own)
+def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(local_folder, monkeypatch):
+    monkeypatch.setattr(catalog, "CACHE", local_folder.parent)
+    assert catalog.locate("facts-2m") == str(local_folder)
     assert catalog.scope("facts-2m") == ""
 
 
-def test_a_path_is_a_path_where_it_exists(own, monkeypatch):
-    monkeypatch.chdir(own.parent)
-    assert models.load_model(Path("facts-2m"), device="cpu").source == str(own)
-    assert models.cached_model(Path("facts-2m"), device="cpu").source == str(own)
+def test_a_path_is_a_path_where_it_exists(local_folder, monkeypatch):
+    monkeypatch.chdir(local_folder.parent)
+    assert models.load_model(Path("facts-2m"), device="cpu").source == str(local_folder)
+    assert models.cached_model(Path("facts-2m"), device="cpu").source == str(local_folder)
     assert catalog.model_folder_name(Path("facts-1m")) == "facts-1m"
     assert catalog.locate(Path("facts-1m")) == str(catalog.DATA / "models" / "facts-1m")
 
 
-def test_the_name_of_a_download_never_stands_for_a_folder_here(own, monkeypatch):
-    monkeypatch.setattr(catalog, "CACHE", own.parent / "cache")
-    monkeypatch.chdir(own.parent)
-    own.rename("smollm2-135m")
-    with pytest.raises(ValueError, match="`pro download smollm2-135m` gets it"):
+def test_the_name_of_a_download_never_stands_for_a_folder_here(local_folder, monkeypatch):
+    monkeypatch.setattr(catalog, "CACHE", local_folder.parent / "cache")
+    monkeypatch.chdir(local_folder.parent)
+    local_folder.rename("smollm2-135m")
+    with pytest.raises(ValueError, match="run `pro download smollm2-135m`"):
         models.load_model("smollm2-135m", device="cpu")
     assert models.load_model("./smollm2-135m", device="cpu").name == "smollm2-135m"

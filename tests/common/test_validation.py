@@ -1,4 +1,4 @@
-"""Sentences that say what is wrong with a parameter or an object read: one line, short enough to be read."""
+"""Errors about parameters and objects are one short line."""
 
 import pytest
 

@@ -44,8 +44,8 @@ def test_a_method_its_similarity_and_the_choice_of_alpha_are_columns():
 def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions():
     alphas = [sweeps.select_alpha(VALIDATION), 0.4, sweeps.select_alpha(REPORTED)]
     np.testing.assert_array_equal(TABLE["alpha"], [*alphas, np.nan, np.nan, np.nan])
-    swept = sweeps.alpha_sweep(REPORTED, alphas=alphas)
-    np.testing.assert_array_equal(TABLE.loc[:2, INTERVAL], swept[["auroc", "low", "high"]])
+    swept = tables.alpha_rows(REPORTED, alphas=alphas)
+    np.testing.assert_array_equal(TABLE.loc[:2, INTERVAL], swept[INTERVAL])
 
 
 def test_the_difference_to_pro_is_paired():

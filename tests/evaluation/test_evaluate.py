@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +21,10 @@ from pro_lib.runs.storage import RunInfo
 
 
 def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
-    """A run from `{question: [(text, probability), ...]}`; one token each, which carries an ending without its own."""
+    """Return a run from `{question: [(text, probability), ...]}` with one token per answer.
+
+    The token includes the ending.
+    """
     rows = [
         (
             question,
@@ -108,7 +113,8 @@ def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_
     of_samples = {"PE-MC", "NE", "Deg, lexical", "SC, lexical"}
     assert of_samples & set(judged.baselines) == (of_samples if is_compared else set())
     assert len(judged.correct) == (n_sampled if is_compared else 20)
-    said = f"Left out of the comparison: PE-MC ({n_sampled} of 20 questions have it), NE ({n_sampled} of 20"
+    parts = [f"{name} ({n_sampled} of 20 questions have it)" for name in ("PE-MC", "NE")]
+    said = f"Left out of the comparison: {', '.join(parts)}"
     assert (said in judged.sentence()) == (not is_compared)
     if n_sampled == 19:
         assert "1 of 20 questions are left out (q19): PE-MC is missing for 1" in judged.sentence()
@@ -242,11 +248,12 @@ def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():
 
 
 # Few values, so that answers tie within a question and questions with each other.
-TIED = st.lists(
-    st.lists(st.tuples(st.sampled_from(["Rome", "rome", "Oslo", "a b", "b c"]), st.sampled_from([0.1, 0.07, 0.01])),
-             min_size=1, max_size=6, unique_by=lambda answer: answer[0]),
-    min_size=2, max_size=5,
-)  # fmt: skip
+TEXTS = st.sampled_from(["Rome", "rome", "Oslo", "a b", "b c"])
+PROBABILITIES = st.sampled_from([0.1, 0.07, 0.01])
+ANSWERS = st.lists(
+    st.tuples(TEXTS, PROBABILITIES), min_size=1, max_size=6, unique_by=lambda answer: answer[0]
+)
+TIED = st.lists(ANSWERS, min_size=2, max_size=5)
 
 
 @given(TIED, st.randoms(use_true_random=False))
@@ -388,3 +395,13 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
     assert pool.rows([7, 3]).answers["question_id"].tolist() == ["q7", "q3"]
+
+
+def test_evaluation_starts_without_the_slow_packages():
+    code = "import sys, pro_lib.evaluation.tables; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(result.stdout.split())
+    assert "pro_lib.evaluation.tables" in loaded
+    assert not loaded & {"scipy.stats", "scipy.sparse", "scipy.optimize", "sklearn", "torch"}

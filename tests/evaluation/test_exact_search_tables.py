@@ -11,8 +11,8 @@ from pro_lib.evaluation import tables
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
-# The first question has answers of probability 0.5 and 0.3, the second 0.35 and 0.25. Each answer is
-# one token that ends surely, and four further tokens share what is left.
+# The first question has answers of probability 0.5 and 0.3, the second 0.35 and 0.25. Each answer
+# is one token that ends surely, and four further tokens share what is left.
 PROBABILITIES = {"q0": {"a": 0.5, "b": 0.3}, "q1": {"c": 0.35, "d": 0.25}}
 IDS = {text: (number,) for number, text in enumerate("abcd")}
 
@@ -48,7 +48,10 @@ def run_of(found, strategy, *, parameters=None, forwards=0, **columns):
 
 
 def search_runs(ids=("q0", "q1")):
-    """Runs of these questions; a question id may have a suffix, so that there are several of each kind."""
+    """Return runs of these questions.
+
+    A question id may have a suffix, so that there are several of each kind.
+    """
     trees = {"tree_log_probs": [], "tree_entropies": [], "tree_greedy": []}
     bases = [each.split("-")[0] for each in ids]
     for base in bases:
@@ -120,7 +123,8 @@ def test_bounds_are_means_over_certified_questions():
     assert np.isnan(single["entropy_low"])
     both = table.loc[0.2]
     assert both["tree_bound"] == pytest.approx(np.mean(list(ROOT_ENTROPY.values())))
-    # The two differences are d0 and d1; the standard error of their mean is |d0 - d1| / 2 / sqrt(2).
+    # The two differences are d0 and d1; the standard error of their mean is |d0 - d1| / 2 /
+    # sqrt(2).
     differences = 1.5 - np.array(list(ROOT_ENTROPY.values()))
     half = 1.959964 * abs(differences[0] - differences[1]) / 2 / np.sqrt(2)
     assert both["entropy_minus_tree_bound_low"] == pytest.approx(

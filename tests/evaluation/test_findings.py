@@ -44,22 +44,22 @@ def test_an_effect_that_was_not_shown_and_would_have_been():
     rows = [setting(-0.001), setting(0.002)]
     assert compared(*rows) == (
         "PRO is not significantly different from NLL in any of the 2 settings "
-        "(differences −0.001 to +0.002, 95 % confidence intervals within −0.011 to +0.012; "
-        "an effect of 0.02 or more would have been detected in all of them)."
+        "(differences −0.001 to +0.002, 95 % confidence intervals within −0.011 to +0.012). "
+        "An effect of 0.02 or more would have been detected in all of them."
     )
 
 
 def test_an_effect_would_have_been_detected_in_some_of_the_settings():
     said = compared(setting(0.0), setting(0.0), setting(0.0, half_width=0.02))
-    assert "an effect of 0.02 or more would have been detected in 2 of them" in said
+    assert "An effect of 0.02 or more would have been detected in 2 of them." in said
 
 
 def test_an_undecided_comparison_says_what_it_would_take():
     # The interval is ± 0.1, so the standard error is 0.051 and 2.8 of them are 0.143.
     assert compared(setting(0.03, half_width=0.1)) == (
         "PRO is not significantly different from NLL in the only setting "
-        "(difference +0.030, 95 % confidence interval −0.070 to +0.130; there are too few "
-        "questions to detect an effect of 0.02 or more, only effects of about 0.14)."
+        "(difference +0.030, 95 % confidence interval −0.070 to +0.130). There are too few "
+        "questions to detect an effect of 0.02 or more, only effects of about 0.14."
     )
 
 
@@ -69,9 +69,9 @@ def test_effects_in_both_directions_and_none():
     assert said.startswith(
         "PRO is significantly better than NLL in 1 of 3 settings (difference +0.050"
     )
-    assert "; it is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
+    assert ". It is significantly worse than NLL in 1 of 3 settings (difference −0.050" in said
     assert (
-        "; it is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
+        ". It is not significantly different from NLL in 1 of 3 settings (difference +0.000" in said
     )
 
 
@@ -87,7 +87,8 @@ def test_a_setting_with_too_few_answers_is_left_out_and_named():
     said = compared(*rows)
     assert said.startswith("PRO is not significantly different from NLL in the only setting")
     assert said.endswith(
-        "1 setting has fewer than 20 correct or 20 wrong answers, too few for a statement (small on d)."
+        "1 setting has fewer than 20 correct or 20 wrong answers, too few for a statement "
+        "(small on d)."
     )
     few_wrong = setting(0.4, n_correct=981, p_value=0.001)
     assert compared(few_wrong, few_wrong).startswith(
@@ -99,6 +100,29 @@ def test_a_setting_with_too_few_answers_is_left_out_and_named():
 def test_twenty_of_each_are_enough():
     assert "significantly better" in compared(setting(0.05, p_value=0.001, n_correct=20))
     assert "significantly better" in compared(setting(0.05, p_value=0.001, n_correct=980))
+
+
+NO_INTERVAL = {"p_value": NAN, "auroc_minus_nll_low": NAN, "auroc_minus_nll_high": NAN}
+
+
+def test_a_comparison_without_an_interval_says_why():
+    said = compared(setting(0.05, model="few", **NO_INTERVAL))
+    assert said == (
+        "The difference between PRO and NLL has no interval in 1 setting, because the questions "
+        "are in too few clusters (few on d)."
+    )
+
+
+def test_settings_without_an_interval_are_not_counted_with_the_others():
+    rows = [setting(0.05, p_value=0.001), setting(0.3, model="few", **NO_INTERVAL)]
+    said = compared(*rows)
+    assert said.startswith(
+        "PRO is significantly better than NLL in the only setting (difference +0.050"
+    )
+    assert said.endswith(
+        "no interval in 1 setting, because the questions are in too few clusters (few on d)."
+    )
+    assert "nan" not in said
 
 
 # --- Notebooks ---
@@ -121,7 +145,8 @@ def choices(difference, p_value, protocol="paper", **others):
 def test_02_says_which_alpha_was_chosen_and_what_it_is_worth():
     said = findings.alpha_sweep(choices(0.05, 0.001))
     assert said.startswith(
-        "If repeats are counted (protocol `paper`), the α chosen on validation questions is 0.2. PRO "
+        "If repeats are counted (protocol `paper`), the α chosen on validation questions is "
+        "0.2. PRO "
         "with α chosen on validation questions is significantly better than NLL in the only setting"
     )
     assert "PRO with the default α = 0.4 is not significantly different from NLL" in said
@@ -148,7 +173,8 @@ def test_03_says_the_mean_k_at_the_default_and_the_smallest_alpha():
     rows = {"protocol": "paper", "alpha": [0.0, 0.4, 0.0, 0.4], "mean_k": [9.0, 1.0, 10.0, 2.0]}
     said = findings.k_vs_alpha(pd.DataFrame(rows), 0.39)
     assert said == (
-        "If repeats are counted (protocol `paper`), PRO keeps 1.00 to 2.00 answers of a question on "
+        "If repeats are counted (protocol `paper`), PRO keeps 1.00 to 2.00 answers of a "
+        "question on "
         "average at α = 0.4, and 9.00 to 10.00 at α = 0."
     )
 
@@ -206,8 +232,10 @@ def test_06_reverses_the_difference_of_nll_with_its_ends():
     assert said == (
         "If repeats are counted (protocol `paper`): PRO with α chosen on validation questions is "
         "significantly better than NLL in the only setting (difference +0.050, 95 % confidence "
-        "interval +0.030 to +0.060). The two scores differ on 40 questions of a setting. If α is chosen "
-        "on other validation questions, the AUROC of PRO on the same reported questions is above that "
+        "interval +0.030 to +0.060). The two scores differ on 40 questions of a setting. If α "
+        "is chosen "
+        "on other validation questions, the AUROC of PRO on the same reported questions is "
+        "above that "
         "of NLL in 25 to 75 % of the redraws, by however little."
     )
     said = findings.benchmark(benchmark_rows((0.05, 0.001)), auroc_redraws())
@@ -222,7 +250,7 @@ def test_06_corrects_for_all_methods_and_settings():
     beside = findings.benchmark(benchmark_rows((-0.05, 0.03), others), auroc_redraws())
     assert "not significantly different from NLL" in beside
     # Two tests need a smaller standard error: 0.0077 times (2.24 + 0.84) is 0.024.
-    assert "only effects of about 0.02)" in beside
+    assert "only effects of about 0.02." in beside
 
 
 def test_06_lists_better_and_worse_methods_and_those_that_were_not_shown_to_differ():
@@ -232,10 +260,14 @@ def test_06_lists_better_and_worse_methods_and_those_that_were_not_shown_to_diff
     rows[1].loc[rows[1]["similarity"] == "alias", "p_value"] = 0.9
     said = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws())
     assert (
-        "\n\nSignificantly better than PRO:\n\n- SE (lexical) in all 2 settings (differences +0.050, 95 % "
-        "confidence intervals within +0.040 to +0.070)\n\nSignificantly worse than PRO:\n\n- SE (alias) in 1 of 2 "
-        "settings (difference −0.050, 95 % confidence interval −0.060 to −0.030)\n\nNo significant difference "
-        "to PRO was shown in any setting for Deg (alias) (differences +0.010, 95 % confidence intervals "
+        "\n\nSignificantly better than PRO:\n\n- SE (lexical) in all 2 settings (differences "
+        "+0.050, 95 % "
+        "confidence intervals within +0.040 to +0.070)\n\nSignificantly worse than PRO:\n\n- "
+        "SE (alias) in 1 of 2 "
+        "settings (difference −0.050, 95 % confidence interval −0.060 to −0.030)\n\nNo "
+        "significant difference "
+        "to PRO was shown in any setting for Deg (alias) (differences +0.010, 95 % confidence "
+        "intervals "
         "within +0.000 to +0.030)."
     ) in said
 
@@ -254,8 +286,8 @@ def test_06_says_where_scores_are_the_same_and_what_cannot_be_redrawn():
     rows[0]["n_differ"] = 0
     said = findings.benchmark(pd.concat(rows, ignore_index=True), auroc_redraws([None, None]))
     assert (
-        "differ on 0 to 40 questions of a setting; in 1 of 2 settings they are the same on every question."
-        in said
+        "differ on 0 to 40 questions of a setting; in 1 of 2 settings they are the same on "
+        "every question." in said
     )
     assert "The validation questions cannot be redrawn, so it is not known" in said
     assert "nan" not in said
@@ -269,7 +301,8 @@ def test_06_names_what_is_worse_than_chance():
     assert "Worse than chance" not in findings.benchmark(table, auroc_redraws())
     table.loc[table["method"] == "PE", "auroc_high"] = 0.49
     assert findings.benchmark(table, auroc_redraws()).endswith(
-        "Worse than chance, with a 95 % interval of AUROC that is entirely below 0.5: PE in the only setting "
+        "Worse than chance, with a 95 % interval of AUROC that is entirely below 0.5: PE in "
+        "the only setting "
         "(each interval by itself)."
     )
 
@@ -278,7 +311,8 @@ def test_06_says_nothing_of_too_few_answers():
     few = {"n_correct": 19}
     said = findings.benchmark(benchmark_rows((-0.05, 0.001), **few), auroc_redraws(**few))
     assert said == (
-        "If repeats are counted (protocol `paper`): 1 setting has fewer than 20 correct or 20 wrong answers, "
+        "If repeats are counted (protocol `paper`): 1 setting has fewer than 20 correct or 20 "
+        "wrong answers, "
         "too few for a statement (m on d)."
     )
     without_nll = benchmark_rows((0.0, 1.0), **few).query("method != 'NLL'")
@@ -331,13 +365,16 @@ def test_07_compares_beams_with_the_search_by_the_paired_difference(difference, 
         "questions are certified."
     )
     assert bounds == (
-        "PRO ≤ α-floor ≤ tree bound holds for every certified question at every α. The mean entropy, "
+        "PRO ≤ α-floor ≤ tree bound holds for every certified question at every α. The mean "
+        "entropy, "
         "estimated by samples, minus the mean tree bound is +0.500 to +0.700 nats (95 % confidence "
-        "intervals within +0.400 to +0.800). The entropy of a single question is known less well: at "
+        "intervals within +0.400 to +0.800). The entropy of a single question is known less "
+        "well: at "
         "α = 0.1 its 95 % interval is 2.00 nats wide on average."
     )
     assert own.startswith(
-        f"PRO of beams, with its own α chosen on validation questions, is significantly {verb} than "
+        f"PRO of beams, with its own α chosen on validation questions, is significantly {verb} "
+        f"than "
         "PRO of the exact search in the only setting"
     )
     assert same.startswith(
@@ -377,7 +414,8 @@ def repeats_table():
 def test_00_says_how_often_pro_differs_from_nll_and_when_the_premise_fails():
     assert findings.examples(repeats_table(), pd.DataFrame(), 0.4) == (
         "At α = 0.4, PRO keeps more than one distinct answer for 1.25 % of the questions; for the "
-        "others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum to more "
+        "others, PRO equals NLL. If repeats are counted, the probabilities of the answers sum "
+        "to more "
         "than 1 for 25.0 % of the questions, and to 3.14 at most; without repeats, for 0.0 %."
     )
 
@@ -391,9 +429,12 @@ def test_00_says_what_no_and_many_documents_do():
     ends = {"mean_low": [0.1, 0.8, 1.9, 0.0, 0.5, 0.3], "mean_high": [0.3, 1.0, 2.1, 0.1, 0.7, 0.5]}
     table = pd.DataFrame(rows | {"mean": [0.2, 0.9, 2.0, 0.05, 0.6, 0.4]} | ends)
     assert findings.examples(repeats_table(), table, 0.4).endswith(
-        "\n\nFor facts with 0 training documents, 5.0 % of the answers are correct (95 % confidence "
-        "interval 0.0 to 10.0 %) and the mean of PRO is 2.00 nats. With 32 training documents, 90.0 % "
-        "of the answers are correct (95 % confidence interval 80.0 to 100.0 %) and the mean of PRO is "
+        "\n\nFor facts with 0 training documents, 5.0 % of the answers are correct (95 % "
+        "confidence "
+        "interval 0.0 to 10.0 %) and the mean of PRO is 2.00 nats. With 32 training documents, "
+        "90.0 % "
+        "of the answers are correct (95 % confidence interval 80.0 to 100.0 %) and the mean of "
+        "PRO is "
         "0.20 nats."
     )
 
@@ -403,8 +444,10 @@ def test_01_says_ranges_of_means():
     table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})
     assert findings.generated_answers(table, 0.4) == (
         "A question has 8.0 to 10.0 answers on average in the 2 settings, of which 4.0 to 5.0 are "
-        "distinct. The probabilities of the distinct answers sum to 0.50 to 0.90 on average. If repeats "
-        "are counted, the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO keeps more "
+        "distinct. The probabilities of the distinct answers sum to 0.50 to 0.90 on average. "
+        "If repeats "
+        "are counted, the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO "
+        "keeps more "
         "than one answer for 0.0 to 100.0 % of the questions; for the others, PRO equals NLL."
     )
 
@@ -432,8 +475,10 @@ def test_09_says_what_is_guaranteed_and_what_is_not():
     rows += [guaranteed(0.7, **nothing), guaranteed(0.8, **nothing), guaranteed(0.8, **nothing)]
     assert findings.guarantees(pd.DataFrame(rows)) == (
         "An accuracy of at least 70 % is guaranteed for 2 of 3 methods (95 % confidence, each by "
-        "itself). They answer 20.0 to 30.0 % of the questions, and 60.0 to 80.0 % of these answers are "
-        "correct. The 95 % interval of this accuracy is entirely below the target for 1 of these 2.\n\n"
+        "itself). They answer 20.0 to 30.0 % of the questions, and 60.0 to 80.0 % of these "
+        "answers are "
+        "correct. The 95 % interval of this accuracy is entirely below the target for 1 of "
+        "these 2.\n\n"
         "An accuracy of at least 80 % is guaranteed for none of the 2 methods: the validation "
         "questions do not show it."
     )
@@ -456,10 +501,12 @@ def test_09_says_which_sets_can_be_issued_and_what_they_miss():
     fixed = {**issued, "delta": NAN, "alpha": 0.4}
     table = pd.DataFrame([{"delta": 0.3, "alpha": NAN, "missed": 0.0}, issued, fixed])
     assert findings.answer_sets(table) == (
-        "Sets that may miss every correct answer for at most 30 % of the questions cannot be issued: "
+        "Sets that may miss every correct answer for at most 30 % of the questions cannot be "
+        "issued: "
         "the search finds a correct answer for too few validation questions.\n\n"
         "Sets that may miss every correct answer for at most 50 % of the questions consist of the "
-        "answers with p ≥ 0.020. They miss 45.0 % (95 % confidence interval 40.0 to 50.0 %), and have 3.0 "
+        "answers with p ≥ 0.020. They miss 45.0 % (95 % confidence interval 40.0 to 50.0 %), "
+        "and have 3.0 "
         "answers on average."
     )
     two = findings.answer_sets(pd.DataFrame([issued, issued | {"alpha": NAN}]))
@@ -477,7 +524,8 @@ def test_09_says_the_mean_entropy_and_how_wide_its_limits_are(low, high, said):
     row = {"dataset": "d", "model": "m", "entropy": 2.0, "tree_bound": 1.5}
     table = pd.DataFrame([row | {"entropy_low": low, "entropy_high": high}])
     assert findings.entropies(table) == (
-        f"The entropy is 2.00 nats on average over questions; the tree bound of the search is 1.50 nats. {said}"
+        f"The entropy is 2.00 nats on average over questions; the tree bound of the search is "
+        f"1.50 nats. {said}"
     )
 
 
@@ -502,7 +550,8 @@ def test_05_compares_pro_with_nll_at_the_ends_and_says_how_much_moves():
         at_thresholds((0.8, 0.7, 0.75), (0.82, 0.71, 0.79), p_value=0.001)
     )
     assert said.startswith(
-        "If repeats are counted (protocol `paper`): At ROUGE-L > 0.1, PRO with α chosen on validation "
+        "If repeats are counted (protocol `paper`): At ROUGE-L > 0.1, PRO with α chosen on "
+        "validation "
         "questions is significantly better than NLL in the only setting (difference +0.050"
     )
     assert (
@@ -535,7 +584,10 @@ def test_05_says_nothing_of_too_few_answers():
 def world(
     number, *differences, p_value=1e-9, varied="spellings of each meaning", level="5", **others
 ):
-    """The rows of a simulated world, in which PRO with K = 2 and at α = 0.4 has these differences to NLL."""
+    """Return the rows of a simulated world.
+
+    PRO with K = 2 and at α = 0.4 has these differences to NLL.
+    """
     rows = []
     for index, difference in enumerate(differences):
         is_fixed = index == 0
@@ -580,10 +632,12 @@ def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(
     assert findings.worlds_title(table, table) == (
         f"PRO is significantly better than NLL, at some α or K, in {better} of 2 simulated worlds"
     )
-    said = findings._worlds_sentences(table)
+    said = findings.worlds_sentences(table)
     assert said.startswith(
-        f"PRO with at least one of the choices K = 2 and α = 0.4 is significantly better than NLL in "
-        f"{better} of 2 simulated worlds. It is significantly worse with at least one of them in {worse}."
+        f"PRO with at least one of the choices K = 2 and α = 0.4 is significantly better than "
+        f"NLL in "
+        f"{better} of 2 simulated worlds. It is significantly worse with at least one of them "
+        f"in {worse}."
     )
 
 
@@ -598,7 +652,8 @@ def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
 
 
 def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
-    # The smallest of four p-values is 0.048 after Holm's correction; as one of six it would be 0.072.
+    # The smallest of four p-values is 0.048 after Holm's correction; as one of six it would be
+    # 0.072.
     base = BASE.assign(p_value=0.9)
     again = base.assign(varied="answers found per question", level="10")
     table = several_worlds(base, world(1, 0.02, 0.0).assign(p_value=[0.012, 0.9]), again)
@@ -607,17 +662,20 @@ def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
 
 def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():
     both = world(1, 0.031, 0.0, varied="spellings and calibration", calibration=0.5)
-    said = findings._worlds_sentences(several_worlds(BASE, both))
+    said = findings.worlds_sentences(several_worlds(BASE, both))
     assert (
-        "The largest gain is +0.031 (95 % confidence interval +0.030 to +0.032), with K = 2 in the world "
-        "with calibration 0.5 and 5 spellings of each meaning. It is the largest of 4 values, so part of "
+        "The largest gain is +0.031 (95 % confidence interval +0.030 to +0.032), with K = 2 in "
+        "the world "
+        "with calibration 0.5 and 5 spellings of each meaning. It is the largest of 4 values, "
+        "so part of "
         "it is chance."
     ) in said
     assert said.endswith(
-        "In the 1 worlds of a calibrated model with one spelling of each meaning, PRO is significantly "
+        "In the 1 worlds of a calibrated model with one spelling of each meaning, PRO is "
+        "significantly "
         "better in 0 and significantly worse in 1 (differences −0.010 to +0.000)."
     )
-    alone = findings._worlds_sentences(world(1, 0.031, 0.0))
+    alone = findings.worlds_sentences(world(1, 0.031, 0.0))
     assert "in the world with spellings of each meaning 5." in alone
     assert "calibrated model" not in alone
 
@@ -637,9 +695,10 @@ def test_08_says_for_each_cause_which_scores_differ_from_nll():
         changed("spellings merged", 0.02, 0.0, p_value=1.0),
         changed("repeats kept", 0.02, -0.02),
     )
-    assert findings._causes_sentences(causes) == (
+    assert findings.causes_sentences(causes) == (
         "m on d, 1,000 questions:\n\n"
-        "- Nothing changed: PRO is significantly worse than NLL with K = 2 and α = 0.4 (differences "
+        "- Nothing changed: PRO is significantly worse than NLL with K = 2 and α = 0.4 "
+        "(differences "
         "−0.050 to −0.030, 95 % confidence intervals within −0.051 to −0.029).\n"
         "- Spellings merged: PRO is not significantly different from NLL with K = 2 and α = 0.4 "
         "(differences +0.000 to +0.020, 95 % confidence intervals within −0.001 to +0.021).\n"
@@ -652,9 +711,9 @@ def test_08_says_for_each_cause_which_scores_differ_from_nll():
 def test_08_corrects_for_all_causes_and_says_nothing_of_too_few_answers():
     alone = changed("nothing changed", 0.02, 0.02, p_value=0.02)
     more = changed("spellings merged", 0.0, 0.0, p_value=0.9)
-    assert "significantly better" in findings._causes_sentences(alone)
-    assert "significantly better" not in findings._causes_sentences(several_worlds(alone, more))
-    few = findings._causes_sentences(changed("nothing changed", 0.02, 0.02, n_correct=19))
+    assert "significantly better" in findings.causes_sentences(alone)
+    assert "significantly better" not in findings.causes_sentences(several_worlds(alone, more))
+    few = findings.causes_sentences(changed("nothing changed", 0.02, 0.02, n_correct=19))
     assert few.startswith("1 setting has fewer than 20 correct or 20 wrong answers")
 
 

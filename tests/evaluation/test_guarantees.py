@@ -1,4 +1,4 @@
-"""Guarantees on accuracy, and sets with a right answer: by hand, against naive counting, and how often they fail."""
+"""Guarantees on accuracy, and answer sets: worked values, naive counting and failure rates."""
 
 from fractions import Fraction
 
@@ -28,7 +28,7 @@ JUDGED = st.builds(
 
 
 def steps_of(uncertainty, correct, others, *, target):
-    """Each threshold in its place: how many lie below it, and the test of "its accuracy falls below the target"."""
+    """Return, for each threshold, the number of scores below it and the p-value of its test."""
     n, ordered = len(others), [*sorted(others), np.inf]
     for t in sorted({ordered[percent * n // 100] for percent in range(1, 101)}):
         below = [right for value, right in zip(uncertainty, correct, strict=True) if value < t]
@@ -57,15 +57,17 @@ def naive(uncertainty, correct, others, *, target, delta):
 
 
 def test_a_guarantee_by_hand():
-    # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be right: of the first 30
-    # all are, 2 ** -30, and of all, 60 of 100: P(Bin(100, 1/2) >= 60) = 0.0284 <= 0.05.
+    # 100 questions, 1 to 100; those up to 60 are right, and none above. Half of them are to be
+    # right: of the first 30 all are, 2 ** -30, and of all, 60 of 100: P(Bin(100, 1/2) >= 60) =
+    # 0.0284 <= 0.05.
     uncertainty = np.arange(1.0, 101)
     result = guarantee(uncertainty, uncertainty <= 60, target=0.5)
     assert result == Guarantee(0.5, 0.95, np.inf, 60 + 40, 60, 100)
     assert result.sentence().startswith(
         "Answer every question: at least 50 % right with 95 % confidence"
     )
-    # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of 87: 0.053.
+    # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of
+    # 87: 0.053.
     result = guarantee(uncertainty, uncertainty <= 60, target=0.6)
     assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
     assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
@@ -73,8 +75,8 @@ def test_a_guarantee_by_hand():
 
 
 def test_what_no_sample_of_that_size_can_show_is_not_guaranteed():
-    # All are right, so each step is: of n, 0.9 ** n. 70 % of 62 are 43, with 0.0108 not below 0.01; then 0.05 / 5 + …
-    # The start at 70 % of 63, 44 of 44, has 0.0097.
+    # All are right, so each step is: of n, 0.9 ** n. 70 % of 62 are 43, with 0.0108 not below 0.01;
+    # then 0.05 / 5 + … The start at 70 % of 63, 44 of 44, has 0.0097.
     nothing, all_ = (guarantee(np.arange(float(n)), np.full(n, True), target=0.9) for n in (62, 63))
     assert (nothing.threshold, all_.threshold, all_.n_answered) == (None, np.inf, 63)
     assert "Nothing can be guaranteed: 62 validation questions" in nothing.sentence()
@@ -102,7 +104,8 @@ def test_a_guarantee_is_that_of_the_naive_procedure(given_, unlabelled, target, 
     ]
 
 
-# Accuracies up to 0.1, 0.2, 0.4 and 1, and from where to where 0.7 of what lies below a threshold are right.
+# Accuracies up to 0.1, 0.2, 0.4 and 1, and from where to where 0.7 of what lies below a threshold
+# are right.
 RISES_AND_FALLS, JUST_TOO_LOW = (
     ((0.5, 1.0, 0.75, 0.35), (0.1 / 0.6, 0.16 / 0.35)),
     ((0.69,) * 4, (np.inf, -np.inf)),
@@ -147,7 +150,8 @@ def test_tau_is_the_value_in_its_place(percent, right):
 
 @given(PERCENT, RIGHT)
 def test_one_of_the_questions_misses_as_often_as_is_guaranteed_at_most(percent, values):
-    # Each question in turn is asked, and the others are validation: all orders of exchangeable questions, counted.
+    # Each question in turn is asked, and the others are validation: all orders of exchangeable
+    # questions, counted.
     misses = 0
     for number, question in enumerate(values):
         tau = set_threshold(

@@ -10,7 +10,7 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.evaluation import sweeps, tables
+from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
 
@@ -18,7 +18,7 @@ TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
 
 def drawn_run(seed, n=40, strategy="diverse_beam"):
-    """A run with repeated answers, ties, and masses above 1 with repeats; and its (text, p, p of the ending)."""
+    """Return a run with repeats, ties and masses above 1, and its (text, p, p of the ending)."""
     rng, found = np.random.default_rng(seed), {}
     for question in range(n):
         probs = dict(
@@ -73,7 +73,7 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
         assert table["k"].tolist()[:6] == [1, 2, 3, 4, 5, 6]
         assert table["auroc"][:6].tolist() == pytest.approx(aurocs, abs=1e-12)
         np.testing.assert_allclose(judged.pro(alphas).T, pro[6:], rtol=0, atol=1e-12)
-        kept.append(sweeps.alpha_sweep(judged, alphas=alphas)["mean_kept"])
+        kept.append(tables.alpha_rows(judged, alphas=alphas)["mean_k"])
         assert kept[-1].tolist() == pytest.approx(np.mean(counts[6:], axis=1))
     assert (kept[0][:3] > kept[1][:3]).all()  # the paper's protocol keeps repeats
 
@@ -86,8 +86,8 @@ def test_each_protocol_reads_its_answers_by_hand():
     np.testing.assert_allclose(judged[0].log_probs, np.log([[0.5, 0.5, 0.2, 0.1]]))
     np.testing.assert_allclose(judged[1].log_probs, np.log([[0.5, 0.2, 0.1]]))
     paper, ours = (of.baselines.iloc[0].filter(like="alias") for of in judged)
-    # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 - 7/8 log 7.
-    # One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
+    # Two meanings of 1.2 and 0.1, or of 0.7 and 0.1: with Q = 7/8 and 1/8 the entropy is 3 log 2 -
+    # 7/8 log 7. One of two samples says yes. PRO reads one meaning at α = 0.4, whose is NLL.
     expected = {
         "SE": 3 * np.log(2) - 7 / 8 * np.log(7),
         "SD": 0.1 / 0.8,
@@ -127,5 +127,5 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
         f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     )
     assert "sum to more" not in ours.sentence()
-    sweeps.alpha_sweep(paper)  # a warning would be an error
+    tables.alpha_rows(paper)  # a warning would be an error
     tables.benchmark([Splits(paper, paper, None)])

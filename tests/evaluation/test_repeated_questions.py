@@ -1,4 +1,4 @@
-"""Repeated questions and labels of some questions: what evaluations, intervals and guarantees make of them."""
+"""Evaluations, intervals and guarantees with repeated questions and with few labels."""
 
 import warnings
 
@@ -13,7 +13,10 @@ from pro_lib.metrics.correctness import Choices
 
 
 def records(n_texts, *, n_copies=1, relation=None):
-    """A run in which each question stands so many times, with the same answers; right where its number is even."""
+    """Return a run that has each question several times, with the same answers.
+
+    The answers to questions with an even number are right.
+    """
     rng = np.random.default_rng(0)
     probabilities = rng.uniform(0.05, 0.5, (n_texts, 2))
     rows = []
@@ -137,10 +140,10 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     sentence = "Labels or references cover 4 of 10 questions and have no inclusion probabilities"
     assert sentence in some.sentence()
     assert "the result holds for the labelled questions only" in some.cautions()
-    assert some.labels()["n_unlabelled"] == 6
+    assert some.n_unlabelled == 6
     whole = evaluate(run, choices=Choices(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
-    assert "n_unlabelled" not in whole.labels()
+    assert whole.n_unlabelled == 0
 
 
 def test_a_figure_says_of_how_many_questions_the_labels_are():

@@ -1,4 +1,4 @@
-"""Statements about several settings: how often any of them is beyond chance, and what counts as a setting."""
+"""Counts of settings: how often a difference is significant, and what counts as a setting."""
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ def test_nothing_is_counted_of_no_rows_and_of_differences_without_a_test():
     assert count_beyond_chance(rows(np.nan, np.nan)) == SettingCounts(2, 0, 0)
 
 
-def test_of_fifteen_settings_without_a_difference_any_is_beyond_chance_in_at_most_one_run_of_twenty():
+def test_any_of_fifteen_equal_settings_is_significant_in_at_most_one_run_of_twenty():
     rng, n_runs = np.random.default_rng(11), 1000
     corrected = uncorrected = 0
     for _ in range(n_runs):

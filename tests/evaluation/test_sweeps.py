@@ -41,12 +41,12 @@ def splits_of(evaluation, n_validation=None, **options):
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
-    # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 - 0.5 log 12.5 = 1.956
-    # of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is 0.693 and 0.799, at 0 1.956 and 4.159.
+    # Wrong: 0.5 and 0.04; right: 0.45 and 0.001. Where α keeps 0.04 and not 0.001, PRO is 3.219 -
+    # 0.5 log 12.5 = 1.956 of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is
+    # 0.693 and 0.799, at 0 1.956 and 4.159.
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
-    assert sweeps.alpha_sweep(evaluation).set_index("alpha")["auroc"][
-        [0.0, 0.02, 0.05]
-    ].tolist() == [0.0, 1.0, 0.0]
+    aurocs = tables.alpha_rows(evaluation).set_index("alpha")["auroc"]
+    assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
     finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
@@ -58,59 +58,50 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
-    table, counts = (
-        sweeps.alpha_sweep(EVALUATION),
-        scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS),
-    )
+    table = tables.alpha_rows(EVALUATION)
+    counts = scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
-    assert table[["auroc", "mean_kept"]].iloc[-1].tolist() == [
+    assert table[["auroc", "mean_k"]].iloc[-1].tolist() == [
         metrics.auroc(scoring.nll(LOG_PROBS), CORRECT),
         1,
     ]
     intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
-    np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, intervals)
+    np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
-    np.testing.assert_array_equal(table["mean_kept"], mean)
+    np.testing.assert_array_equal(table["mean_k"], mean)
     by_k = tables.k_vs_alpha([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
 def test_intervals_are_by_cluster_where_questions_have_one():
-    assert set(sweeps.alpha_sweep(EVALUATION, alphas=[0.4])["interval"]) == {"by question"}
+    assert set(tables.alpha_rows(EVALUATION, alphas=[0.4])["interval"]) == {"by question"}
     clusters = np.arange(len(CORRECT)) % 8
     clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
-    table = sweeps.alpha_sweep(clustered, alphas=[0.1, 0.4])
+    table = tables.alpha_rows(clustered, alphas=[0.1, 0.4])
     scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
     expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
-    np.testing.assert_array_equal(table[["auroc", "low", "high"]].T, expected)
+    np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
     assert set(table["interval"]) == {"by cluster"}
     compared = tables.benchmark([splits_of(clustered, 40)])
     assert set(compared["interval"]) == {"by cluster"}
 
 
-def test_every_table_begins_with_the_labels_of_its_setting():
-    setting = splits_of(EVALUATION, 40)
-    made = [sweeps.alpha_sweep(EVALUATION)]
-    made.append(sweeps.redraw_benchmark(setting))
-    labels = {
-        "dataset": "d",
-        "model": "m",
-        "protocol": "workbench",
-        "split": "test",
-        "n_questions": 80,
-    }
-    for table in made:
-        assert list(table.columns[:5]) == list(labels)
-        assert (table[list(labels)] == pd.Series(labels)).all(axis=None)
-        assert table.index.equals(pd.RangeIndex(len(table)))
+def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
+    table = tables.alpha_rows(EVALUATION)
+    assert tuple(table.columns[:8]) == tables.SETTING_COLUMNS
+    setting = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test"}
+    assert (table[list(setting)] == pd.Series(setting)).all(axis=None)
+    assert set(table["n_questions"]) == {80}
+    assert table.index.equals(pd.RangeIndex(len(table)))
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
-    evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012)
-    for table in (sweeps.alpha_sweep(evaluation), tables.k_vs_alpha([evaluation])):
+    nll = scoring.nll(LOG_PROBS)
+    evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012, NLL=nll)
+    for table in (tables.alpha_rows(evaluation), tables.k_vs_alpha([evaluation])):
         assert table["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
-        sweeps.alpha_sweep(evaluation, alphas=[0.01])
+        tables.alpha_rows(evaluation, alphas=[0.01])
     assert sweeps.select_alpha(evaluation) >= 0.012
 
 
@@ -157,10 +148,9 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
-        sweep = sweeps.alpha_sweep(wrong)
-    assert sweep.isna().all()[["auroc", "low", "high", "mean_kept"]].tolist() == [True] * 3 + [
-        False
-    ]
+        sweep = tables.alpha_rows(wrong)
+    assert sweep[["auroc", "auroc_low", "auroc_high"]].isna().all(axis=None)
+    assert sweep["mean_k"].notna().all()
 
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
@@ -169,13 +159,13 @@ def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
         tables.rouge_thresholds([splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan))])
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
-            sweeps.alpha_sweep(evaluation_of(log_probs, correct), alphas=alphas)
+            tables.alpha_rows(evaluation_of(log_probs, correct), alphas=alphas)
     log_probs[[4, 9]] = np.nan
     empty = evaluation_of(log_probs, correct)
     for sweep in (
-        sweeps.alpha_sweep,
+        tables.alpha_rows,
         sweeps.select_alpha,
-        lambda of: sweeps.redraw_benchmark(splits_of(of, 60)),
+        lambda evaluation: sweeps.redraw_benchmark(splits_of(evaluation, 60)),
     ):
         with pytest.raises(
             ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"

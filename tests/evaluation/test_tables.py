@@ -174,8 +174,8 @@ def test_printed_values_are_those_of_the_settings_of_a_table():
 
 
 def test_rouge_thresholds_by_hand():
-    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is c
-    # alone, at 0.3 it is b and c; at 1 all are wrong.
+    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is
+    # c alone, at 0.3 it is b and c; at 1 all are wrong.
     methods = {"NLL": [1.0, 2.0, 3.0], "SE, lexical": [2.0, 1.0, 1.5]}
     rouge_l = [1.0, 0.3, 0.0]
     evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
@@ -208,7 +208,10 @@ def test_at_every_threshold_the_difference_to_nll_is_paired():
 
 
 def step_splits():
-    """NLL is 0 or 1: validation is right at 0 only, and reported questions at 0 are right in 5 of 6."""
+    """Return splits in which NLL is 0 or 1.
+
+    Validation is right at 0 only, and reported questions at 0 are right in 5 of 6.
+    """
     nll = np.repeat([0.0, 1.0], [60, 40])
     pool = evaluation_of(-nll[:, None] - 0.1, nll == 0, NLL=nll, **{"SE, alias": nll + 1})
     few = np.repeat([0.0, 1.0], [6, 4])
@@ -245,11 +248,12 @@ def test_targets_are_lower_if_few_validation_questions_are_answered_correctly(n_
 
 
 def exact_search():
-    """Ten validation questions and two test questions; the probabilities are of the only answers."""
+    """Return ten validation questions and two test questions with one answer each."""
     rows, questions = [], []
     for number in range(12):
         split = "validation" if number < 10 else "test"
-        # Validation finds the right answer with p = 0.11, 0.12, … in nine questions, and none in one.
+        # Validation finds the right answer with p = 0.11, 0.12, … in nine questions, and none in
+        # one.
         answers = {"right": 0.11 + 0.01 * number} if number < 9 else {"wrong": 0.3}
         if split == "test":
             answers = [{"right": 0.2, "wrong": 0.5}, {"right": 0.15}][number - 10]
@@ -412,3 +416,11 @@ def test_the_appendix_stands_beside_the_printed_numbers():
     assert pro["printed_pro"].iloc[0] == 0.404
     assert pro["pro_with_repeats"].iloc[0] == pytest.approx(0.404, abs=0.001)
     assert pro["pro"].iloc[0] == pytest.approx(1.360, abs=0.001)
+
+
+def test_scores_that_differ_by_rounding_are_not_counted_as_different():
+    # The second answer is as probable as the first up to 1e-8, so PRO with K = 2 is NLL up to that.
+    probabilities = np.linspace(0.1, 0.4, 20)
+    log_probs = np.log(np.column_stack([probabilities, probabilities * (1 - 1e-8)]))
+    table = tables.pro_minus_nll(log_probs, np.arange(20) % 2 == 0, alphas=[0.05])
+    assert table["n_differ"].tolist() == [0, 0, 0, 0]

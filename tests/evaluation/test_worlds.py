@@ -136,7 +136,10 @@ PROBABILITIES = [
 
 
 def setting(**columns):
-    """An evaluation and the run of twelve questions, whose second and third answers may be the same."""
+    """Return an evaluation and the run of twelve questions.
+
+    The second and the third answer may be the same.
+    """
     answers = []
     for number, row in enumerate(PROBABILITIES):
         for rank, probability in enumerate(row):

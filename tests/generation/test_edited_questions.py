@@ -1,4 +1,4 @@
-"""Answers belong to the question they stand beside, however a question file is edited between two runs."""
+"""Answers belong to their question, however a question file is edited between two runs."""
 
 import json
 from functools import cache
@@ -33,7 +33,7 @@ FIRST = list(range(2, 8))
 
 
 def written(path, rows, *, has_ids=True, n_validation=0):
-    """Write a question file with shots of its own; its rows are pairs of an id and a place in the pool."""
+    """Write a question file with shots; `rows` are pairs of an id and a place in the pool."""
     splits = ["validation"] * n_validation + ["test"] * len(rows)
     table = [
         {"question_id": name, **POOL[place], "split": split}
@@ -50,7 +50,7 @@ def written(path, rows, *, has_ids=True, n_validation=0):
 
 @st.composite
 def edited_rows(draw):
-    """Rows of the file after some edits: texts changed, rows deleted, inserted and moved, ids renamed."""
+    """Draw rows of the file after edits: texts, deletions, insertions, moves and renamed ids."""
     rows = [(f"q{number}", place) for number, place in enumerate(FIRST)]
     for _ in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from(["edit", "delete", "insert", "move", "rename", "swap ids"]))
@@ -68,13 +68,13 @@ def edited_rows(draw):
             rows[place] = (f"{name}x", question)
         else:
             other = draw(st.integers(0, len(rows) - 1))
-            rows[place], rows[other] = (rows[other][0], question), (rows[place][0], rows[other][1])
+            other_name, other_question = rows[other]
+            rows[place] = (other_name, question)
+            rows[other] = (name, other_question)
     names = [name for name, _ in rows]
-    return (
-        rows
-        if len(set(names)) == len(names)
-        else [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
-    )
+    if len(set(names)) == len(names):
+        return rows
+    return [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
 
 
 # Examples of a property test, each of which generates and scores a run.
@@ -97,9 +97,9 @@ def log_prob(model, prompt, token_ids):
     return sum(float(log_probs[place, ids[0, place + 1]]) for place in behind)
 
 
-def check_answers(model, run, asked):
-    """Every answer of a run has the probability that the model gives it behind the question it stands beside."""
-    prompts = dict(zip(asked.table["question"], asked.prompts(), strict=True))
+def check_answers(model, run, question_set):
+    """Check that every answer has the probability that the model gives it after its question."""
+    prompts = dict(zip(question_set.table["question"], question_set.prompts(), strict=True))
     texts = dict(zip(run.questions["question_id"], run.questions["question"], strict=True))
     for answer in run.answers.to_dict("records"):
         prompt = prompts.get(texts[answer["question_id"]])
@@ -156,14 +156,14 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
     def check(rows):
         # All examples share one folder, which keeps the answers of every earlier edit.
         run = through(written(path, rows, has_ids=has_ids), folder, strategy)
-        asked = question_sets.load_questions(path=path)
+        question_set = question_sets.load_questions(path=path)
         assert list(run.questions["question"]) == [POOL[place]["question"] for _, place in rows]
         assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
-        assert list(run.questions["question_id"]) == list(asked.table["question_id"])
+        assert list(run.questions["question_id"]) == list(question_set.table["question_id"])
         assert set(run.answers["question_id"]) == set(run.questions["question_id"])
-        check_answers(model, run, asked)
+        check_answers(model, run, question_set)
         [stored] = folder.glob(f"mine/{MODEL}/{strategy}*")
-        check_answers(model, runs.read_run(stored), asked)  # as a calibration is read
+        check_answers(model, runs.read_run(stored), question_set)  # as a calibration is read
 
     check()
 
@@ -171,17 +171,17 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
 def test_only_the_edited_question_is_asked_again(tmp_path, model, monkeypatch):
     path = tmp_path / "mine.jsonl"
     before = through_generate(written(path, [(f"q{n}", n) for n in FIRST]), tmp_path, "multinomial")
-    asked = []
+    question_set = []
     make_part = Job.part
 
     def noted(job, rows, bar):
-        asked.extend(rows["question"])
+        question_set.extend(rows["question"])
         return make_part(job, rows, bar)
 
     monkeypatch.setattr(Job, "part", noted)
     rows = [("q7", 9), ("q5", 5), ("q6", 6), ("q2", 2)]
     after = through_generate(written(path, rows), tmp_path, "multinomial")
-    assert asked == [POOL[9]["question"]]
+    assert question_set == [POOL[9]["question"]]
     unchanged = ["q5", "q6", "q2"]
     kept, again = (run.select(question_ids=unchanged) for run in (before, after))
     pd.testing.assert_frame_equal(
@@ -197,11 +197,11 @@ def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
         written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)
         done = CliRunner().invoke(cli.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
         assert done.exit_code == 0, done.output
-    asked = question_sets.load_questions(path=path, split=None)
+    question_set = question_sets.load_questions(path=path, split=None)
     [folder] = tmp_path.glob(f"data/generations/mine/{MODEL}/greedy")
-    run = runs.read_run(folder, questions=asked.table)
+    run = runs.read_run(folder, questions=question_set.table)
     assert list(run.questions["question"][:2]) == [POOL[3]["question"], POOL[4]["question"]]
-    check_answers(model, run, asked)
+    check_answers(model, run, question_set)
 
 
 TEMPLATES = {
@@ -309,7 +309,7 @@ def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model)
 
 @pytest.mark.slow
 def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
-    """The fault as users met it: rows are deleted and edited, the ids are row numbers, the command is the same."""
+    """Users met this fault: rows were deleted and edited, and the ids are row numbers."""
     path = tmp_path / "mine.jsonl"
     rows = FACTS[["question", "references"]].iloc[::20].to_dict("records")
     shots = [{**row, "split": "train_shots"} for row in rows[:10]]

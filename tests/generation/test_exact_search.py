@@ -1,4 +1,4 @@
-"""Exact search through everything above it: runs on disk, scores, tables, `ask`, and the bundled model."""
+"""Exact search with the bundled model: stored runs, scores and `ask`."""
 
 from dataclasses import replace
 
@@ -38,27 +38,31 @@ def test_the_certificate_is_stored_with_the_run(exact, questions):
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
-def test_the_certified_set_holds_every_likely_answer_that_another_strategy_finds(
+def test_a_certified_set_contains_every_likely_answer_of_the_other_strategies(
     exact, facts_2m, questions, strategy
 ):
     certified = set(exact.questions.loc[exact.questions["status"] == "certified", "question_id"])
     assert len(certified) > 0.8 * len(exact.questions)
-    found = {
+    log_probs = {
         (row.question_id, tuple(row.token_ids)): row.value
         for row in exact.ranked_answers().itertuples()
     }
     ranked = generate(facts_2m, questions, strategy=strategy, progress=False).ranked_answers()
-    # Batches of another shape round otherwise: an answer within 1e-5 nats of α may fall on its other side.
+    # Batches of other shapes are rounded differently, so an answer within 1e-5 nats of α may be on
+    # the other side of it.
     likely = ranked[
         ranked["question_id"].isin(certified) & (ranked["value"] >= np.log(0.01) + 1e-5)
     ]
     assert len(likely) > 50
     for row in likely.itertuples():
-        assert found[(row.question_id, tuple(row.token_ids))] == pytest.approx(row.value, abs=2e-5)
+        assert log_probs[(row.question_id, tuple(row.token_ids))] == pytest.approx(
+            row.value, abs=2e-5
+        )
 
 
-def test_bounds_come_in_their_order(exact):
-    alpha, log_probs = exact.search_alpha, exact.log_probs()
+def test_bounds_of_the_entropy_are_in_order(exact):
+    alpha = exact.search_alpha
+    log_probs = exact.log_probs()
     certificates = exact.questions
     floor = scoring.alpha_floor(log_probs, alpha=alpha, open_log_probs=exact.open_log_probs())
     np.testing.assert_allclose(floor, certificates["alpha_floor"], atol=1e-4)
@@ -73,7 +77,8 @@ def test_bounds_come_in_their_order(exact):
 
 
 def test_merging_spellings_adds_their_probabilities():
-    log_probs, texts = np.log([0.3, 0.2, 0.25, 0.1]), ["Rome", "rome.", "Oslo", "ROME"]
+    log_probs = np.log([0.3, 0.2, 0.25, 0.1])
+    texts = ["Rome", "rome.", "Oslo", "ROME"]
     columns = {
         "rank": range(4),
         "text": texts,
@@ -90,7 +95,7 @@ def test_merging_spellings_adds_their_probabilities():
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
     with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
         run.log_probs(merge_by="tokens")
-    with pytest.raises(ValueError, match="has the texts of its answers"):
+    with pytest.raises(ValueError, match="needs the texts of all answers"):
         replace(run, answers=answers.assign(text=None)).log_probs(merge_by="text")
 
 

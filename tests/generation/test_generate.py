@@ -1,4 +1,4 @@
-"""From a model and questions to a run: stored, continued, refused, halved for memory, by workers, in chats."""
+"""Generate runs: stored, continued, refused, halved for memory, by workers and in chats."""
 
 import copy
 import io
@@ -75,7 +75,8 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
 
 
 def test_a_prompt_is_encoded_once(model, monkeypatch):
-    encoded, encode = [], type(model).encode
+    encoded = []
+    encode = type(model).encode
     monkeypatch.setattr(
         type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text)
     )
@@ -99,8 +100,10 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
 
 
 def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
-    model, folder = with_template(model, CHAT), tmp_path / "toy" / "llama"
-    options, usual = OPTIONS | {"chat": False}, "diverse_beam,max_new_tokens=6,n_answers=3"
+    model = with_template(model, CHAT)
+    folder = tmp_path / "toy" / "llama"
+    options = OPTIONS | {"chat": False}
+    usual = "diverse_beam,max_new_tokens=6,n_answers=3"
     first = generate(model, asked(3), out=tmp_path, **options)
     for other in (
         {"n_answers": 4},
@@ -165,8 +168,9 @@ def host_is_full():
 
 
 def small_memory(monkeypatch, is_too_much, full):
-    """Let batches of too many prompts, or of a wrong one, run out of memory; the sizes of all batches."""
-    sizes, tree_of = [], batching.Job._tree
+    """Let some batches run out of memory; return the sizes of all batches."""
+    sizes = []
+    tree_of = batching.Job._tree
 
     def tree(job, prompts):
         sizes.append(len(prompts))
@@ -177,7 +181,10 @@ def small_memory(monkeypatch, is_too_much, full):
 
 
 def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
-    """The same answers and ledger, log-probabilities and masses to 1e-5; the upper bound is a mass times T log V."""
+    """Check for equal answers and certificates; log-probabilities and masses agree to 1e-5.
+
+    The upper bound is a mass times T log V.
+    """
     for ours, theirs in ((run.answers, other.answers), (run.questions, other.questions)):
         per_mass = {"upper_bound": longest * math.log(300)}
         for (column, one), (named, two) in zip(ours.items(), theirs.items(), strict=True):
@@ -200,8 +207,11 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(
         run = generate(model, asked(11), out=tmp_path, **options)
     # 8 and 4 are too many; the size that fits stays for the rest of this batch and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
-    said = "{} questions at once do not fit into the memory of cpu; going on with {}"
-    assert [str(w.message) for w in warned] == [said.format(8, 4), said.format(4, 2)]
+    warning_text = "{} questions at once do not fit into the memory of cpu; going on with {}"
+    assert [str(w.message) for w in warned] == [
+        warning_text.format(8, 4),
+        warning_text.format(4, 2),
+    ]
     assert run.info.cost.halved_packs == 2
     assert_runs_agree(run, enough)
     monkeypatch.undo()
@@ -215,10 +225,8 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
     model, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 2)
-    options, enough = (
-        ONE | {"strategy": "greedy"},
-        generate(model, asked(4), strategy="greedy", **ONE),
-    )
+    options = ONE | {"strategy": "greedy"}
+    enough = generate(model, asked(4), **options)
     [large] = map(model.encode, asked(1, start=2).prompts())
     words = r"^question 'q2' does not fit into the memory of cpu even alone; take fewer shots"
     with monkeypatch.context() as patch:
@@ -241,15 +249,19 @@ def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
 
 
 class OneProcess:
-    """Stands in for Ray: the actors are made and called here, and what they are given is in `options`."""
+    """Replaces Ray: the actors run in this process, and `options` has their arguments."""
 
     def __init__(self, monkeypatch, resources, model):
-        self.is_initialized, self.cluster_resources = lambda: True, lambda: resources
-        self.exceptions, self.RayActorError, self.util = self, ConnectionResetError, self
+        self.is_initialized = lambda: True
+        self.cluster_resources = lambda: resources
+        self.exceptions = self
+        self.RayActorError = ConnectionResetError
+        self.util = self
         self.RayTaskError = type(
             "RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)}
         )
-        self.loaded, self.killed = [], []
+        self.loaded = []
+        self.killed = []
         self.kill = self.killed.append
         monkeypatch.setitem(sys.modules, "ray", self)
         monkeypatch.setattr(
@@ -262,7 +274,9 @@ class OneProcess:
         def remote(call):
             return SimpleNamespace(remote=call)
 
-        return lambda kind: remote(lambda *given: SimpleNamespace(make=remote(kind(*given).make)))
+        return lambda kind: remote(
+            lambda *arguments: SimpleNamespace(make=remote(kind(*arguments).make))
+        )
 
     def ActorPool(self, workers):
         self.workers = workers
@@ -280,7 +294,7 @@ class OneProcess:
     ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
     [(8, 1, None, 8, None), (8, 2, None, 4, "auto"), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
 )
-def test_each_worker_has_gpus(
+def test_each_worker_has_gpus(  # noqa: PLR0913  # three fixtures and a row of the table
     model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map
 ):
     ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)}, model)
@@ -306,7 +320,7 @@ def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
         generate(model, asked(2), gpus_per_worker=2, **on_ray)
     with pytest.raises(
-        RunError, match=rf"^model {model.source} on .* is not the one asked for: its files differ$"
+        RunError, match=rf"^model {model.source} on .* is not the model of this run: its files"
     ):
         generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
 
@@ -334,9 +348,10 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
 
 
 def test_a_bar_that_is_drawn_changes_no_answer(model, monkeypatch):
-    shown, without = io.StringIO(), tables(generate(model, asked(3), **OPTIONS))
+    shown = io.StringIO()
+    without = tables(generate(model, asked(3), **OPTIONS))
     options = {"file": shown, "mininterval": 0, "disable": False}
-    monkeypatch.setattr(module, "tqdm", lambda **given: tqdm(**given | options))
+    monkeypatch.setattr(module, "tqdm", lambda **arguments: tqdm(**arguments | options))
     assert tables(generate(model, asked(3), **OPTIONS)) == without
     assert "3/3" in shown.getvalue()
 
@@ -409,8 +424,10 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
 
 
 def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
-    dated, conversation = with_template(model, DATED), [{"role": "user", "content": "Who?"}]
-    today, options = "Today is {}.[user]Who?\n[answer]{}", {"date": "2031-01-02", "shout": True}
+    dated = with_template(model, DATED)
+    conversation = [{"role": "user", "content": "Who?"}]
+    today = "Today is {}.[user]Who?\n[answer]{}"
+    options = {"date": "2031-01-02", "shout": True}
     assert model.tokenizer.decode(dated.encode_chat(conversation, {})) == today.format(
         "26 Jul 2024", ""
     )
@@ -428,14 +445,14 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (DATED, "yes", "chat='yes' "),
         (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
-        (TIMED, True, "it asks for the date in a way that is not known here"),
+        (TIMED, True, "it asks for the date in a way that is unsupported"),
         (None, True, "llama has no chat template that takes the prompt; leave chat"),
         ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(.*only saints\)"),
         ("{{ 1 // 0 }}", True, "by zero"),
         ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
         ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),
         ("x" * 2**21, True, "it has 2,097,152 characters"),
-        ("{{ 'x' * 10**7 }}", True, "makes of the prompt has 10,000,000 characters"),
+        ("{{ 'x' * 10**7 }}", True, "the prompt that it renders has 10,000,000 characters"),
         (THINKING, True, r"it opens a thinking block; an option may close it: chat=\{'ena"),
     ],
     ids=range(12),

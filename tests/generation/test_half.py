@@ -1,4 +1,4 @@
-"""Half precision: what asking the same questions together and alone says of it, and what a search then leaves open."""
+"""Half precision: the measured error ε, and the questions that it leaves undecided."""
 
 import math
 
@@ -28,7 +28,7 @@ KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")
 
 @pytest.fixture
 def halved(tiny_folders):
-    """A tiny model of a family in half precision."""
+    """Return a function that loads a tiny model of a family in half precision."""
     return lambda family, dtype="bfloat16": pro_models.load_model(
         tiny_folders(family), device="cpu", dtype=dtype
     )
@@ -40,29 +40,33 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
     halved, family, dtype, plain
 ):
     model = halved(family, dtype)
-    # Kernels that round alike whatever is asked beside are not to pass for a measurement.
+    # The output depends on the batch size here, in case that the kernels round all batches alike.
     head = model.network.get_output_embeddings()
     head.register_forward_hook(
-        lambda _, given, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4)
+        lambda _, inputs, logits: logits.float() * (1 + logits[..., 0].numel() / 1e4)
     )
-    kind, prefix = (PlainTree, ()) if plain else (PackedTree, (encode_prefix(model.network, []),))
-    tree_of = lambda batch: kind(model.network, batch, *prefix, ForwardCounts())  # noqa: E731
+
+    def make_tree(batch):
+        if plain:
+            return PlainTree(model.network, batch, ForwardCounts())
+        return PackedTree(model.network, batch, encode_prefix(model.network, []), ForwardCounts())
+
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
-    epsilon = decoding.measured_epsilon(tree_of, prompts, model.endings, max_new_tokens=LENGTH)
+    epsilon = decoding.measured_epsilon(make_tree, prompts, model.endings, max_new_tokens=LENGTH)
 
     def steps(batch):
-        """Of each prompt the log-probabilities so far of every prefix and every ending, by its tokens."""
+        """Yield for each prompt the log-probability of every prefix and every ended answer."""
         search = Threshold(search_alpha=0.01, max_new_tokens=LENGTH)
-        for answers, _ in search.decode(tree_of(batch), model.endings, question_ids=[]):
-            found = {
-                a.token_ids[:n]: sum(a.token_log_probs[:n])
-                for a in answers
-                for n in range(len(a.token_ids) + 1)
-            }
-            ended = [a for a in answers if a.finished and a.end_log_prob]
-            yield found | {
-                (*a.token_ids, "end"): sum(a.token_log_probs) + a.end_log_prob for a in ended
-            }
+        for answers, _ in search.decode(make_tree(batch), model.endings, question_ids=[]):
+            log_probs = {}
+            for answer in answers:
+                ids = answer.token_ids
+                for length in range(len(ids) + 1):
+                    log_probs[ids[:length]] = sum(answer.token_log_probs[:length])
+                if answer.finished and answer.end_log_prob:
+                    total = sum(answer.token_log_probs) + answer.end_log_prob
+                    log_probs[(*ids, "end")] = total
+            yield log_probs
 
     largest = np.zeros(LENGTH + 1)
     for prompt, together in zip(prompts, steps(prompts), strict=True):
@@ -75,8 +79,9 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
 
 
 @pytest.mark.parametrize(("family", "dtype"), KINDS)
-def test_what_is_decided_together_is_decided_alike_alone(halved, family, dtype):
-    model, n_decided = halved(family, dtype), 0
+def test_questions_decided_together_have_the_same_result_alone(halved, family, dtype):
+    model = halved(family, dtype)
+    n_decided = 0
     for alpha in (0.3, 0.1, 0.03, 0.01, 0.003):
         together = generate(model, QUESTIONS, search_alpha=alpha, **HOW)
         alone = generate(model, QUESTIONS, search_alpha=alpha, batch_size=1, **HOW)
@@ -101,12 +106,12 @@ def _sets(run, alpha):
     )
 
 
-def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
-    # As rarely in so tiny a world: an answer that moves with the batch's shape by more than it is from α.
+def test_an_answer_within_epsilon_of_alpha_is_undecided(halved, monkeypatch):
+    # A tiny model rarely has an answer that is closer to α than its measured error, so ε is given.
     monkeypatch.setattr(
         decoding,
         "measured_epsilon",
-        lambda *given, max_new_tokens: np.full(max_new_tokens + 1, 0.05),
+        lambda *_, max_new_tokens: np.full(max_new_tokens + 1, 0.05),
     )
     model = halved("llama")
     value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked_answers()["value"].max()
@@ -115,9 +120,10 @@ def test_what_is_near_alpha_is_undecided(halved, monkeypatch):
     assert set(run.questions["epsilon"]) == {0.05}
 
 
-def test_how_far_off_a_network_is_depends_on_no_other_stop(halved):
+def test_epsilon_does_not_depend_on_an_earlier_run_with_another_stop(halved):
     how = HOW | {"search_alpha": 0.01}
-    first, second = halved("llama"), halved("llama")
+    first = halved("llama")
+    second = halved("llama")
     expected = generate(first, QUESTIONS, **how).questions["epsilon"]
     generate(second, QUESTIONS, stop=["A"], **how)
     assert generate(second, QUESTIONS, **how).questions["epsilon"].tolist() == expected.tolist()

@@ -1,4 +1,4 @@
-"""Real architectures on the plain tree against brute force: every outcome, by whole texts without a cache."""
+"""Real architectures on the plain tree, compared with brute force over whole texts."""
 
 import itertools
 from dataclasses import replace
@@ -67,14 +67,17 @@ PLAIN = TABLE.index[TABLE["tree"].str.contains("plain")]
 
 
 class Passes:
-    """What a model does, for the oracles of `test_threshold`: passes over the whole texts of all prefixes."""
+    """A world for the oracles of `test_threshold`, by forward passes over all prefixes."""
 
-    length, n_questions, outcomes = LENGTH, len(QUESTIONS), World.outcomes
+    length = LENGTH
+    n_questions = len(QUESTIONS)
+    outcomes = World.outcomes
     rounding = 1e-6  # nats, of a network's float32
 
     @torch.inference_mode()
     def __init__(self, model, prompts):
-        self.endings, self.after = model.endings, [{} for _ in prompts]
+        self.endings = model.endings
+        self.after = [{} for _ in prompts]
         going_on = (~model.endings.stop & ~model.endings.closing).nonzero().squeeze(1).tolist()
         for prompt, after in zip(prompts, self.after, strict=True):
             for depth in range(LENGTH):
@@ -89,7 +92,7 @@ class Passes:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A tiny model of a family, of fourteen tokens, and what it does, by plain passes."""
+    """Return a function that makes a model of fourteen tokens, its questions and its outcomes."""
 
     @cache
     def made(family):
@@ -104,14 +107,15 @@ def world(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(families, "WINDOW", WINDOW)
             families.make(family, folder, tokenizer, **OWN.get(family, {}))
-        asked = {
+        table = {
             "question_id": list(QUESTIONS),
             "question": list(QUESTIONS),
             "references": [["x"]] * len(QUESTIONS),
         }
-        questions = QuestionSet("toy", pd.DataFrame({**asked, "split": "test"}), shots=SHOTS)
+        questions = QuestionSet("toy", pd.DataFrame({**table, "split": "test"}), shots=SHOTS)
         model = models.load_model(folder, device="cpu", dtype="float32")
-        # Kosmos 2.5 counts the places of a whole text without its padding, and with it where it goes on from a cache.
+        # Kosmos 2.5 counts positions without the padding in a whole text, but with it when it
+        # continues from a cache. So the padding ends an answer here.
         stop = model.endings.stop | (torch.arange(len(WORDS)) == tokenizer.pad_token_id)
         model = replace(model, endings=Endings(stop, model.endings.closing))
         prompts = [model.encode(prompt) for prompt in questions.prompts()]
@@ -127,7 +131,7 @@ FAMILIES = [*KINDS, *(pytest.param(name, marks=mark) for names, mark in MARKED f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(world, family):
+def test_searches_samples_and_beams_on_the_plain_tree_are_those_of_brute_force(world, family):
     model, questions, prompts, passes = world(family)
 
     def found(name, model=model, **settings):
@@ -143,10 +147,9 @@ def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(w
     check_top_n(passes, 4, found("threshold", top_n=4))
     for place, (answers, _) in enumerate(found("multinomial", n_answers=5, seed=1)):
         draws = uniforms(1, [QUESTIONS[place]], 5, LENGTH)[0].tolist()
-        assert [(list(each.token_ids), each.finished) for each in answers] == [
-            walked(passes, place, u) for u in draws
-        ]
-    # The oracle of beams knows no closing tokens.
+        samples = [(list(answer.token_ids), answer.finished) for answer in answers]
+        assert samples == [walked(passes, place, numbers) for numbers in draws]
+    # The oracle of beams does not support closing tokens.
     model = replace(
         model, endings=Endings(model.endings.stop, torch.zeros_like(model.endings.closing))
     )
@@ -154,4 +157,5 @@ def test_on_the_plain_tree_searches_samples_and_beams_are_those_of_brute_force(w
         prompts, found("diverse_beam", model, n_answers=4), strict=True
     ):
         paths = zip(*naive_diverse_beam(model, prompt, 4, 1.0, LENGTH), strict=True)
-        assert [(list(each.token_ids), each.finished) for each in answers] == list(paths)
+        beams = [(list(answer.token_ids), answer.finished) for answer in answers]
+        assert beams == list(paths)

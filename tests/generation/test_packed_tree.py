@@ -19,7 +19,7 @@ from pro_lib.generation.decoding import (
 )
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import PackingError, checked_error, positions
-from pro_lib.generation.decoding.next_tokens import most_probable_tokens, reaching
+from pro_lib.generation.decoding.next_tokens import most_probable_tokens, places_above_floor
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 
 PREFIX = [1, 20, 30, 40]
@@ -37,19 +37,17 @@ def check_rows(rows, network, texts):
 
 
 def check_grown(tree, network, prompts, steps):
-    """Of a tree that grows by so many children, some rows waiting meanwhile: all its rows are those of plain passes."""
-    found, paths, generator = (
-        tree.plant(),
-        [list(prompt) for prompt in prompts],
-        torch.Generator().manual_seed(0),
-    )
-    check_rows(found, network, paths)
+    """Check all rows of a tree by plain passes; `steps` are numbers of children and kept rows."""
+    paths = [list(prompt) for prompt in prompts]
+    generator = torch.Generator().manual_seed(0)
+    check_rows(tree.plant(), network, paths)
     for width, keep in steps:
         parents = torch.randint(0, len(paths), (width,), generator=generator)
         tokens = torch.randint(3, 200, (width,), generator=generator)
-        found = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
-        children = [[*paths[p], t] for p, t in zip(parents.tolist(), tokens.tolist(), strict=True)]
-        check_rows(found, network, children)
+        log_probs = tree.grow(parents, tokens, keep=torch.tensor(keep, dtype=torch.long))
+        pairs = zip(parents.tolist(), tokens.tolist(), strict=True)
+        children = [[*paths[parent], token] for parent, token in pairs]
+        check_rows(log_probs, network, children)
         paths = [*(paths[row] for row in keep), *children]
 
 
@@ -80,10 +78,8 @@ def test_prompts_planted_in_pieces_take_as_many_passes(
     tiny_model, monkeypatch, prefix, limit, calls, grown_in
 ):
     monkeypatch.setattr(engine, "_AT_ONCE", limit)
-    network, prompts = (
-        tiny_model("gemma2").network,
-        PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS],
-    )
+    network = tiny_model("gemma2").network
+    prompts = PROMPTS if prefix else [prompt[4:] for prompt in PROMPTS]
     tree, log_probs, counts = planted(network, prompts, prefix)
     check_rows(log_probs, network, prompts)
     assert counts.model_calls == calls + bool(prefix)
@@ -95,27 +91,30 @@ def test_prompts_planted_in_pieces_take_as_many_passes(
     assert (tree.slots, counts.prompt_tokens) == (len(prefix) + 6 + 4, len(prefix) + 6)
 
 
-def test_a_tree_drops_its_dead_leaves_the_prefix_as_it_is_and_begins_anew_when_planted_again(
+def test_a_tree_drops_dead_slots_but_not_the_prefix_and_can_be_planted_again(
     tiny_model,
 ):
-    network, counts = tiny_model("llama").network, ForwardCounts()
+    network = tiny_model("llama").network
+    counts = ForwardCounts()
     prefix = encode_prefix(network, PREFIX, counts=counts)
-    before = [[held.clone() for held in pair] for pair in prefix.layers]
-    tree, rows = PackedTree(network, PROMPTS, prefix, counts), []
+    before = [(keys.clone(), values.clone()) for keys, values in prefix.layers]
+    tree = PackedTree(network, PROMPTS, prefix, counts)
+    rows = []
     for times in (1, 2):
         rows += [tree.plant(), tree.grow(torch.tensor([0, 1, 2]), torch.tensor([10, 11, 12]))]
         assert tree.slots == len(PREFIX) + 6 + 3
         tree.grow(torch.tensor([0, 0, 0, 1, 2, 2]), torch.arange(6) + 10)
         tree.grow(torch.tensor([3]), torch.tensor([9]))
-        # Left: the prefix, question 1's one prompt token, its child and grandchild, and the new node.
+        # The prefix, the prompt token of question 1, its child and grandchild, and the new node.
         assert tree.slots == len(PREFIX) + 4
         prompt_tokens = len(PREFIX) + times * (3 + 1 + 2)
         assert counts == ForwardCounts(
             prompt_tokens, token_forwards=times * 10, model_calls=1 + times * 4
         )
     assert torch.equal(torch.cat(rows[:2]), torch.cat(rows[2:]))
-    for pair, held in zip(prefix.layers, before, strict=True):
-        assert all(torch.equal(one, other) for one, other in zip(pair, held, strict=True))
+    for (keys, values), (keys_before, values_before) in zip(prefix.layers, before, strict=True):
+        assert torch.equal(keys, keys_before)
+        assert torch.equal(values, values_before)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,11 @@ def test_a_prefix_is_used_as_far_as_all_prompts_share_it_and_leave_a_token(tiny_
     network = tiny_model("llama").network
     tree, log_probs, counts = planted(network, prompts)
     check_rows(log_probs, network, prompts)
-    shared = next(n for n in (4, 3, 0) if all(p[:n] == PREFIX[:n] and len(p) > n for p in prompts))
+
+    def is_shared(length):
+        return all(p[:length] == PREFIX[:length] and len(p) > length for p in prompts)
+
+    shared = next(length for length in (4, 3, 0) if is_shared(length))
     assert tree.prefix_length == shared
     assert counts.prompt_tokens == len(PREFIX) + sum(len(prompt) - shared for prompt in prompts)
 
@@ -151,11 +154,9 @@ def test_tokens_that_reach_a_floor_are_those_of_a_full_scan(vocabulary, seed, gr
     # Coarse numbers, so that some lie on the floor exactly, and some impossible tokens.
     log_probs = -torch.randint(0, 9, (3, vocabulary), generator=generator).float()
     log_probs[log_probs == -8] = -torch.inf
-    lowest, top, takes_best = (
-        torch.tensor([-1.0, 0.5, -6.0]),
-        log_probs.amax(dim=-1),
-        torch.tensor(greedy),
-    )
+    lowest = torch.tensor([-1.0, 0.5, -6.0])
+    top = log_probs.amax(dim=-1)
+    takes_best = torch.tensor(greedy)
     rows = log_probs.tolist()
     bests = [greedy[r] and row.index(max(row)) for r, row in enumerate(rows)]
     places = [(r, t) for r in range(3) for t in range(vocabulary)]
@@ -170,15 +171,15 @@ def test_tokens_that_reach_a_floor_are_those_of_a_full_scan(vocabulary, seed, gr
         if rows[r][t] >= min(lowest[r], top[r] if greedy[r] else torch.inf)
     ]
     how = {"most": len(expected) + 2, "padding": 1}
-    assert reaching(log_probs, top, lowest, takes_best, **how).tolist() == ties
+    assert places_above_floor(log_probs, top, lowest, takes_best, **how).tolist() == ties
     with Pretence():
         there = [
             tensor.to("cuda", non_blocking=True) for tensor in (log_probs, top, lowest, takes_best)
         ]
         Pretence.waits.clear()
-        assert reaching(*there, **how).held.tolist() == [*expected, 1, 1]
+        assert places_above_floor(*there, **how).held.tolist() == [*expected, 1, 1]
         assert not Pretence.waits
-        assert reaching(*there, most=2**21, padding=1).held.tolist() == expected
+        assert places_above_floor(*there, most=2**21, padding=1).held.tolist() == expected
         assert Pretence.waits == {"nonzero": 1}
 
 
@@ -201,7 +202,7 @@ def test_rows_in_pieces_give_bit_for_bit_what_all_at_once_give(strategy, world):
 
 
 def shortsighted(attention_mask, **named):
-    """A window of 64 slots, whoever's they are."""
+    """Mask all but the last 64 slots, of any question."""
     far = torch.arange(max(0, attention_mask.shape[-1] - 64))
     return {
         "attention_mask": attention_mask.index_fill(-1, far, torch.finfo(torch.float32).min),
@@ -209,7 +210,7 @@ def shortsighted(attention_mask, **named):
     }
 
 
-# What boolean masks under eager attention amount to; positions ignored; and what only a crowd shows.
+# A mask without effect, ignored positions, and a window that only many other slots reveal.
 WRONG = {
     "blind": lambda attention_mask, **named: {"attention_mask": attention_mask * 0, **named},
     "lost": lambda position_ids, **named: named,
@@ -244,7 +245,7 @@ def test_the_packing_check_sees_a_network_that_packs_wrongly(
             checked_error(wrong)
 
 
-def test_texts_are_read_alike_up_to_the_positions_or_the_length_that_longrope_leaves_alike():
+def test_the_number_of_positions_is_the_original_one_with_longrope():
     factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
     rope = {"rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 32, **factors}
     shape = {
@@ -253,8 +254,9 @@ def test_texts_are_read_alike_up_to_the_positions_or_the_length_that_longrope_le
         "num_attention_heads": 2,
         "max_position_embeddings": 64,
     }
-    given = [
-        {},
-        *({"rope_parameters": rope | {"rope_type": kind}} for kind in ("longrope", "yarn")),
+    configs = [
+        LlamaConfig(**shape),
+        LlamaConfig(**shape, rope_parameters=rope | {"rope_type": "longrope"}),
+        LlamaConfig(**shape, rope_parameters=rope | {"rope_type": "yarn"}),
     ]
-    assert [positions(LlamaConfig(**shape, **each)) for each in given] == [64, 32, 64]
+    assert [positions(config) for config in configs] == [64, 32, 64]

@@ -27,8 +27,8 @@ LINEAR = {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
 }
-# A state and keys, a short convolution and keys, ALiBi, a window of less than the text, a state that is no cache,
-# positions that pass over padding.
+# Networks with a state and keys, a short convolution and keys, both in turn, ALiBi, a window
+# shorter than the text, positions that skip padding, and a state that is not a cache.
 KINDS = {
     "qwen3_5_text": SMALL | KV | LINEAR | {"layer_types": ["linear_attention", "full_attention"]},
     "lfm2": SMALL | KV | {"layer_types": ["conv", "full_attention"]},
@@ -65,7 +65,8 @@ def network_of(kind, shape=None):
 )
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)
-    network, counts = network_of(kind), ForwardCounts()
+    network = network_of(kind)
+    counts = ForwardCounts()
     tree = PlainTree(network, PROMPTS, counts, cached=cached)
     # Branches, dies and branches again, some rows waiting meanwhile.
     check_grown(tree, network, PROMPTS, [(6, [0, 3]), (5, [1]), (2, []), (4, [0])])
@@ -75,7 +76,7 @@ def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, ca
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_network_says_which_tree_is_right_for_it(kind):
+def test_the_right_tree_is_found_for_a_network(kind):
     network = network_of(kind)
     fit = best_fit(network)
     assert bool(fit.plain) == (kind != "gpt_oss")
@@ -85,12 +86,12 @@ def test_a_network_says_which_tree_is_right_for_it(kind):
     assert longer.error < 1e-5
 
 
-def test_the_plain_check_sees_a_cache_that_does_not_do_what_it_should(monkeypatch):
-    """Then nothing is kept, and the answers are right all the same."""
+def test_the_plain_check_detects_a_wrong_cache(monkeypatch):
+    """Then the tree is used without a cache."""
     network = network_of("lfm2")
     assert best_fit(network).cached
     monkeypatch.setattr(
-        "transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *given: None
+        "transformers.cache_utils.LinearAttentionCacheLayerMixin.reorder_cache", lambda *_: None
     )
     fit = best_fit(network)
     assert not fit.cached
@@ -107,7 +108,8 @@ def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by
     facts_2m, settings
 ):
     many = question_sets.load_questions("world-facts", split="validation", limit=64)
-    few, how = replace(many, table=many.table.iloc[[0, 31, 63]]), {"progress": False, **settings}
+    few = replace(many, table=many.table.iloc[[0, 31, 63]])
+    how = {"progress": False, **settings}
     packed = generate(facts_2m, many, batch_size=64, **how).select(
         question_ids=list(few.table["question_id"])
     )
@@ -124,5 +126,5 @@ def test_alone_among_64_and_on_the_plain_tree_questions_have_the_same_answers_by
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_an_encoder_that_packs_within_the_rounding_of_half_precision_is_refused(dtype):
-    with pytest.raises(PackingError, match="is no causal model"):
+    with pytest.raises(PackingError, match="is not a causal model"):
         best_fit(network_of("bert", SMALL).to(getattr(torch, dtype)))

@@ -1,4 +1,4 @@
-"""The same run by workers on a Ray cluster of this machine, some of them killed: the tables of the local engine."""
+"""Workers on a local Ray cluster, some of them killed, write the run of the local engine."""
 
 import gc
 import os
@@ -74,18 +74,21 @@ def folder_in(out):
     return folder
 
 
+def part_tables(folder):
+    """The tables of the parts, by the beginnings of their names."""
+    return {path.name[:10]: pq.read_table(path) for path in folder.glob("*.parquet")}
+
+
 def assert_same_run(out, local):
     """The same tables, number for number, in parts of the same numbers."""
-    ours, theirs = folder_in(out), folder_in(local)
-    tables = [
-        {path.name[:10]: pq.read_table(path) for path in at.glob("*.parquet")}
-        for at in (ours, theirs)
-    ]
-    assert tables[0] == tables[1]
+    ours = folder_in(out)
+    theirs = folder_in(local)
+    assert part_tables(ours) == part_tables(theirs)
     assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(
         path.name[:10] for path in theirs.iterdir()
     )
-    one, other = run_tables.read_run(ours), run_tables.read_run(theirs)
+    one = run_tables.read_run(ours)
+    other = run_tables.read_run(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.n_planned) == (
         other.info.parameters,

@@ -1,4 +1,4 @@
-"""A server that dies costs the questions that were in flight, and the resumed run is that of an unbroken one."""
+"""If a server dies, only the questions in flight are asked again, and the run is the same."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ N_QUESTIONS = 6
 
 
 @pytest.fixture(scope="module")
-def asked():
+def question_set():
     return question_sets.load_questions("world-facts", split="validation", limit=N_QUESTIONS)
 
 
@@ -26,8 +26,8 @@ def times_asked(requests, prompts):
     return [sent[prompt] for prompt in prompts]
 
 
-def run_until(model, asked, out, *, dies_after=None, concurrency=1):
-    """Ask a new server, on a port of its own, until it dies after so many completions; return the requests."""
+def run_until(model, question_set, out, *, dies_after=None, concurrency=1):
+    """Ask a new server until it dies after a number of completions; return the requests."""
     requests = []
 
     def lie(reply, n, prompt):
@@ -40,12 +40,12 @@ def run_until(model, asked, out, *, dies_after=None, concurrency=1):
             else pytest.raises(RunError, match="no complete answer")
         )
         with ends:
-            searched(connected(url, model, top=300, concurrency=concurrency), asked, out=out)
+            searched(connected(url, model, top=300, concurrency=concurrency), question_set, out=out)
     return requests
 
 
 def moments(size, concurrency):
-    """The numbers of the requests after which the server dies: drawn with a seed, 20 of them in `make trials`."""
+    """Draw the numbers of requests after which the server dies; `make trials` has 20."""
     # Two probes of three requests come first; an unbroken run has more than 85 completions.
     n_moments = {"quick": 2, "all": 3, "trials": 20}[size] if concurrency == 1 else 2
     return random.Random(0).sample(range(7, 85), n_moments)
@@ -53,27 +53,28 @@ def moments(size, concurrency):
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_a_run_whose_server_died_goes_on_where_it_stopped(
-    facts_2m, asked, tmp_path, size, concurrency
+    facts_2m, question_set, tmp_path, size, concurrency
 ):
-    whole = run_until(facts_2m, asked, tmp_path / "whole")
+    whole = run_until(facts_2m, question_set, tmp_path / "whole")
     n_completions = sum(isinstance(body, dict) for body in whole)
     assert n_completions > 85
     [folder] = (tmp_path / "whole").glob("*/*/*")
     unbroken = runs.read_run(folder)
-    prompts = [tuple(facts_2m.encode(prompt)) for prompt in asked.prompts()]
+    prompts = [tuple(facts_2m.encode(prompt)) for prompt in question_set.prompts()]
     once = times_asked(whole, prompts)
     assert all(once)
     n_resumed = 0
     for moment in moments(size, concurrency):
         out = tmp_path / str(moment)
-        first = run_until(facts_2m, asked, out, dies_after=moment, concurrency=concurrency)
-        second = run_until(facts_2m, asked, out, concurrency=concurrency)
+        first = run_until(facts_2m, question_set, out, dies_after=moment, concurrency=concurrency)
+        second = run_until(facts_2m, question_set, out, concurrency=concurrency)
         resumed = runs.read_run(next(out.glob("*/*/*")))
         assert_frame_equal(resumed.answers, unbroken.answers)
         assert_frame_equal(resumed.questions, unbroken.questions)
         assert resumed.info.n_planned == N_QUESTIONS
         assert not list(out.rglob("*.journal"))
-        before, after = times_asked(first, prompts), times_asked(second, prompts)
+        before = times_asked(first, prompts)
+        after = times_asked(second, prompts)
         asked_twice = sum(bool(a) and bool(b) for a, b in zip(before, after, strict=True))
         assert asked_twice <= concurrency
         # What was answered before the server died is not asked again.
@@ -85,8 +86,8 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(
     assert n_resumed == len(moments(size, concurrency))
 
 
-def test_answers_are_readable_before_the_run_is_complete(facts_2m, asked, tmp_path):
-    run_until(facts_2m, asked, tmp_path, dies_after=60)
+def test_answers_are_readable_before_the_run_is_complete(facts_2m, question_set, tmp_path):
+    run_until(facts_2m, question_set, tmp_path, dies_after=60)
     [folder] = tmp_path.glob("*/*/*")
     with pytest.warns(UserWarning, match=f"of the {N_QUESTIONS} questions planned"):
         run = runs.read_run(folder)

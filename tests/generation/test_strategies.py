@@ -97,24 +97,29 @@ def test_greedy_is_what_the_library_generates(ending_model, family):
 @pytest.mark.parametrize("family", [*FAMILIES, WINDOWED])
 @pytest.mark.parametrize("strategy", ["greedy", "multinomial", "diverse_beam"])
 def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, family, strategy):
-    model, questions = ending_model(family, closing=True), asked()
+    model = ending_model(family, closing=True)
+    questions = asked()
     how = {} if strategy == "greedy" else {"n_answers": 5}
     run = generate(model, questions, strategy=strategy, max_new_tokens=8, progress=False, **how)
     check_plain_passes(model, questions, run.answers)
     kinds = set()
     for answer in run.answers.itertuples():
         assert answer.log_prob == pytest.approx(sum(answer.token_log_probs), abs=1e-5)
-        closed, is_cut = ends_in_closing(model, answer.token_ids), not answer.finished
-        assert pd.isna(answer.end_log_prob) == closed
-        assert not is_cut or answer.end_log_prob == 0.0
-        assert len(answer.token_ids) == 8 if is_cut else len(answer.token_ids) < 8 or closed
-        kinds.add("cut" if is_cut else "closed" if closed else "stopped")
+        is_closed = ends_in_closing(model, answer.token_ids)
+        assert pd.isna(answer.end_log_prob) == is_closed
+        if not answer.finished:
+            assert answer.end_log_prob == 0.0
+            assert len(answer.token_ids) == 8
+        else:
+            assert len(answer.token_ids) < 8 or is_closed
+        kinds.add((answer.finished, is_closed))
     assert strategy != "multinomial" or len(kinds) > 1
 
 
 def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
-    """Groups of one beam, one question, one forward pass per beam and step; the algorithm spelled out."""
-    paths, ended = [[] for _ in range(n_answers)], [False] * n_answers
+    """Diverse beams of one question by the algorithm itself, one forward pass per beam and step."""
+    paths = [[] for _ in range(n_answers)]
+    ended = [False] * n_answers
     stop = set(model.endings.stop.nonzero().squeeze(1).tolist())
     for _ in range(max_new_tokens):
         used = {}
@@ -129,10 +134,10 @@ def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
                 scores[token] -= penalty * count
             ranked = sorted(range(len(scores)), key=lambda token: -scores[token])
             ended[group] = ranked[0] in stop
-            taken = next(token for token in ranked if token not in stop)
-            used[taken] = used.get(taken, 0) + 1
+            continuation = next(token for token in ranked if token not in stop)
+            used[continuation] = used.get(continuation, 0) + 1
             if not ended[group]:
-                paths[group].append(taken)
+                paths[group].append(continuation)
     return paths, ended
 
 
@@ -141,7 +146,8 @@ def naive_diverse_beam(model, prompt_ids, n_answers, penalty, max_new_tokens):
 def test_diverse_beams_are_those_of_the_algorithm_spelled_out(
     ending_model, family, n_answers, penalty
 ):
-    model, questions = ending_model(family), asked(5)
+    model = ending_model(family)
+    questions = asked(5)
     run = generate(
         model,
         questions,
@@ -155,8 +161,8 @@ def test_diverse_beams_are_those_of_the_algorithm_spelled_out(
         questions.table["question_id"], questions.prompts(), strict=True
     ):
         paths, ended = naive_diverse_beam(model, model.encode(prompt), n_answers, penalty, 7)
-        found = run.answers[run.answers["question_id"] == question_id]
-        answers = zip(found["token_ids"].map(list), found["finished"], strict=True)
+        rows = run.answers[run.answers["question_id"] == question_id]
+        answers = zip(rows["token_ids"].map(list), rows["finished"], strict=True)
         assert sorted(answers) == sorted(zip(paths, ended, strict=True))
         grown |= {
             (question_id, *path[:length])
@@ -174,8 +180,9 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
 
 
 def walked(world, question, draws, *, temperature=1.0, top_p=1.0):
-    """The answer that these uniform numbers draw, token by token from the cumulative probabilities."""
-    path, finished = [], False
+    """Draw an answer by uniform numbers, token by token from the cumulative probabilities."""
+    path = []
+    finished = False
     for draw in draws:
         probabilities = (world.log_probs(question, path).double() / temperature).softmax(0)
         ranked = probabilities.argsort(descending=True, stable=True)
@@ -191,7 +198,7 @@ def walked(world, question, draws, *, temperature=1.0, top_p=1.0):
 
 
 def path_entropy(world, prefixes, token_ids, finished):
-    """The oracle: of every prefix from which a next event was drawn."""
+    """Add up the entropies after every prefix from which an event was drawn."""
     n = len(token_ids) + (finished and not ends_in_closing(world, token_ids))
     return sum(prefixes[token_ids[:length]][1] for length in range(n))
 
@@ -213,22 +220,22 @@ def test_samples_are_those_that_their_uniform_numbers_draw_with_the_entropy_of_t
         assert [(list(answer.token_ids), answer.finished) for answer in answers] == expected
         outcomes, prefixes = world.outcomes(question)
         for answer in answers:  # whatever shapes the draw, probabilities are the model's own
-            ids, finished = answer.token_ids, answer.finished
+            ids = answer.token_ids
+            finished = answer.finished
             assert answer.complete_log_prob == pytest.approx(outcomes[ids, finished], abs=1e-5)
-            along = (
-                None
-                if shape
-                else pytest.approx(path_entropy(world, prefixes, ids, finished), abs=1e-5)
-            )
-            assert answer.path_entropy == along
-        # No draw: by the chain rule the probabilities of the outcomes weigh their paths to H(Y).
+            if shape:
+                assert answer.path_entropy is None
+            else:
+                expected_entropy = path_entropy(world, prefixes, ids, finished)
+                assert answer.path_entropy == pytest.approx(expected_entropy, abs=1e-5)
+        # By the chain rule, the mean over all outcomes is the entropy H(Y).
         mean = sum(
             math.exp(value) * path_entropy(world, prefixes, *key) for key, value in outcomes.items()
         )
         assert mean == pytest.approx(entropy(outcomes), abs=1e-5)
 
 
-def test_a_sample_stream_is_its_own():
+def test_a_sample_stream_depends_on_seed_question_and_sample_only():
     one = uniforms(0, ["a", "b"], 3, 5).numpy()
     assert one.shape == (2, 3, 5)
     assert len(np.unique(one)) == one.size
@@ -238,7 +245,7 @@ def test_a_sample_stream_is_its_own():
         > 0.01
     )
     assert (uniforms(1, ["a"], 1, 5).numpy() != one[0, :1]).all()
-    # Runs of before are gone on with: these are their numbers.
+    # Stored runs can be continued, so these numbers must not change.
     np.testing.assert_array_equal(one[0, 0, :2], [0.9765597955816017, 0.7735506072849163])
 
 
@@ -251,10 +258,12 @@ def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
     assert answer.token_ids == (3,)
 
 
-def test_a_strategy_takes_its_own_settings():
+def test_settings_of_a_strategy_are_selected():
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
-    own = own_settings("diverse_beam", settings)
-    assert decoding.strategy("diverse_beam", **own) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
+    selected = own_settings("diverse_beam", settings)
+    assert decoding.strategy("diverse_beam", **selected) == DiverseBeam(
+        3, max_new_tokens=8, stop=(".",)
+    )
     parameters = {
         "search_alpha": 0.1,
         "top_n": None,
@@ -277,9 +286,12 @@ def test_a_strategy_takes_its_own_settings():
         ),
         (
             {"name": "greedy", "beams": 3},
-            "beams is no setting of strategy greedy; these are: max_new_tokens, stop",
+            "strategy 'greedy' does not have the setting 'beams'; choose max_new_tokens, stop",
         ),
-        ({"name": "threshold", "n_answers": 2}, "n_answers is no setting of strategy threshold; "),
+        (
+            {"name": "threshold", "n_answers": 2},
+            "strategy 'threshold' does not have the setting 'n_answers'; ",
+        ),
         ({"name": "greedy", "stop": "."}, r"stop='\.' "),
         ({"name": "multinomial", "temperature": 0}, "temperature=0 "),
         ({"name": "threshold", "search_alpha": 0.0}, "search_alpha=0.0 "),
@@ -290,7 +302,7 @@ def test_a_strategy_takes_its_own_settings():
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
+def test_invalid_settings_are_an_error(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         decoding.strategy(**settings)
 
@@ -300,11 +312,10 @@ def test_settings_that_cannot_be_are_refused_in_a_sentence(settings, sentence):
     "strategy", [Greedy(), Multinomial(), DiverseBeam(n_answers=3), Threshold(top_n=2)], ids=str
 )
 @pytest.mark.parametrize("plain", [False, True], ids=["packed", "plain"])
-def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(
-    tiny_model, dtype, strategy, plain
-):
-    """Of all tokens but the prompt's the embedding is NaN: the first step is sound."""
-    network, prompt = copy.deepcopy(tiny_model("llama").network).to(dtype), [5, 6, 7]
+def test_nan_log_probabilities_are_an_error_at_any_step(tiny_model, dtype, strategy, plain):
+    """The embeddings of all tokens but those of the prompt are NaN, so the first step is right."""
+    network = copy.deepcopy(tiny_model("llama").network).to(dtype)
+    prompt = [5, 6, 7]
     damaged = torch.ones(network.config.vocab_size, dtype=torch.bool).index_fill_(
         0, torch.tensor(prompt), False
     )
@@ -313,5 +324,5 @@ def test_numbers_that_are_none_are_an_error_at_whatever_step_they_come(
     tree = Fit(0.0, plain="is asked so" * plain).tree(
         network, [prompt], prefix=Prefix((), ()), counts=ForwardCounts()
     )
-    with pytest.raises(ValueError, match="no numbers"):
+    with pytest.raises(ValueError, match="not numbers"):
         strategy.decode(tree, Endings(stop, stop & False), question_ids=["q"])

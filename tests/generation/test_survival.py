@@ -1,6 +1,7 @@
-"""Runs that are killed while the bundled model answers go on to the tables of an unbroken run, bit for bit.
+"""Runs that are killed continue to the tables of an unbroken run, bit for bit.
 
-Run as a script with a number of kills, this file loads the model once and forks a process for every trial.
+As a script with a number of runs, this file loads the model once and forks a process for every
+trial.
 """
 
 import itertools
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from pandas.testing import assert_frame_equal
@@ -19,9 +21,11 @@ OPTIONS = {"max_new_tokens": 8, "batch_size": 1, "progress": False}
 
 
 def killed_at(moment, work):
-    """Do the work in a forked process that is killed at a moment of its file operations; None: at none. Its status."""
-    if pid := os.fork():
-        return os.waitpid(pid, 0)[1]
+    """Do the work in a forked process that is killed at a file operation; return its status."""
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        return status
     moments = itertools.count(1)
 
     def around(call):
@@ -34,7 +38,8 @@ def killed_at(moment, work):
 
         return counted
 
-    os.replace, os.fsync = around(os.replace), around(os.fsync)
+    os.replace = around(os.replace)
+    os.fsync = around(os.fsync)
     try:
         work()
     except BaseException as error:
@@ -57,35 +62,33 @@ def main(n_kills):
 
     torch.set_num_threads(1)
     generate.QUESTIONS_PER_PART = 2
-    model, asked = (
-        models.load_model("facts-1m", device="cpu"),
-        question_sets.load_questions("world-facts", limit=14),
-    )
+    model = models.load_model("facts-1m", device="cpu")
+    questions = question_sets.load_questions("world-facts", limit=14)
 
     def run(out, strategy):
-        own = strategies.own_settings(strategy, {"n_answers": 3, "seed": 3})
-        generate.generate(model, asked, strategy=strategy, out=out, **OPTIONS, **own)
+        settings = strategies.own_settings(strategy, {"n_answers": 3, "seed": 3})
+        generate.generate(model, questions, strategy=strategy, out=out, **OPTIONS, **settings)
         return next(Path(out).glob("*/*/*"))
 
-    rng, killed = random.Random(0), 0
+    rng = random.Random(0)
+    n_killed = 0
     with tempfile.TemporaryDirectory() as folder:
         unbroken = {
             name: storage.read_folder(run(Path(folder) / name, name)) for name in STRATEGIES
         }
         for number in range(n_kills):
-            out, strategy = Path(folder) / str(number), STRATEGIES[number % 4]
+            out = Path(folder) / str(number)
+            strategy = STRATEGIES[number % 4]
             for _ in range(1 + number % 3):  # some runs are killed again and again
-                killed += (
-                    killed_at(rng.randrange(1, 40), lambda o=out, s=strategy: run(o, s))
-                    == signal.SIGKILL
-                )
+                status = killed_at(rng.randrange(1, 40), partial(run, out, strategy))
+                n_killed += status == signal.SIGKILL
             answers, table, info = storage.read_folder(run(out, strategy))
             assert_frame_equal(answers, unbroken[strategy][0])
             assert_frame_equal(table, unbroken[strategy][1])
             assert info.cost.token_forwards == unbroken[strategy][2].cost.token_forwards
             assert not list(out.rglob(".part*"))
-    assert killed >= n_kills / 2  # most of the moments were reached
-    print(f"{n_kills} runs, {killed} kills, all as unbroken")
+    assert n_killed >= n_kills / 2  # most of the moments were reached
+    print(f"{n_kills} runs, {n_killed} kills, all as unbroken")
 
 
 def test_killed_runs_go_on_to_the_tables_of_an_unbroken_one(size):

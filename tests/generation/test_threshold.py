@@ -1,4 +1,4 @@
-"""Exact search against brute force: random models of at most twelve tokens, every outcome enumerated."""
+"""Exact search, compared with all outcomes of random models of at most twelve tokens."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from pro_lib.generation.decoding import Endings, Greedy, Threshold, exact_search
 
 @dataclass(frozen=True)
 class World:
-    """Random next-token tables for some questions: a distribution for every prefix, drawn when it is first asked."""
+    """Random distributions of the next token for some questions, one for every prefix."""
 
     seed: int
     n_questions: int
@@ -37,7 +37,7 @@ class World:
     def log_probs(self, question, prefix):
         rng = np.random.default_rng([self.seed, question, *prefix])
         logits = rng.normal(size=self.vocabulary) * self.peakedness
-        # Coarse logits make ties, a token that is impossible makes probabilities of 0.
+        # Rounded logits cause ties, an impossible token causes probabilities of 0.
         logits = np.round(logits) if self.seed % 3 == 0 else logits
         logits[rng.integers(self.vocabulary)] -= (
             np.inf if self.seed % 5 == 0 and self.vocabulary > 2 else 0
@@ -45,12 +45,18 @@ class World:
         return torch.log_softmax(torch.tensor(logits), dim=-1).float()
 
     def outcomes(self, question):
-        """(token ids, finished) -> log-probability; and p(v), H(next | v) of every prefix that can be expanded."""
-        outcomes, prefixes = {}, {}
+        """Return all outcomes and all prefixes that can be expanded.
+
+        Outcomes map (token ids, finished) to a log-probability, prefixes map token ids to p(v) and
+        H(next | v).
+        """
+        outcomes = {}
+        prefixes = {}
 
         def visit(prefix, log_prob):
             step = self.log_probs(question, prefix).double()
-            stop, closing = self.endings.stop, self.endings.closing
+            stop = self.endings.stop
+            closing = self.endings.closing
             events = [float(torch.logsumexp(step[stop], dim=0)), *step[~stop].tolist()]
             prefixes[prefix] = (
                 math.exp(log_prob),
@@ -58,7 +64,8 @@ class World:
             )
             outcomes[(prefix, True)] = log_prob + events[0]
             for token in (~stop).nonzero().squeeze(1).tolist():
-                child, total = (*prefix, token), log_prob + float(step[token])
+                child = (*prefix, token)
+                total = log_prob + float(step[token])
                 if total == -math.inf:
                     continue
                 if closing[token] or len(child) == self.length:
@@ -71,10 +78,11 @@ class World:
 
 
 class TableTree:
-    """The tree's two calls, answered from tables; remembers how wide it was asked to be."""
+    """A `Tree` of the distributions of a world; `widest` is the largest number of children."""
 
     def __init__(self, world):
-        self.world, self.widest = world, 0
+        self.world = world
+        self.widest = 0
 
     def plant(self):
         self.rows = [(question, ()) for question in range(self.world.n_questions)]
@@ -86,7 +94,8 @@ class TableTree:
             (question, (*path, token))
             for (question, path), token in zip(above, tokens.tolist(), strict=True)
         ]
-        self.rows = [self.rows[row] for row in ([] if keep is None else keep.tolist())] + children
+        kept_rows = [] if keep is None else keep.tolist()
+        self.rows = [self.rows[row] for row in kept_rows] + children
         self.widest = max(self.widest, len(children))
         return torch.stack([self.world.log_probs(*row) for row in children])
 
@@ -94,6 +103,9 @@ class TableTree:
 @st.composite
 def worlds(draw):
     vocabulary = draw(st.integers(2, 12))
+    longest = 3
+    if vocabulary <= 9:
+        longest = 5 if vocabulary <= 6 else 4
     n_stops = draw(st.integers(1, max(1, min(3, vocabulary - 1))))
     return World(
         seed=draw(st.integers(0, 2**20)),
@@ -101,20 +113,19 @@ def worlds(draw):
         vocabulary=vocabulary,
         n_stops=n_stops,
         n_closing=draw(st.integers(0, min(5, vocabulary - n_stops))),
-        length=draw(st.integers(1, 5 if vocabulary <= 6 else 4 if vocabulary <= 9 else 3)),
+        length=draw(st.integers(1, longest)),
         peakedness=draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0])),
     )
 
 
 def searched(world, *, tree=None, epsilon=0.0, max_width=None, **settings):
-    """Answers and certificate of each question, the tree grown by at most `max_width` prefixes at once."""
+    """Search each question, with at most `max_width` prefixes in a batch."""
     at_once = max_width * world.vocabulary if max_width else exact_search._LOG_PROBS_AT_ONCE
-    search, how = (
-        Threshold(max_new_tokens=world.length, **settings),
-        {"question_ids": [], "epsilon": epsilon},
-    )
+    search = Threshold(max_new_tokens=world.length, **settings)
     with mock.patch.object(exact_search, "_LOG_PROBS_AT_ONCE", at_once):
-        return search.decode(tree or TableTree(world), world.endings, **how)
+        return search.decode(
+            tree or TableTree(world), world.endings, question_ids=[], epsilon=epsilon
+        )
 
 
 def ends_in_closing(world, ids):
@@ -131,11 +142,11 @@ def masses(certificate):
 
 
 def chances(outcomes):
-    """Probabilities of the answers that end, and of those that are cut, by their token ids."""
-    ended, cut = (
-        {key[0]: math.exp(v) for key, v in outcomes.items() if key[1] == end}
-        for end in (True, False)
-    )
+    """Return probabilities of the answers that end, and of those that are cut, by token ids."""
+    ended = {}
+    cut = {}
+    for (ids, finished), log_prob in outcomes.items():
+        (ended if finished else cut)[ids] = math.exp(log_prob)
     return ended, cut
 
 
@@ -148,7 +159,7 @@ def probability(answer):
 
 
 def check_certificate(certificate, outcomes, prefixes, *, lowest=None):
-    """Bounds hold, and the stored tree is a part of the whole one, with its numbers; return its prefixes."""
+    """Check bounds and the stored tree by the whole tree; return the prefixes of the stored one."""
     assert certificate.alpha_floor <= certificate.tree_bound + 1e-5
     assert certificate.tree_bound <= entropy(outcomes) + 1e-5
     assert entropy(outcomes) <= certificate.upper_bound + 1e-5
@@ -162,9 +173,10 @@ def check_certificate(certificate, outcomes, prefixes, *, lowest=None):
     ):
         assert math.exp(log_prob) == pytest.approx(prefixes[path][0], abs=1e-6)
         assert bits == pytest.approx(prefixes[path][1], abs=1e-5)
-    # No search expands more than E[length]/α prefixes beside the greedy path; the p of the prefixes at or above α sum
-    # to at most E[length] over the whole tree, so with the sum over those expanded this is at least as strict.
-    log_probs, greedy = np.array(certificate.tree_log_probs), np.array(certificate.tree_greedy)
+    # No search expands more than E[length]/α prefixes in addition to the greedy path. E[length] is
+    # at least the sum of p over the expanded prefixes at or above α, so this check is stricter.
+    log_probs = np.array(certificate.tree_log_probs)
+    greedy = np.array(certificate.tree_greedy)
     lowest = log_probs[~greedy].min(initial=0) if lowest is None else lowest - 1e-9
     expected_length = np.exp(log_probs[log_probs >= lowest]).sum()
     assert (
@@ -199,63 +211,74 @@ def test_threshold_search_finds_what_brute_force_finds(world, alpha, max_width):
 
 
 def check_search(world, alpha, results):
-    """Sets, masses, trees, bounds and statuses of a threshold search are those of brute force."""
+    """Check answers, masses, trees, bounds and statuses of a threshold search by brute force."""
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
-        # An α exactly on an answer's probability would ask which way float32 rounds; ties among answers are kept.
+        # With α exactly at the probability of an answer, the rounding of float32 would decide.
         if any(abs(math.exp(value) - alpha) <= 1e-6 for value in outcomes.values()):
             continue
         complete, cut = chances(outcomes)
-        found = {
-            a.token_ids: probability(a) for a in answers if a.finished and probability(a) >= alpha
-        }
-        assert found == pytest.approx(
-            {ids: p for ids, p in complete.items() if p >= alpha}, abs=1e-6
-        )
-        assert len([a for a in answers if a.finished]) == len(
-            {a.token_ids for a in answers if a.finished}
-        )
-        otherwise = check_greedy(world, question, answers)
-
+        likely = check_likely_answers(answers, complete, alpha)
+        fallback_status = check_greedy(world, question, answers)
         paths = check_certificate(certificate, outcomes, prefixes, lowest=math.log(alpha))
-        expanded = {path for path, (p, _) in prefixes.items() if p >= alpha}
-        assert {path for path in paths if prefixes[path][0] >= alpha + 1e-6} <= expanded
-        assert expanded <= paths | {
-            path for path in expanded if abs(prefixes[path][0] - alpha) < 1e-6
-        }
-        # A complete answer was met if its last prefix was expanded.
-        last = {ids: ids[:-1] if ends_in_closing(world, ids) else ids for ids in complete}
-        small = sum(p for ids, p in complete.items() if last[ids] in paths and p < alpha)
-        pruned = {
-            path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths
-        }
-        length_cut = [p for ids, p in cut.items() if ids[:-1] in paths]
-        expected = [sum(found.values()), small, sum(pruned.values()), sum(length_cut), 0.0]
-        assert masses(certificate) == pytest.approx(expected, abs=1e-5)
-        # Of an answer below α no more is known than that, and below a pruned prefix each step has all its events.
-        leaves = [
-            *pruned.values(),
-            *length_cut,
-            *(p for ids, p in complete.items() if last[ids] in paths),
-        ]
-        floor = -sum(p * math.log(max(p, alpha)) for p in leaves)
-        tree_bound = sum(math.prod(prefixes[path]) for path in paths)
-        steps_left = sum(p * (world.length - len(path)) for path, p in pruned.items())
-        upper_bound = tree_bound + steps_left * math.log((~world.endings.stop).sum() + 1)
-        bounds = certificate.alpha_floor, certificate.tree_bound, certificate.upper_bound
-        assert bounds == pytest.approx((floor, tree_bound, upper_bound), abs=1e-5)
+        assert {path for path, (p, _) in prefixes.items() if p >= alpha + 1e-6} <= paths
+        check_leaves(world, alpha, certificate, paths, outcomes, prefixes)
+
         is_open = any(p >= alpha for p in cut.values())
-        assert certificate.status == (
-            "undecided" if is_open else "certified" if found else otherwise
-        )
-        assert (certificate.why == "") == (certificate.status == "certified")
+        status = expected_status(is_open, likely, fallback_status)
+        assert certificate.status == status
+        assert (certificate.why == "") == (status == "certified")
         assert certificate.token_forwards == certificate.expanded_prefixes - 1
-        if certificate.status == "fallback":
-            best = max(probability(a) for a in answers) if any(a.finished for a in answers) else 0.0
+        if status == "fallback":
+            best = max((probability(answer) for answer in answers if answer.finished), default=0.0)
             assert best - 1e-6 <= max(complete.values(), default=0.0) < alpha
 
 
-# Whose second answer lies far below where the search begins
+def expected_status(is_open, answers, fallback_status):
+    if is_open:
+        return "undecided"
+    return "certified" if answers else fallback_status
+
+
+def check_likely_answers(answers, complete, alpha):
+    """Check that all answers with p ≥ α are found, each once; return their probabilities."""
+    ended = [answer for answer in answers if answer.finished]
+    assert len(ended) == len({answer.token_ids for answer in ended})
+    probabilities = {answer.token_ids: probability(answer) for answer in ended}
+    likely = {ids: p for ids, p in probabilities.items() if p >= alpha}
+    expected = {ids: p for ids, p in complete.items() if p >= alpha}
+    assert likely == pytest.approx(expected, abs=1e-6)
+    return likely
+
+
+def check_leaves(world, alpha, certificate, paths, outcomes, prefixes):
+    """Check masses and bounds by the leaves below the expanded prefixes `paths`."""
+    complete, cut = chances(outcomes)
+    # The search meets an answer if it expands the prefix before the last event.
+    ended = [
+        p
+        for ids, p in complete.items()
+        if (ids[:-1] if ends_in_closing(world, ids) else ids) in paths
+    ]
+    pruned = {
+        path: p for path, (p, _) in prefixes.items() if path not in paths and path[:-1] in paths
+    }
+    length_cut = [p for ids, p in cut.items() if ids[:-1] in paths]
+    likely_mass = sum(p for p in complete.values() if p >= alpha)
+    small_mass = sum(p for p in ended if p < alpha)
+    expected = [likely_mass, small_mass, sum(pruned.values()), sum(length_cut), 0.0]
+    assert masses(certificate) == pytest.approx(expected, abs=1e-5)
+    # For an answer below α, only that is known. Below a pruned prefix, any event is possible.
+    leaves = [*pruned.values(), *length_cut, *ended]
+    floor = -sum(p * math.log(max(p, alpha)) for p in leaves)
+    tree_bound = sum(math.prod(prefixes[path]) for path in paths)
+    steps_left = sum(p * (world.length - len(path)) for path, p in pruned.items())
+    upper_bound = tree_bound + steps_left * math.log((~world.endings.stop).sum() + 1)
+    bounds = certificate.alpha_floor, certificate.tree_bound, certificate.upper_bound
+    assert bounds == pytest.approx((floor, tree_bound, upper_bound), abs=1e-5)
+
+
+# In this example the second answer is far below the first α of the search.
 @example(World(4, 1, 4, 2, 0, 2, 12.0), 2, None)
 @given(worlds(), st.integers(1, 12), st.sampled_from([None, 1, 4]))
 def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
@@ -263,22 +286,22 @@ def test_top_n_finds_the_n_most_probable(world, top_n, max_width):
 
 
 def check_top_n(world, top_n, results):
-    """The answers are the N most probable of all."""
+    """Check that the answers are the N most probable of all."""
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
-        complete, cut = (sorted(each.values(), reverse=True) for each in chances(outcomes))
-        found = sorted((probability(a) for a in answers if a.finished), reverse=True)
+        ended, cut = chances(outcomes)
+        complete = sorted(ended.values(), reverse=True)
         expected = complete[:top_n]
-        assert found[: len(expected)] == pytest.approx(expected, abs=1e-6)
-        otherwise = check_greedy(world, question, answers)
+        probabilities = [probability(answer) for answer in answers if answer.finished]
+        ranked = sorted(probabilities, reverse=True)
+        assert ranked[: len(expected)] == pytest.approx(expected, abs=1e-6)
+        fallback_status = check_greedy(world, question, answers)
         check_certificate(certificate, outcomes, prefixes)
-        # Where there are fewer than N, every answer is found, and the search says how far down it looked.
+        # If there are fewer than N answers, all are found, and `search_alpha` is the last α.
         least = expected[-1] if len(expected) == top_n else certificate.search_alpha
-        if not any(abs(p - least) < 1e-6 for p in cut):
-            is_open = any(p >= least for p in cut)
-            assert certificate.status == (
-                "undecided" if is_open else "certified" if found else otherwise
-            )
+        if not any(abs(p - least) < 1e-6 for p in cut.values()):
+            is_open = any(p >= least for p in cut.values())
+            assert certificate.status == expected_status(is_open, ranked, fallback_status)
         if certificate.status == "certified":
             assert bool(certificate.why) == (len(complete) < top_n)
         if len(complete) >= top_n:
@@ -286,11 +309,12 @@ def check_top_n(world, top_n, results):
 
 
 @given(worlds(), st.sampled_from([0.3, 0.1, 0.03, 0.01, 1e-4]), st.integers(0, 40), st.booleans())
-def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(
+def test_a_search_stopped_by_its_budget_is_undecided_and_its_bounds_hold(
     world, alpha, budget, use_top_n
 ):
     how = {"top_n": 5} if use_top_n else {"search_alpha": alpha}
-    whole, results = searched(world, **how), searched(world, budget=budget, **how)
+    whole = searched(world, **how)
+    results = searched(world, budget=budget, **how)
     for question, (answers, certificate) in enumerate(results):
         outcomes, prefixes = world.outcomes(question)
         assert certificate.token_forwards <= budget
@@ -300,7 +324,7 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(
             assert not answer.finished or probability(answer) == pytest.approx(
                 complete[answer.token_ids], abs=1e-6
             )
-        # Another search further down is begun if the budget pays for its greedy path.
+        # The search continues at a lower α if the budget suffices for its greedy path.
         if budget >= whole[question][1].token_forwards + use_top_n * world.length:
             assert certificate == whole[question][1]
         elif certificate.budget_cut_mass > 0:
@@ -315,7 +339,7 @@ def test_stopped_by_its_budget_it_says_undecided_and_its_bounds_hold(
 
 
 class Hand(World):
-    """One question of four tokens, two of which stop, and of two steps, by tables of probabilities."""
+    """One question with tables of probabilities: four tokens, two of which stop, and two steps."""
 
     def __init__(self, tables):
         super().__init__(0, 1, 4, 2, 0, 2, 0.0)
@@ -326,7 +350,10 @@ class Hand(World):
 
 
 def test_a_search_by_hand():
-    """Two stop tokens of 0.25 and 0.05 make one ending of 0.3; 'a' then ends surely, 'b' is cut at its second token."""
+    """Two stop tokens of 0.25 and 0.05 are one ending of 0.3.
+
+    After token 2 the answer ends with probability 0.9; token 3 is pruned.
+    """
     world = Hand(
         {(): [0.25, 0.05, 0.6, 0.1], (2,): [0.4, 0.5, 0.1, 0.0], (3,): [0.0, 0.1, 0.5, 0.4]}
     )
@@ -335,17 +362,18 @@ def test_a_search_by_hand():
     assert masses(certificate) == pytest.approx([0.84, 0, 0.1, 0.06, 0], abs=1e-6)
     assert (certificate.status, certificate.why) == ("certified", "")
     assert (certificate.expanded_prefixes, certificate.token_forwards) == (2, 1)
-    root, child = stats.entropy([0.3, 0.6, 0.1]), stats.entropy([0.9, 0.1])
+    root = stats.entropy([0.3, 0.6, 0.1])
+    child = stats.entropy([0.9, 0.1])
     assert certificate.tree_bound == pytest.approx(root + 0.6 * child, abs=1e-6)
     floor = -0.3 * np.log(0.3) - 0.54 * np.log(0.54) - 0.16 * np.log(0.2)
     assert certificate.alpha_floor == pytest.approx(floor, abs=1e-6)
-    # Below the pruned prefix one token is missing: the ending, or one of two tokens.
+    # Below the pruned prefix one step is missing: the ending, or one of two tokens.
     assert certificate.upper_bound == pytest.approx(
         certificate.tree_bound + 0.1 * np.log(3), abs=1e-6
     )
 
 
-def test_an_answer_exactly_at_alpha_is_one_of_them():
+def test_an_answer_exactly_at_alpha_is_found():
     world = World(
         seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0
     )
@@ -361,27 +389,29 @@ def test_an_answer_exactly_at_alpha_is_one_of_them():
         )
 
 
-@pytest.mark.parametrize("at", [slice(None), 1, 2, 3], ids=str)
-def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
+@pytest.mark.parametrize("depths", [slice(None), 1, 2, 3], ids=str)
+def test_an_answer_within_the_epsilon_of_its_depth_of_alpha_is_undecided(depths):
     world = World(
         seed=11, n_questions=1, vocabulary=9, n_stops=1, n_closing=1, length=3, peakedness=1.0
     )
     outcomes, prefixes = world.outcomes(0)
-    # Events of an answer: its tokens, and its ending unless the last token carries it.
-    ended = [(value, ids) for (ids, finished), value in outcomes.items() if finished]
-    ranked = sorted((value, len(ids) + (not ends_in_closing(world, ids))) for value, ids in ended)[
-        ::-1
-    ][:6]
+    # The depth of an answer is its number of tokens, and 1 for its ending unless that is a token.
+    depths_of_answers = [
+        (value, len(ids) + (not ends_in_closing(world, ids)))
+        for (ids, finished), value in outcomes.items()
+        if finished
+    ]
+    ranked = sorted(depths_of_answers, reverse=True)[:6]
     assert {depth for _, depth in ranked} >= {1, 2}
     epsilon = np.zeros(4)
-    epsilon[at] = 0.05
+    epsilon[depths] = 0.05
     for (value, _), shift in itertools.product(ranked, (0.02, -0.02, 1e-6)):
         alpha = min(1.0, math.exp(value + shift))
         [(answers, certificate)] = searched(world, search_alpha=alpha, epsilon=epsilon)
         near = {v for v, depth in ranked if abs(v - value - shift) <= epsilon[depth]}
         assert (certificate.status == "undecided") == bool(near), (value, shift)
-        found = [pytest.approx(math.log(probability(answer)), abs=1e-5) for answer in answers]
-        assert all(value in found for value in near)
+        log_probs = [pytest.approx(math.log(probability(answer)), abs=1e-5) for answer in answers]
+        assert all(value in log_probs for value in near)
         assert certificate.epsilon == 0.05
         check_certificate(certificate, outcomes, prefixes)
     [(_, certificate)] = searched(world, search_alpha=0.9999, epsilon=epsilon)
@@ -391,7 +421,7 @@ def test_what_lies_within_the_epsilon_of_its_depth_of_alpha_is_undecided(at):
 @pytest.mark.parametrize(
     ("share", "status"), [(0.4, "certified"), (0.6, "undecided"), (0.9, "undecided")]
 )
-def test_of_two_answers_compared_both_may_be_off(share, status):
+def test_both_of_two_compared_answers_may_have_an_error(share, status):
     world = World(
         seed=21, n_questions=1, vocabulary=5, n_stops=2, n_closing=0, length=3, peakedness=2.0
     )

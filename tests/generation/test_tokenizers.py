@@ -1,4 +1,4 @@
-"""Kinds of tokenizers, each trained here, with a random model: what ends an answer, prompts, texts, probabilities."""
+"""Endings, prompts, texts and probabilities for several kinds of tokenizers, each trained here."""
 
 import json
 
@@ -17,14 +17,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pro_lib.generation import models
+from pro_lib.generation import models, tokens
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
 Question: Who wrote “Les Misérables”, and when?\nAnswer: Victor Hugo (1862).\n\n
 Question: 日本の首都はどこですか？\nAnswer: 東京 – Tokyo 🗼 \n
-  def f(x): \n\treturn x;\n\n\nQuestion: Wie heißt der größte See?\nAnswer: Oberer See.\nA lake.\nA town. \n"""
+  def f(x): \n\treturn x;\n
+\nQuestion: Wie heißt der größte See?\nAnswer: Oberer See.\nA lake.\nA town. \n"""
 QUESTIONS = [
     "Who wrote Emma?",
     "Was heißt “größer” – auf Deutsch? 🗼",
@@ -48,7 +49,7 @@ def trained(pre_tokenizer, *, alphabet=()):
 
 
 def pieces(*first, newlines=()):
-    """Vocabulary of SentencePiece, special tokens, bytes and pieces, and its merges; few characters are known."""
+    """The vocabulary of SentencePiece (special tokens, bytes, few pieces) and its merges."""
     pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split("\n", "removed"), pre_tokenizers.Metaspace()]
     )
@@ -62,7 +63,7 @@ def pieces(*first, newlines=()):
 
 
 def sentence_piece():
-    """As of Llama 2: `▁` for spaces, one before the text; bytes for unknown characters, newlines among them; a BOS."""
+    """A tokenizer as of Llama 2: `▁` for spaces, one before the text, bytes for newlines, a BOS."""
     vocabulary, merges = pieces("<unk>", "<s>", "</s>")
     return LlamaTokenizer(vocab=vocabulary, merges=merges, legacy=False, add_bos_token=True)
 
@@ -77,7 +78,7 @@ def gemma():
 
 
 def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
-    """Byte-level BPE, as of GPT-2 or, cut by another pattern, of tiktoken; special tokens lie in the middle."""
+    """Byte-level BPE, as of GPT-2 or tiktoken, with special tokens in the middle of the ids."""
     pieces = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)]
     if split:
         pieces.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
@@ -88,7 +89,8 @@ def byte_level(*, split=None, special=("<|endoftext|>",), bos=None):
     tokenizer = Tokenizer(
         BPE(vocab={name: number for number, name in enumerate(names)}, merges=merges)
     )
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizer, decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(
         [AddedToken(name, special=True, normalized=False) for name in special]
     )
@@ -117,7 +119,8 @@ PADDED = 29
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request, tmp_path_factory):
     """Name and loaded model; its end of text is known to the tokenizer alone."""
-    folder, tokenizer = tmp_path_factory.mktemp("kind"), KINDS[request.param]()
+    folder = tmp_path_factory.mktemp("kind")
+    tokenizer = KINDS[request.param]()
     tokenizer.save_pretrained(folder)
     size = len(tokenizer) + PADDED * (request.param == "padded")
     shape = {
@@ -137,10 +140,12 @@ def kind(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("stop", [(), (".",)])
-def test_what_ends_an_answer_is_told_by_every_tokens_text(kind, stop):
+def test_tokens_end_an_answer_according_to_their_texts(kind, stop):
     name, model = kind
-    tokenizer, endings = model.tokenizer, model.with_stop(stop).endings
-    stops, closings = set(), set()
+    tokenizer = model.tokenizer
+    endings = model.with_stop(stop).endings
+    stops = set()
+    closings = set()
     for token_id, text in enumerate(map(tokenizer.decode, range(len(tokenizer)))):
         before = min((text.partition(end)[0] for end in ("\n", *stop)), key=len)
         if before != text:
@@ -155,7 +160,8 @@ def test_what_ends_an_answer_is_told_by_every_tokens_text(kind, stop):
 
 def test_more_texts_and_tokens_may_end_an_answer(kind):
     _, model = kind
-    tokenizer, stopping = model.tokenizer, model.with_stop(["."])
+    tokenizer = model.tokenizer
+    stopping = model.with_stop(["."])
     # The dot of "Paris." ends the answer, whichever token it is.
     ids = tokenizer(" Paris.", add_special_tokens=False)["input_ids"]
     assert (stopping.endings.stop | stopping.endings.closing)[ids[-1]]
@@ -164,7 +170,7 @@ def test_more_texts_and_tokens_may_end_an_answer(kind):
     assert model.decode(ids) == "Paris."
     letter = tokenizer.convert_tokens_to_ids("a")
     more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
-    named = models.endings(tokenizer, models.NEWLINE, more, size=len(tokenizer))
+    named = tokens.classify_tokens(tokenizer, tokens.NEWLINE, more, size=len(tokenizer))
     assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
 
 
@@ -180,20 +186,28 @@ def test_prompts_are_read_back_and_begin_as_the_tokenizer_has_it(kind, question)
 @pytest.fixture(scope="module")
 def runs(kind):
     """Samples, and an exact search, of four questions."""
-    asked = question_sets.as_set(QUESTIONS)
+    question_set = question_sets.as_set(QUESTIONS)
     ways = (
         {"strategy": "multinomial", "n_answers": 30},
         {"strategy": "threshold", "search_alpha": 1e-3},
     )
-    return asked, [
-        generate(kind[1], asked, max_new_tokens=8, progress=False, **way) for way in ways
+    return question_set, [
+        generate(kind[1], question_set, max_new_tokens=8, progress=False, **way) for way in ways
     ]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
     """Up to its newline: not a space is lost, nor a character of several tokens."""
-    model, (asked, both), n_cut = kind[1], runs, 0
-    prompts = dict(zip(asked.table["question_id"], map(model.encode, asked.prompts()), strict=True))
+    _, model = kind
+    question_set, both = runs
+    n_cut = 0
+    prompts = dict(
+        zip(
+            question_set.table["question_id"],
+            map(model.encode, question_set.prompts()),
+            strict=True,
+        )
+    )
     for answer in pd.concat([run.answers for run in both]).itertuples():
         ids = prompts[answer.question_id]
         prompt = model.tokenizer.decode(ids, skip_special_tokens=True)
@@ -206,17 +220,19 @@ def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):
 
 
 def test_probabilities_are_those_of_plain_forward_passes(kind, runs):
-    asked, both = runs
+    question_set, both = runs
     for run in both:
-        check_plain_passes(kind[1], asked, run.answers.groupby("question_id").head(8), atol=1e-4)
+        check_plain_passes(
+            kind[1], question_set, run.answers.groupby("question_id").head(8), atol=1e-4
+        )
 
 
 class Raw:
-    """A tokenizer that writes raw pieces where special tokens are kept, as mistral-common's of SentencePiece does."""
+    """A tokenizer that writes raw pieces if special tokens are kept, as mistral-common's does."""
 
     def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
         return (["", "a", "\n"] if skip_special_tokens else ["</s>", "▁a", "<0x0A>"])[ids[0]]
 
 
-def test_raw_pieces_are_no_texts():
-    assert models.token_texts(Raw(), 3) == ("</s>", "a", "\n")
+def test_raw_pieces_are_not_texts_of_tokens():
+    assert tokens.token_texts(Raw(), 3) == ("</s>", "a", "\n")

@@ -75,13 +75,15 @@ SHAPES = [
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """Return a function that makes a copy of the tiny model of a family, to be changed."""
-    made = {}
+    loaded_network = {}
 
     def copy(family):
-        if family not in made:
-            made[family] = tmp_path_factory.mktemp("made") / family
-            families.make(family, made[family])
-        return Path(shutil.copytree(made[family], tmp_path_factory.mktemp("changed") / family))
+        if family not in loaded_network:
+            loaded_network[family] = tmp_path_factory.mktemp("made") / family
+            families.make(family, loaded_network[family])
+        return Path(
+            shutil.copytree(loaded_network[family], tmp_path_factory.mktemp("changed") / family)
+        )
 
     return copy
 

@@ -1,11 +1,13 @@
-"""Makes diverse_beam.json: what group beam search of transformers 4.56.2 answers; knows nothing of our engine.
+"""Write diverse_beam.json: the answers of group beam search of transformers 4.56.2.
 
 Newer releases have no group beam search, so this is run twice, from the top of the repository:
 
     python tests/golden/diverse_beam.py prompts      # in the project's environment
-    python tests/golden/diverse_beam.py answers      # in one with transformers==4.56.2 and torch==2.13.0
+    python tests/golden/diverse_beam.py answers      # in one with transformers==4.56.2 and
+    torch==2.13.0
 
-The first writes prompts and the log-probabilities that the installed transformers gives them; the second refuses
+The first writes prompts and the log-probabilities that the installed transformers gives them; the
+second refuses
 to go on unless its own are the same, since a configuration saved by 5.x can be misread by 4.56.
 """
 
@@ -84,7 +86,7 @@ def write_answers() -> None:
 
 
 def group_beams(network, ids: list[int], n_answers: int, golden: dict) -> list[dict]:
-    """The answers to one prompt: token ids without the ending, log-probabilities of tokens and of ending there."""
+    """Return the answers to one prompt: token ids, and log-probabilities with the ending's."""
     stop = golden["stop_ids"]
     groups = {"num_beam_groups": n_answers, "diversity_penalty": 1.0} if n_answers > 1 else {}
     length = {

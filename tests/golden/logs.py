@@ -1,6 +1,7 @@
-"""Make the logs beside this file: `python tests/golden/logs.py` where inspect_ai 0.3.285 and lm_eval 0.4.13 are.
+"""Write the logs in this folder: `python tests/golden/logs.py`, with inspect_ai and lm_eval.
 
-Both packages ask a stand-in for a model our own two questions, three times each; nothing in the logs is of others.
+The versions are inspect_ai 0.3.285 and lm_eval 0.4.13. Both packages ask a substitute for a model
+two questions of this project, three times each. The logs do not contain the text of others.
 """
 
 import json

@@ -1,11 +1,12 @@
-"""Makes polygraph.json: what LM-Polygraph 0.7 says of made-up answers; knows nothing of this project.
+"""Write polygraph.json: the scores of LM-Polygraph 0.7 for made-up answers.
 
 LM-Polygraph needs an environment of its own:
 
     python -m venv polygraph && polygraph/bin/pip install torch==2.13.0 lm-polygraph==0.7.0
     polygraph/bin/python tests/golden/polygraph.py
 
-No model is loaded: log-likelihoods, texts and entailment probabilities are drawn here, and only the formulas run.
+No model is loaded: log-likelihoods, texts and entailment probabilities are drawn here, and only the
+formulas run.
 """
 
 import json
@@ -23,7 +24,7 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 
 def drawn(rng: np.random.Generator) -> dict[str, np.ndarray | list]:
-    """Texts (some twice), token log-likelihoods, and NLI probabilities; column 0 is the greedy answer."""
+    """Return texts (some twice), token log-likelihoods and NLI probabilities."""
     names = [
         [WORDS[k] for k in rng.integers(len(WORDS), size=1 + N_SAMPLES)] for _ in range(N_QUESTIONS)
     ]
@@ -33,7 +34,8 @@ def drawn(rng: np.random.Generator) -> dict[str, np.ndarray | list]:
     ]
     nli = np.empty((N_QUESTIONS, 1 + N_SAMPLES, 1 + N_SAMPLES, 3))
     for question, row in enumerate(names):
-        # One draw per pair of texts, leaning towards entailment so that clusters form; equal texts are judged too.
+        # One draw per pair of texts, leaning towards entailment so that clusters form;
+        # equal texts are judged too.
         table = {(a, b): rng.dirichlet([1.2, 0.4, 0.4]) for a in WORDS for b in WORDS}
         for i, first in enumerate(row):
             for j, second in enumerate(row):

@@ -1,4 +1,4 @@
-"""Files whose tokens are more, fewer or others than those of the answer: what is scored, and what is said of it."""
+"""Test files whose tokens are more, fewer or others than those of the answer."""
 
 import math
 import re
@@ -19,7 +19,8 @@ PERU = {"question_id": "peru", "question": "Which city governs Peru?", "referenc
 SAID = {
     "before": r"had other tokens before them \(reasoning, a prefill or an echoed prompt",
     "after": "had other tokens after them",
-    "ending": "are scored without their ending, for whose probability the server returned a placeholder",
+    "ending": "are scored without their ending, for whose probability the server returned a "
+    "placeholder",
     "thoughts": r"had thoughts \(reasoning\) before them",
 }
 
@@ -55,7 +56,7 @@ def tgi(text, *tokens, generated_tokens=None):
 
 
 def llama_cpp(*tokens, **body):
-    """An answer of an older server, which lists probabilities; a token is (text, {text: probability})."""
+    """An answer of an older server; a token is (text, {text: probability})."""
     listed = [
         {
             "content": text,
@@ -90,41 +91,97 @@ THOUGHT = (("<think>", -1.0), ("Rome", -3.0), ("?", -2.0), ("</think>", -0.5))
 SCORED = {
     "an ending": (chat("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125)), -0.875, []),
     "reasoning in a field": (
-        chat("Paris", *THOUGHT, ("Par", -0.25), ("is", -0.5), message={"reasoning_content": "Rome?"}),
-        -0.75, ["thoughts"],
+        chat(
+            "Paris", *THOUGHT, ("Par", -0.25), ("is", -0.5), message={"reasoning_content": "Rome?"}
+        ),
+        -0.75,
+        ["thoughts"],
     ),
     "reasoning in the text": (
-        chat("<think>Rome?</think>\n\nParis", *THOUGHT, ("\n\n", -0.0), ("Paris", -0.25)), -0.25, ["thoughts"],
+        chat("<think>Rome?</think>\n\nParis", *THOUGHT, ("\n\n", -0.0), ("Paris", -0.25)),
+        -0.25,
+        ["thoughts"],
     ),
     "reasoning in the tokens alone": (chat("Paris", *THOUGHT, ("Paris", -0.25)), -0.25, ["before"]),
     "a prefill": (chat("Paris", ("It", -1.0), (" is", -2.0), (" Paris", -0.25)), -0.25, ["before"]),
     "an echoed prompt": (
-        completion("Which city governs France? Paris", ("Which", None), (" city governs", -3.0), (" France?", -2.0),
-                   (" Par", -0.25), ("is", -0.5)),
-        -0.75, ["before"],
+        completion(
+            "Which city governs France? Paris",
+            ("Which", None),
+            (" city governs", -3.0),
+            (" France?", -2.0),
+            (" Par", -0.25),
+            ("is", -0.5),
+        ),
+        -0.75,
+        ["before"],
     ),
     "an echoed prompt that the server counts": (
-        completion("Q: France?\nA: Paris", ("Q: France?", None), ("\nA:", -3.0), (" Paris", -0.25),
-                   usage={"prompt_tokens": 2, "completion_tokens": 1}),
-        -0.25, ["before"],
+        completion(
+            "Q: France?\nA: Paris",
+            ("Q: France?", None),
+            ("\nA:", -3.0),
+            (" Paris", -0.25),
+            usage={"prompt_tokens": 2, "completion_tokens": 1},
+        ),
+        -0.25,
+        ["before"],
     ),
-    "the prompt in the text": (tgi("Which city governs France? In a word: Paris", (" Paris", -0.25)), -0.25, []),
-    "a special token in the text": (chat("Paris<|im_end|>", ("Paris", -0.25), ("<|im_end|>", -0.5)), -0.75, []),
-    "a placeholder for the ending": (chat("Paris", ("Par", -0.25), ("is", -0.5), ("", -9999.0)), -0.75, ["ending"]),
+    "the prompt in the text": (
+        tgi("Which city governs France? In a word: Paris", (" Paris", -0.25)),
+        -0.25,
+        [],
+    ),
+    "a special token in the text": (
+        chat("Paris<|im_end|>", ("Paris", -0.25), ("<|im_end|>", -0.5)),
+        -0.75,
+        [],
+    ),
+    "a placeholder for the ending": (
+        chat("Paris", ("Par", -0.25), ("is", -0.5), ("", -9999.0)),
+        -0.75,
+        ["ending"],
+    ),
     "a stop string that is named": (
-        chat("Paris", ("Paris", -0.25), ("\nQ", -0.5), (":", -0.125), stop_reason="\nQ:"), -0.875, [],
+        chat("Paris", ("Paris", -0.25), ("\nQ", -0.5), (":", -0.125), stop_reason="\nQ:"),
+        -0.875,
+        [],
     ),
-    "a stop string that is not named": (chat("Paris", ("Paris", -0.25), ("\nQ", -0.5), (":", -1.0)), -0.25, ["after"]),
-    "characters in parts": (chat("Paris é", ("Paris", -0.25), (" �", -0.5), ("�", -0.125)), -0.875, []),
-    "spellings of a tokenizer": (completion("Paris é", ("▁Paris", -0.25), ("▁", -0.5), ("<0xC3>", -0.125),
-                                            ("<0xA9>", -0.0625)), -0.9375, []),
-    "ids in place of texts": (chat("Paris", ("token_id:5", -0.25), ("token_id:6", -0.5)), -0.75, []),
-    "probabilities": (llama_cpp((" Par", {"Lon": 0.5, " Par": 0.25}), ("is", {"is": 0.5})), math.log(1 / 8), []),
+    "a stop string that is not named": (
+        chat("Paris", ("Paris", -0.25), ("\nQ", -0.5), (":", -1.0)),
+        -0.25,
+        ["after"],
+    ),
+    "characters in parts": (
+        chat("Paris é", ("Paris", -0.25), (" �", -0.5), ("�", -0.125)),
+        -0.875,
+        [],
+    ),
+    "spellings of a tokenizer": (
+        completion(
+            "Paris é", ("▁Paris", -0.25), ("▁", -0.5), ("<0xC3>", -0.125), ("<0xA9>", -0.0625)
+        ),
+        -0.9375,
+        [],
+    ),
+    "ids in place of texts": (
+        chat("Paris", ("token_id:5", -0.25), ("token_id:6", -0.5)),
+        -0.75,
+        [],
+    ),
+    "probabilities": (
+        llama_cpp((" Par", {"Lon": 0.5, " Par": 0.25}), ("is", {"is": 0.5})),
+        math.log(1 / 8),
+        [],
+    ),
     "probabilities of the model": (
-        llama_cpp((" Paris", {" Paris": 0.25}), generation_settings={"temperature": -1.0, "top_k": 40}),
-        math.log(1 / 4), [],
+        llama_cpp(
+            (" Paris", {" Paris": 0.25}), generation_settings={"temperature": -1.0, "top_k": 40}
+        ),
+        math.log(1 / 4),
+        [],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SCORED)
@@ -142,11 +199,18 @@ GOOD = chat("Lima", ("Lima", -0.5))
 LEFT_OUT = {
     "fewer tokens": (chat("Paris", ("Par", -0.25)), "whose tokens spell less than their text"),
     "other tokens": (chat("Paris", ("Rome", -0.25)), "whose tokens spell a different text"),
-    "a placeholder within": (chat("Paris", ("Par", -9999.0), ("is", -0.5)), "whose probability was not returned"),
-    "no first probability": (chat("Paris", ("Par", None), ("is", -0.5)), "whose first token has no probability"),
+    "a placeholder within": (
+        chat("Paris", ("Par", -9999.0), ("is", -0.5)),
+        "whose probability was not returned",
+    ),
+    "no first probability": (
+        chat("Paris", ("Par", None), ("is", -0.5)),
+        "whose first token has no probability",
+    ),
     "a prompt with an unknown end": (
         completion("Q: France?\nA: Paris", ("Q: France?", None), ("\nA:", -3.0), (" Paris", -0.25)),
-        "whose first token has no probability, as in an echoed prompt, and which start at an unknown token",
+        "whose first token has no probability, as in an echoed prompt, and which start at an "
+        "unknown token",
     ),
     "the prompt in the text, and too few tokens": (
         tgi("Which city governs France? In a word: Paris", (" Paris", -0.25), generated_tokens=2),
@@ -157,13 +221,14 @@ LEFT_OUT = {
         "with a special token within their text",
     ),
     "tokens of the reasoning alone": (
-        chat("Paris", ("<think>", -1.0), ("Paris", -3.0), message={"reasoning": "Paris"}), "that end within a thought",
+        chat("Paris", ("<think>", -1.0), ("Paris", -3.0), message={"reasoning": "Paris"}),
+        "that end within a thought",
     ),
     "ids in place of texts, with reasoning": (
         chat("Paris", ("token_id:5", -0.25), ("token_id:6", -0.5), message={"reasoning": "Hm"}),
         "whose log-probabilities include those of a thought",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)

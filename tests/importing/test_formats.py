@@ -1,4 +1,4 @@
-"""What the parsers of response formats keep: tokens, thoughts, and formats without log-probabilities."""
+"""Test the parsers of response formats: tokens, thoughts, and missing log-probabilities."""
 
 import contextlib
 import copy
@@ -90,7 +90,7 @@ def test_likeliest_tokens_alone_are_said_to_be_what_is_there(is_chat):
 
 
 def with_thoughts(place):
-    """A response with a thought beside or in its answer ` Paris`, whose tokens are those of the answer."""
+    """Return a response with a thought, whose tokens are those of the answer ` Paris`."""
     thought = "The largest town is Lyon."
     body = {
         "responses": responses_api,

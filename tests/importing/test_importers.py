@@ -123,7 +123,7 @@ def test_every_token_returned_counts_and_an_ending_that_is_not_is_missing(write)
     np.testing.assert_array_equal(run.log_probs(), [[-0.75, -2.125]])
     np.testing.assert_array_equal(means(run), [[-0.375, -2.125 / 2]])
     assert run.name == "answers/openai/openai"
-    with pytest.raises(RunError, match="does not say what its endings cost"):
+    with pytest.raises(RunError, match="has no separate log-probability for the endings"):
         run.log_probs(convention="answer_tokens")
 
 
@@ -220,8 +220,10 @@ REFUSED = {
     from_openai: (ANSWERED, [
         (response(choice("a", logprobs=None)), "logprobs"),
         (response(choice("a", ("a", -1.0), finish_reason=None)), "finish_reason"),
-        (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}), "log_probs[0]=None"),
-        ({"question_id": "a", "answers": []}, f"unrecognized response format; supported are {KNOWN}"),
+        (response({"index": 0, **choice("a"), "logprobs": {"content": [{"logprob": None}]}}),
+            "log_probs[0]=None"),
+        ({"question_id": "a", "answers": []},
+            f"unrecognized response format; supported are {KNOWN}"),
     ]),
     from_vllm: (request(ENDED), [
         (request(ENDED | {"token_ids": [3]}), "log_probs[0]=None"),
@@ -269,7 +271,8 @@ def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(
 @pytest.mark.parametrize("source", [None, 5, b"x", {}, [5], [None], ["text"], []])
 def test_what_is_no_list_of_outputs_is_refused(source):
     with pytest.raises(
-        RunError, match=r"neither a file nor a list|unrecognized response format|holds no answers"
+        RunError,
+        match=r"neither a file nor a list|unrecognized response format|contains no answers",
     ):
         from_vllm(source)
 

@@ -1,4 +1,4 @@
-"""Logs of other packages, samples without log-probabilities, and our score within other libraries."""
+"""Test logs of other packages, samples without log-probabilities, and PRO in other libraries."""
 
 import math
 import re
@@ -164,7 +164,9 @@ def test_pro_score_prints_what_counts_give(capsys, write):
 # --- PRO within other libraries ---
 
 RECIPES = re.findall(
-    r"```python\n(.*?)```", (HERE.parent / "docs" / "recipes.md").read_text(), re.DOTALL
+    r"```python\n(.*?)```",
+    (HERE.parent / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
+    re.DOTALL,
 )
 
 
@@ -183,7 +185,7 @@ class LogprobsScorer:
 
 
 def recipe(monkeypatch, module, stand_in):
-    """What a recipe defines, upon a stand-in for the library's class, or skipped where it is not installed."""
+    """Return the names that a recipe defines, with a substitute for the library's class."""
     if stand_in:
         monkeypatch.setitem(
             sys.modules, module, types.SimpleNamespace(**{stand_in.__name__: stand_in})

@@ -1,4 +1,4 @@
-"""Answers beside question files of other tools: rows left out, questions of SQuAD with a response, decimal commas."""
+"""Test answers to questions of other tools' files: rows left out, SQuAD, decimal commas."""
 
 import warnings
 

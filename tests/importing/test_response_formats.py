@@ -1,4 +1,4 @@
-"""What servers return, each in its own format: every one leads to the same answer, and damage to one sentence."""
+"""Test the response formats of servers: every one leads to the same answer or an error."""
 
 import contextlib
 import copy
@@ -161,10 +161,19 @@ def vllm(reason="stop"):
 
 # By response format: a response, and the server's word for an answer that was cut.
 BARE = {
-    chat: "length", completion: "length", responses_api: "incomplete", ollama_chat: "length", ollama_generate: "length",
-    llama_cpp: "limit", tgi: "length", sglang: "length", gemini: "MAX_TOKENS", gemini_client: "FinishReason.MAX_TOKENS",
-    cohere: "MAX_TOKENS", vllm: "length",
-}  # fmt: skip
+    chat: "length",
+    completion: "length",
+    responses_api: "incomplete",
+    ollama_chat: "length",
+    ollama_generate: "length",
+    llama_cpp: "limit",
+    tgi: "length",
+    sglang: "length",
+    gemini: "MAX_TOKENS",
+    gemini_client: "FinishReason.MAX_TOKENS",
+    cohere: "MAX_TOKENS",
+    vllm: "length",
+}
 
 
 def streamed():
@@ -172,15 +181,35 @@ def streamed():
     chunks = [{"role": "assistant", "content": ""}, {"content": " Par"}, {"content": "is"}, {}]
     logprobs = [None, *({"content": [token]} for token in listed()), None]
     openai = [
-        {"id": "s1", "object": "chat.completion.chunk", "choices": [
-            {"index": 0, "delta": delta, "logprobs": logprob, "finish_reason": "stop" if delta == {} else None}]}
+        {
+            "id": "s1",
+            "object": "chat.completion.chunk",
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": delta,
+                    "logprobs": logprob,
+                    "finish_reason": "stop" if delta == {} else None,
+                }
+            ],
+        }
         for delta, logprob in zip(chunks, logprobs, strict=True)
-    ]  # fmt: skip
+    ]
     texts = [
-        {"id": "t1", "object": "text_completion", "choices": [
-            {"index": 0, "text": token, "logprobs": {"token_logprobs": [value]}, "finish_reason": reason}]}
+        {
+            "id": "t1",
+            "object": "text_completion",
+            "choices": [
+                {
+                    "index": 0,
+                    "text": token,
+                    "logprobs": {"token_logprobs": [value]},
+                    "finish_reason": reason,
+                }
+            ],
+        }
         for (token, value), reason in zip(TOKENS, (None, "stop"), strict=True)
-    ]  # fmt: skip
+    ]
     pieces = [{"token": token, "logprob": value} for token, value in TOKENS]
     ollama = [{"response": piece["token"], "done": False, "logprobs": [piece]} for piece in pieces]
     llama = [
@@ -206,15 +235,28 @@ def streamed():
     events += [{"type": "response.output_text.delta", "delta": " Par", "logprobs": listed()[:1]}]
     events += [{"type": "response.completed", "response": responses_api()}]
     parts = [
-        {"responseId": "g", "candidates": [{"content": {"parts": [{"text": token}]}, "finishReason": reason,
-         "logprobsResult": {"chosenCandidates": [{"logProbability": value}]}}]}
+        {
+            "responseId": "g",
+            "candidates": [
+                {
+                    "content": {"parts": [{"text": token}]},
+                    "finishReason": reason,
+                    "logprobsResult": {"chosenCandidates": [{"logProbability": value}]},
+                }
+            ],
+        }
         for (token, value), reason in zip(TOKENS, (None, "STOP"), strict=True)
-    ]  # fmt: skip
+    ]
     ollama.append({"response": "", "done": True, "done_reason": "stop"})
     return {
-        "chat": openai, "text": texts, "ollama": ollama,
-        "llama.cpp": [*llama, end], "tgi": generated, "responses": events, "gemini": parts,
-    }  # fmt: skip
+        "chat": openai,
+        "text": texts,
+        "ollama": ollama,
+        "llama.cpp": [*llama, end],
+        "tgi": generated,
+        "responses": events,
+        "gemini": parts,
+    }
 
 
 def check(run, n=1):
@@ -229,7 +271,7 @@ def of_pydantic(**fields):
 
 
 def as_objects(value, kind):
-    """What a client gives back, to its last detail: objects of a kind; what has the id of a token is there by it."""
+    """Return the objects that a client returns, with every field that it has."""
     if isinstance(value, list):
         return [as_objects(inner, kind) for inner in value]
     if not isinstance(value, dict):
@@ -292,7 +334,7 @@ def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_ref
     assert run.answers["finished"].tolist() == [True, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
     with pytest.raises(
-        RunError, match=r"none of 1 answers is finished; their endings are (?i:[a-z_]+)$"
+        RunError, match=r"no answer is finished; the endings of the 1 answers are (?i:[a-z_]+)$"
     ):
         from_openai([cut])
 
@@ -343,10 +385,15 @@ def test_every_sequence_of_tgi_counts():
     np.testing.assert_array_equal(from_openai([response]).log_probs(), [[-0.75, -3.0]])
 
 
-QUESTIONS = pd.DataFrame({
-    "question_id": ["q0", "q1"], "question": ["What is the capital of Peru?", "And of France, Zoë?"],
-    "references": [["Lima"], ["Paris"]], "split": "test", "level": [1, 2],
-})  # fmt: skip
+QUESTIONS = pd.DataFrame(
+    {
+        "question_id": ["q0", "q1"],
+        "question": ["What is the capital of Peru?", "And of France, Zoë?"],
+        "references": [["Lima"], ["Paris"]],
+        "split": "test",
+        "level": [1, 2],
+    }
+)
 
 
 def answered(value, **fields):
@@ -364,27 +411,58 @@ def responses(*asked):
 
 
 PERU, FRANCE = QUESTIONS["question"]
-# What responses say of their questions, which may be one, and the log-probabilities that the two questions then have.
+# What responses say of their questions, which may be one, and the log-probabilities that the two
+# questions then have.
 SAMPLES = [
-    ([{"question_id": "q0"}, {"question_id": "q0"}, {"question_id": "q1"}], [[-1, -2], [-3, np.nan]]),
+    (
+        [{"question_id": "q0"}, {"question_id": "q0"}, {"question_id": "q1"}],
+        [[-1, -2], [-3, np.nan]],
+    ),
     ([{"question": PERU}, {"question": PERU}, {"question": FRANCE}], [[-1, -2], [-3, np.nan]]),
-    ([{"custom_id": "q0-0", "question": PERU}, {"custom_id": "q0-1", "question": PERU},
-      {"custom_id": "q1-0", "question": FRANCE}], [[-1, -2], [-3, np.nan]]),
-]  # fmt: skip
+    (
+        [
+            {"custom_id": "q0-0", "question": PERU},
+            {"custom_id": "q0-1", "question": PERU},
+            {"custom_id": "q1-0", "question": FRANCE},
+        ],
+        [[-1, -2], [-3, np.nan]],
+    ),
+]
 MET = [
     *SAMPLES,
     ([{"custom_id": f"q{n // 2}-{n % 2}"} for n in range(4)], [[-1, -2], [-3, -4]]),
     ([{"custom_id": f"a-{n}", "question": PERU} for n in range(2)], [[-1, -2], [np.nan, np.nan]]),
     ([{"question_id": "q1"}, {"question_id": "q0"}], [[-2], [-1]]),
     ([{"question": "and of FRANCE , Zoe\u0308"}, {"question": PERU}], [[-2], [-1]]),
-    ([{"prompt": f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"}, {"prompt": f"Q: {PERU}\nA:"}], [[-2], [-1]]),
-    ([{"messages": [{"role": "system", "content": "Short."}, {"role": "user", "content": FRANCE}]},
-      {"messages": [{"role": "user", "content": [{"type": "text", "text": PERU}]}]}], [[-2], [-1]]),
-    ([{"question_id": "x", "question": FRANCE}, {"custom_id": "y", "question": PERU}], [[-2], [-1]]),
-    ([{"prompt": f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"},
-      {"prompt": f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"}], [[-2], [-1]]),
+    (
+        [{"prompt": f"Q: {PERU}\nA: Lima\nQ: {FRANCE}\nA:"}, {"prompt": f"Q: {PERU}\nA:"}],
+        [[-2], [-1]],
+    ),
+    (
+        [
+            {
+                "messages": [
+                    {"role": "system", "content": "Short."},
+                    {"role": "user", "content": FRANCE},
+                ]
+            },
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": PERU}]}]},
+        ],
+        [[-2], [-1]],
+    ),
+    (
+        [{"question_id": "x", "question": FRANCE}, {"custom_id": "y", "question": PERU}],
+        [[-2], [-1]],
+    ),
+    (
+        [
+            {"prompt": f"Answer.\nQ: Of Chile?\nA: Santiago\nQ: {FRANCE}\nA:"},
+            {"prompt": f"Answer.\nQ: {FRANCE}\nA: Paris\nQ: {PERU}\nA:"},
+        ],
+        [[-2], [-1]],
+    ),
     ([{"question_id": "q1", "question": FRANCE}, {"question": PERU}], [[-2], [-1]]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings(
@@ -414,28 +492,70 @@ def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(writ
 
 TWICE = QUESTIONS.assign(question=PERU)
 USED = "line 2: question_id 'q' was already used ("
-# What responses say of their questions, the questions that were asked, and the words of the refusal.
+# What responses say of their questions, the questions that were asked, and the words of the
+# refusal.
 REFUSED = [
-    ([{"question_id": "q0", "question": FRANCE}], QUESTIONS, f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-    ([{"question": "Of Chile?"}], QUESTIONS, "'r-1.0' is not in questions=, and neither is 'Of Chile?'"),
+    (
+        [{"question_id": "q0", "question": FRANCE}],
+        QUESTIONS,
+        f"'q0' is {FRANCE!r}, but in questions= {PERU!r}",
+    ),
+    (
+        [{"question": "Of Chile?"}],
+        QUESTIONS,
+        "'r-1.0' is not in questions=, and neither is 'Of Chile?'",
+    ),
     ([{}], QUESTIONS, "question_id 'r-1.0' is not in questions=, and no text says which it is"),
     ([{"question_id": "q7"}], QUESTIONS, "question_id 'q7' is not in questions="),
-    ([{"question_id": "q7"}, {"question_id": "q0"}], QUESTIONS, "question_id 'q7' is not in questions="),
-    ([{"question_id": "a", "question": PERU}, {"question_id": "b", "question": PERU}], QUESTIONS,
-     "several of its questions are 'q0' of questions="),
-    ([{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}], QUESTIONS,
-     f"'q0' is {FRANCE!r}, but in questions= {PERU!r}"),
-    ([{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}], QUESTIONS,
-     "prompts differ around the questions of 'r-1.0' and 'r-2.0'"),
+    (
+        [{"question_id": "q7"}, {"question_id": "q0"}],
+        QUESTIONS,
+        "question_id 'q7' is not in questions=",
+    ),
+    (
+        [{"question_id": "a", "question": PERU}, {"question_id": "b", "question": PERU}],
+        QUESTIONS,
+        "several of its questions match question 'q0' of questions=",
+    ),
+    (
+        [{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}],
+        QUESTIONS,
+        f"'q0' is {FRANCE!r}, but in questions= {PERU!r}",
+    ),
+    (
+        [{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}],
+        QUESTIONS,
+        "prompts differ around the questions of 'r-1.0' and 'r-2.0'",
+    ),
     ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "prompts differ"),
-    ([{"question_id": "q", "question": PERU}, {"question_id": "q", "question": FRANCE}], QUESTIONS, USED),
-    ([{"question_id": "q", "references": "x"}, {"question_id": "q", "references": "y"}], QUESTIONS, USED),
+    (
+        [{"question_id": "q", "question": PERU}, {"question_id": "q", "question": FRANCE}],
+        QUESTIONS,
+        USED,
+    ),
+    (
+        [{"question_id": "q", "references": "x"}, {"question_id": "q", "references": "y"}],
+        QUESTIONS,
+        USED,
+    ),
     ([{"question_id": "q", "split": "x"}, {"question_id": "q", "split": "y"}], QUESTIONS, USED),
     ([{"question": PERU}], TWICE, "is the text of several of questions="),
-    ([{}, {}], QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]), "ids are those of questions=, in another order"),
-    ([{}], QUESTIONS.assign(question_id="b"), "must have columns question_id and question, and each id once"),
-    ([{}], QUESTIONS.drop(columns="question"), "must have columns question_id and question, and each id once"),
-]  # fmt: skip
+    (
+        [{}, {}],
+        QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]),
+        "ids are those of questions=, in another order",
+    ),
+    (
+        [{}],
+        QUESTIONS.assign(question_id="b"),
+        "must have columns question_id and question, and each id once",
+    ),
+    (
+        [{}],
+        QUESTIONS.drop(columns="question"),
+        "must have columns question_id and question, and each id once",
+    ),
+]
 
 
 @pytest.mark.parametrize(("asked", "questions", "sentence"), REFUSED)
@@ -496,7 +616,8 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
         run = from_openai(write(*lines))
     assert sorted(str(warning.message) for warning in caught) == [
         "1 answers without text, such as a refusal are left out: line 5, choice 0",
-        "2 answers whose probability was not returned are left out: line 7, choice 0; line 7, choice 1",
+        "2 answers whose probability was not returned are left out: line 7, choice 0; line 7, "
+        "choice 1",
         "4 answers that failed are left out: line 2; line 3; line 4; line 6",
     ]
     assert {warning.filename for warning in caught} == {__file__}
@@ -504,13 +625,19 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
     with pytest.raises(
         RunError,
-        match=r"holds no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
+        match=r"contains no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
     ):
         import_answers(write(*failures, lines[-1]))
 
 
-@pytest.mark.parametrize("names", ["question_id question text log_prob", "id prompt answer logprob",
-                                   "id prompt completion log_probability"])  # fmt: skip
+@pytest.mark.parametrize(
+    "names",
+    [
+        "question_id question text log_prob",
+        "id prompt answer logprob",
+        "id prompt completion log_probability",
+    ],
+)
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".tsv.csv"])
 def test_a_table_of_texts_and_log_probabilities_is_read(tmp_path, names, suffix):
     header = [*names.split()[:2], "references", *names.split()[2:], "finished"]
@@ -573,7 +700,7 @@ def test_rows_without_an_id_are_those_of_their_question(write):
 def test_damaged_compression_ends_in_one_sentence(tmp_path, data):
     (tmp_path / "r.jsonl.gz").write_bytes(data)
     with pytest.raises(
-        RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|holds no answers)"
+        RunError, match=r"r\.jsonl\.gz.* (cannot be read|not JSON|contains no answers)"
     ):
         import_answers(tmp_path / "r.jsonl.gz")
 

@@ -1,4 +1,4 @@
-"""Answers whose text is compared with the tokens beside it: the tokens that spell it are scored, or none."""
+"""Test the comparison of an answer's text with its tokens."""
 
 import itertools
 import math
@@ -21,7 +21,8 @@ def aligned(text, tokens, log_probs=None, **more):
 
 # --- Values that are worked by hand ---
 
-# By case: the text, its tokens, and the numbers of the first token that counts and of the one behind the last.
+# By case: the text, its tokens, and the numbers of the first token that counts and of the one
+# behind the last.
 SPELLED = {
     "the same text": ("Paris", ["Par", "is"], 0, 2),
     "bytes": ("Zoë", [b"Zo", b"\xc3", b"\xab"], 0, 3),
@@ -39,16 +40,26 @@ SPELLED = {
     "split characters": ("Zoë 日", ["Zo", "�", "�", " �", "�", "�"], 0, 6),
     "a split character at the cut": ("Zo�", ["Zo", b"\xc3"], 0, 2),
     "split characters behind others": ("日", ["Q", ".", "�", "�"], 2, 4),
-    "reasoning": ("Paris", ["<think>", "Hm", "Paris", "?", "</think>", "\n\n", "Par", "is", "</s>"], 6, 9),
+    "reasoning": (
+        "Paris",
+        ["<think>", "Hm", "Paris", "?", "</think>", "\n\n", "Par", "is", "</s>"],
+        6,
+        9,
+    ),
     "reasoning without marks": ("Paris", ["So", ".", " Par", "is"], 2, 4),
     "a mark of several tokens": ("Paris", ["Hm", "</", "think", ">", "\n", "Paris"], 5, 6),
-    "white space that belongs to the text": ("\n\nParis", ["Hm", "</think>", "\n\n", "Paris"], 2, 4),
+    "white space that belongs to the text": (
+        "\n\nParis",
+        ["Hm", "</think>", "\n\n", "Paris"],
+        2,
+        4,
+    ),
     "a prefill": ("Paris", ["The", " capital", " is", " Par", "is", "."[:0]], 3, 6),
     "a prompt with the same text": ("Paris", ["Paris", " or", " Rome", "?", " Paris"], 4, 5),
     "a text that is all ending": ("", ["<|im_end|>"], 0, 1),
     "a literal that looks like an ending": ("a</s>", ["a", "</", "s", ">"], 0, 4),
     "no tokens of a text that was cut": ("", [], 0, 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SPELLED)
@@ -97,21 +108,66 @@ LEFT_OUT = {
     "neither text nor tokens": ("", [], {}, left_out.NOT_RETURNED),
     "another text": ("Paris", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text": ("", ["Lima"], {}, alignment.DIFFERENT),
-    "an empty text behind a thought": ("", ["<think>", "</think>", "</s>"], {}, left_out.THOUGHT_IN_TOKENS),
+    "an empty text behind a thought": (
+        "",
+        ["<think>", "</think>", "</s>"],
+        {},
+        left_out.THOUGHT_IN_TOKENS,
+    ),
     "a start within a token": ("Paris", ["</think>Par", "is"], {}, alignment.STARTS_WITHIN),
-    "a start within a token of bytes": ("日!", [b"Hm \xe6", b"\x97\xa5!"], {}, alignment.STARTS_WITHIN),
+    "a start within a token of bytes": (
+        "日!",
+        [b"Hm \xe6", b"\x97\xa5!"],
+        {},
+        alignment.STARTS_WITHIN,
+    ),
     "a part of a character is missing": ("日!", [b"\x97\xa5!"], {}, alignment.DIFFERENT),
     "a start within a word": ("5", ["1", "5"], {}, alignment.STARTS_WITHIN_WORD),
     "an end within a token": ("Paris.", ["Paris", ".\nQ"], {}, alignment.ENDS_WITHIN),
-    "more tokens than a cut answer": ("Paris", ["Paris", " is"], {"finished": False}, alignment.DIFFERENT),
-    "a thought that does not end": ("Paris", ["<think>", "Is it ", "Paris"], {}, left_out.OPEN_THOUGHT),
-    "a thought within the text": ("Hm Paris", ["Hm", "</think>", " Paris"], {}, alignment.SPECIAL_WITHIN),
-    "a special token within the text": ("A<|x|>B", ["A", "<|x|>", "B"], {}, alignment.SPECIAL_WITHIN),
-    "reasoning of unknown texts": ("a", [None, None], {"has_reasoning": True}, left_out.THOUGHT_IN_TOKENS),
-    "tokens of reasoning alone": ("A", ["A", " or B?"], {"has_reasoning": True}, alignment.DIFFERENT),
+    "more tokens than a cut answer": (
+        "Paris",
+        ["Paris", " is"],
+        {"finished": False},
+        alignment.DIFFERENT,
+    ),
+    "a thought that does not end": (
+        "Paris",
+        ["<think>", "Is it ", "Paris"],
+        {},
+        left_out.OPEN_THOUGHT,
+    ),
+    "a thought within the text": (
+        "Hm Paris",
+        ["Hm", "</think>", " Paris"],
+        {},
+        alignment.SPECIAL_WITHIN,
+    ),
+    "a special token within the text": (
+        "A<|x|>B",
+        ["A", "<|x|>", "B"],
+        {},
+        alignment.SPECIAL_WITHIN,
+    ),
+    "reasoning of unknown texts": (
+        "a",
+        [None, None],
+        {"has_reasoning": True},
+        left_out.THOUGHT_IN_TOKENS,
+    ),
+    "tokens of reasoning alone": (
+        "A",
+        ["A", " or B?"],
+        {"has_reasoning": True},
+        alignment.DIFFERENT,
+    ),
     "some unknown texts": ("Paris", [None, "is"], {}, alignment.PARTLY_UNKNOWN),
-    "two places of split characters": ("é", ["�", "�", " or ", "�", "�"], {}, alignment.SPLIT_UNKNOWN),
-}  # fmt: skip
+    "two places of split characters": (
+        "é",
+        ["�", "�", " or ", "�", "�"],
+        {},
+        alignment.SPLIT_UNKNOWN,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
@@ -203,14 +259,22 @@ ECHO = ["Capital", " of", " France", "?", " Paris"]
 ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
 
 
-@pytest.mark.parametrize("more", [{"prompt": "Capital of France?"}, {"prompt": "Capital of France? "},
-                                  {"n_prompt_tokens": 4}])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [{"prompt": "Capital of France?"}, {"prompt": "Capital of France? "}, {"n_prompt_tokens": 4}],
+)
 def test_an_echoed_prompt_is_cut_off(more):
     result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
     assert result == Alignment("Paris", [-0.25], n_before=4)
-    begun = aligned("Capital of France? Paris", ["<s>", *ECHO, "</s>"], [None, -9.0, *ECHOED[1:], -0.125],
-                    **{name: value + (name != "prompt") if name != "prompt" else value
-                       for name, value in more.items()})  # fmt: skip
+    begun = aligned(
+        "Capital of France? Paris",
+        ["<s>", *ECHO, "</s>"],
+        [None, -9.0, *ECHOED[1:], -0.125],
+        **{
+            name: value + (name != "prompt") if name != "prompt" else value
+            for name, value in more.items()
+        },
+    )
     assert begun == Alignment("Paris", [-0.25, -0.125], end_log_prob=-0.125, n_before=5)
 
 
@@ -292,7 +356,7 @@ def sentencepieces(piece):
 
 @st.composite
 def answers(draw, before, after):
-    """A text, its tokens as bytes and as a server shows them, and the number of tokens before and of the text's."""
+    """Draw a text, its tokens as bytes and as shown, and the numbers of tokens."""
     text = draw(WORDS)
     spelling = draw(st.sampled_from(SPELLINGS))
     cut = st.lists(st.integers(0, 40), max_size=5)
@@ -378,13 +442,15 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
     else:
         start, stop = n_before, len(server) - server.count("<pad>")
         end = log_probs[stop - 1] if stop > n_before + n_tokens else None
-    # White space of the tokens that the text does not have counts as long as nothing else is left out.
+    # White space of the tokens that the text does not have counts as long as nothing else is
+    # left out.
     has_space = text and (text[0] != " ")
     while start and has_space and not spelled[start].strip():
         start += 1
     while has_after and not spelled[stop - 1].strip() and text[-1:] != " ":
         stop -= 1
-    # Parts of characters that are shown as U+FFFD look like others, so where the answer starts may be undecidable.
+    # Parts of characters that are shown as U+FFFD look like others, so where the answer
+    # starts may be undecidable.
     if isinstance(result, Mismatch) and any("�" in _text_of(token) for token in server):
         return
     assert isinstance(result, Alignment), result

@@ -133,17 +133,19 @@ def test_a_wilson_interval_is_scipys_and_exact_at_its_ends(counted):
 
 
 def test_the_interval_of_an_auroc_by_hand():
-    # Wrong 3, 2 lie above shares 1 and 3/4 of right 1, 2: a = 7/8, a (1 - a) = 7/64, s = 7/64 for both classes.
-    # Squares about 7/8 are 2/64 = 1/32. Each class has the part (s² / 32 + 0.343) / (s³ + 0.343) = 0.343374 / 0.344308
-    # = 0.997286 of the most, so that 1/n = 0.997286 / 2 + 0.997286 / 2, and Wilson's interval of 7/8 in 1.002721 is
-    # (0.875 + 1.915528 ± 1.959964 √(0.109375 / 1.002721 + 3.841459 / (4 · 1.005450))) / (1 + 3.831034).
+    # Wrong 3, 2 lie above shares 1 and 3/4 of right 1, 2: a = 7/8, a (1 - a) = 7/64, s = 7/64 for
+    # both classes. Squares about 7/8 are 2/64 = 1/32. Each class has the part (s² / 32 + 0.343) /
+    # (s³ + 0.343) = 0.343374 / 0.344308 = 0.997286 of the most, so that 1/n = 0.997286 / 2 +
+    # 0.997286 / 2, and Wilson's interval of 7/8 in 1.002721 is (0.875 + 1.915528 ± 1.959964
+    # √(0.109375 / 1.002721 + 3.841459 / (4 · 1.005450))) / (1 + 3.831034).
     aurocs, low, high = metrics.auroc_intervals(
         [[3.0], [1.0], [2.0], [2.0]], [False, True, True, False]
     )
     assert aurocs.tolist() == [0.875]
     middle, half = (0.875 + 1.915528) / 4.831034, 1.959964 / 4.831034 * np.sqrt(0.109078 + 0.955159)
     np.testing.assert_allclose([low[0], high[0]], [middle - half, middle + half], rtol=0, atol=2e-5)
-    # One wrong answer above nine right ones: 1/n = 1/9 + 1/1. Wilson's lower end of 1 in 0.9 is 0.9 / (0.9 + 3.8415).
+    # One wrong answer above nine right ones: 1/n = 1/9 + 1/1. Wilson's lower end of 1 in 0.9 is 0.9
+    # / (0.9 + 3.8415).
     _, low, high = metrics.auroc_intervals(
         np.column_stack([np.arange(10), np.zeros(10)]), np.arange(10) < 9
     )
@@ -253,9 +255,11 @@ def test_an_interval_by_cluster_covers_where_clusters_differ():
 
 
 def test_the_page_holds_the_numbers_of_its_file():
-    page = (ROOT / "docs" / "intervals.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "intervals.md").read_text()
     script = runpy.run_path(str(ROOT / "benchmarks" / "coverage.py"))
-    assert script["summary"](pd.read_csv(ROOT / "docs" / "coverage.csv")) in page
+    assert (
+        script["summary"](pd.read_csv(ROOT / "docs" / "results" / "data" / "coverage.csv")) in page
+    )
 
 
 @pytest.mark.parametrize(

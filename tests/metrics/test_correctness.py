@@ -176,9 +176,15 @@ def test_closeness_reads_every_script_and_says_so():
 
 
 ACCENTS = [
-    ("Goethe", ["Göthe"]), ("Göthe", ["Goethe"]), ("Gothe", ["Göthe"]), ("Sao Paulo", ["São Paulo"]),
-    ("São Paulo", ["Sao Paulo"]), ("Lukasz", ["Łukasz"]), ("Strasse", ["Straße"]), ("it is Sao Tome", ["São Tomé"]),
-]  # fmt: skip
+    ("Goethe", ["Göthe"]),
+    ("Göthe", ["Goethe"]),
+    ("Gothe", ["Göthe"]),
+    ("Sao Paulo", ["São Paulo"]),
+    ("São Paulo", ["Sao Paulo"]),
+    ("Lukasz", ["Łukasz"]),
+    ("Strasse", ["Straße"]),
+    ("it is Sao Tome", ["São Tomé"]),
+]
 
 
 @pytest.mark.parametrize(("text", "references"), ACCENTS)

@@ -134,7 +134,10 @@ def test_a_difference_that_delong_sees_in_a_small_sample_is_seen(n, n_right, gai
 
 
 def test_scores_that_differ_on_few_questions_are_not_called_equivalent_by_a_small_sample():
-    """1.2 % of the wrong answers lie at the top by one score and at the bottom by the other: a difference of 0.012."""
+    """Return two scores whose AUROCs differ by 0.012.
+
+    1.2 % of the wrong answers are at the top by one score and at the bottom by the other.
+    """
     equivalent, covered, rng = [], [], np.random.default_rng(11)
     for n_wrong, n_right in ((30, 270), (100, 400), (150, 150)):
         correct = np.arange(n_wrong + n_right) >= n_wrong

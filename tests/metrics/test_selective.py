@@ -17,12 +17,10 @@ def naive_area(order, correct):
     return np.mean([np.mean([correct[row] for row in order[:n]]) for n in range(1, len(order) + 1)])
 
 
-def naive_random_area(correct):
-    generator, ranks, areas = np.random.RandomState(42), np.arange(len(correct)), []
-    for _ in range(1000):
-        generator.shuffle(ranks)
-        areas.append(naive_area(np.argsort(ranks), correct))
-    return np.mean(areas)
+def shuffled_areas(correct, n_shuffles):
+    """Mean accuracies of random orders, as LM-Polygraph draws them."""
+    rng = np.random.default_rng(42)
+    return [naive_area(rng.permutation(len(correct)), correct) for _ in range(n_shuffles)]
 
 
 def rejection(*uncertainties, correct):
@@ -33,23 +31,34 @@ def rejection(*uncertainties, correct):
 
 
 @pytest.mark.parametrize("n", [9, 40])
-def test_prr_and_auarc_are_those_of_rejecting_one_by_one(n):
-    rng, state = np.random.default_rng(n), np.random.get_state()[1].copy()  # noqa: NPY002
-    uncertainty, correct = rng.normal(size=n), rng.random(n) < 0.6
-    random, oracle = (
-        naive_random_area(correct),
-        naive_area(np.argsort(~correct, kind="stable"), correct),
-    )
-    # The last: no information
-    expected = [
-        naive_area(np.argsort(uncertainty), correct),
-        oracle,
-        correct.mean(),
-    ]
+def test_prr_and_auarc_equal_those_of_rejecting_one_answer_after_the_other(n):
+    rng = np.random.default_rng(n)
+    uncertainty = rng.normal(size=n)
+    correct = rng.random(n) < 0.6
+    oracle = naive_area(np.argsort(~correct, kind="stable"), correct)
+    random = correct.mean()
+    expected = np.array([naive_area(np.argsort(uncertainty), correct), oracle, random])
     prr, auarc = rejection(uncertainty, ~correct, np.zeros(n), correct=correct)
     assert auarc == pytest.approx(expected, abs=1e-12)
-    assert prr == pytest.approx((np.array(expected) - random) / (oracle - random), abs=1e-12)
-    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    assert prr == pytest.approx((expected - random) / (oracle - random), abs=1e-12)
+
+
+def test_the_random_baseline_of_prr_is_the_mean_over_all_orders():
+    correct = np.array([True, False, True, True, False])
+    orders = itertools.permutations(range(5))
+    random = np.mean([naive_area(order, correct) for order in orders])
+    uncertainty = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    oracle = naive_area([0, 2, 3, 1, 4], correct)
+    expected = (naive_area(range(5), correct) - random) / (oracle - random)
+    assert rejection(uncertainty, correct=correct)[0] == pytest.approx([expected], abs=1e-12)
+
+
+def test_the_mean_of_shuffles_is_within_its_monte_carlo_error_of_the_random_baseline():
+    correct = np.random.default_rng(0).random(60) < 0.7
+    areas = shuffled_areas(correct, 1000)
+    standard_error = np.std(areas) / np.sqrt(1000)
+    assert abs(np.mean(areas) - correct.mean()) < 3 * standard_error
+    assert rejection(np.zeros(60), correct=correct)[0] == pytest.approx([0.0], abs=1e-12)
 
 
 def test_ties_count_with_the_mean_over_their_orders():
@@ -83,9 +92,10 @@ def test_accuracy_coverage_by_hand():
 
 
 def test_calibration_by_hand():
-    # Right, wrong, right, wrong as uncertainty grows: the middle two pool to 1/2, so 1 -> 1, 2 to 3 -> 1/2, 4 -> 0.
-    # On the others 1, 2.5, 4 and 5 (beyond: as 4) have 1, 1/2, 0, 0. Brier: (0 + 1/4 + 0 + 1) / 4.
-    # A bin each, the two that tie together: distances 1/2 (twice), 1/2 and 0. ECE: 3/2 / 4.
+    # Right, wrong, right, wrong as uncertainty grows: the middle two pool to 1/2, so the fit is 1
+    # at 1, 1/2 from 2 to 3, and 0 at 4. On the others, 1, 2.5, 4 and 5 (beyond the largest) have
+    # 1, 1/2, 0 and 0. The Brier score is the mean of 0, 1/4, 0 and 1. The two that tie share a
+    # bin: the distances are 1/2 (twice), 1/2 and 0, and their mean 3/8 is the ECE.
     labels = [True, False, True, False], [True, True, False, True]
     result = metrics.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
     assert result.probability.tolist() == [1, 0.5, 0, 0]
@@ -106,7 +116,8 @@ def test_calibration_by_hand():
 
 
 def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
-    # The fit is 1 below and 0 above; three questions have 1 and all are wrong, one has 0 and is wrong: (3 + 0) / 4.
+    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
+    # wrong, so the ECE is 3/4.
     result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
     # Ties are not split
     assert result.table[["n", "low", "high"]].to_numpy().tolist() == [
@@ -121,7 +132,7 @@ def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
 
 
 def naive_isotonic(uncertainty, correct):
-    """The max-min formula of isotonic regression on distinct values of minus the uncertainty, ascending."""
+    """Return isotonic regression on minus the uncertainty by the max-min formula."""
     pools = [correct[-uncertainty == value] for value in np.unique(-uncertainty)]
     n = range(len(pools))
     means = [[np.concatenate(pools[a : b + 1]).mean() if a <= b else np.inf for b in n] for a in n]

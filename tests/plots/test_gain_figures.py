@@ -1,4 +1,4 @@
-"""The figures of the gain of PRO over NLL: readable without the notebook, and true to their tables."""
+"""Test the figures of the gain of PRO over NLL: they are readable and agree with their tables."""
 
 import numpy as np
 import pytest

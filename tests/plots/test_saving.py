@@ -82,7 +82,10 @@ def test_tables_that_differ_by_one_unit_in_the_sixth_digit_agree():
     assert tables_agree("x,y\n0.123456,0\n", "x,y\n0.123457,-1e-12\n")
 
 
-LINE = '<g id="l1" clip-path="url(#p1)"><path d="M 1 2 L 3.25 4" style="stroke: #0072b2"/><text x="1">0.4</text></g>'
+LINE = (
+    '<g id="l1" clip-path="url(#p1)"><path d="M 1 2 L 3.25 4" style="stroke: #0072b2"/>'
+    '<text x="1">0.4</text></g>'
+)
 
 
 def test_drawings_agree_if_points_move_less_than_a_tenth_of_a_point():

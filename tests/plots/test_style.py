@@ -1,4 +1,4 @@
-"""The figures of the paper and what all figures share: readable at one column and at two, true to their tables."""
+"""Test the figures of the paper: they are readable at both widths and agree with their tables."""
 
 import itertools
 
@@ -129,7 +129,7 @@ EACH = pytest.mark.parametrize("name", PANELS)
 
 
 def texts(figure):
-    """Every text that is drawn and its box in pixels; the labels of ticks beyond the axes are not drawn."""
+    """Return every text that is drawn, with its box in pixels."""
     figure.draw_without_rendering()
     beyond = set()
     for axis in itertools.chain.from_iterable((ax.xaxis, ax.yaxis) for ax in figure.axes):
@@ -237,6 +237,30 @@ def test_a_method_without_a_guarantee_says_so():
     assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [
         ("not guaranteed", 1)
     ]
+
+
+@pytest.mark.parametrize("target", [0.3, 0.4, 0.5, 0.55, 0.9])
+def test_the_text_of_a_method_without_a_guarantee_does_not_cross_the_line_of_the_target(target):
+    targets = [target, 0.95, 0.99]
+    columns = {"method": ["PRO", "SE"], "target": targets}
+    table = grid(**columns).assign(coverage=[0.4] * 3 + [0.0] * 3, accuracy=0.8)
+    figure = plots.guarantees(table)
+    boxes = [box for text, box in texts(figure) if text.get_text() == "not guaranteed"]
+    ax = figure.axes[0]
+    line = ax.transData.transform((target, 0))[0]
+    box = min(boxes, key=lambda box: box.x0)
+    assert box.x1 < line or box.x0 > line
+    assert box.x1 <= ax.bbox.x1
+
+
+def test_long_titles_of_panels_are_not_shortened():
+    names = ["a-model-with-a-long-name-" + ending for ending in ("7b-it", "13b-it")]
+    datasets = ["a-data-set-with-a-long-name", "b", "c"]
+    table = grid(model=names, dataset=datasets, method=METHODS)
+    figure = plots.benchmark(table)
+    titles = [ax.get_title().replace("\n", " ") for ax in figure.axes]
+    assert titles[0].startswith(f"{datasets[0]}, {names[0]}, n")
+    assert unreadable(figure, 7) == []
 
 
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():

@@ -1,6 +1,7 @@
-"""The wall: every reader on damaged inputs ends in what an independent reader finds there, or in one sentence.
+"""Test every reader on damaged input: it returns what an independent reader finds, or an error.
 
-`--size` says how many inputs a reader is tried on, and `WALL_SEED` chooses others; a failure names its reader and seed.
+`--size` says how many inputs a reader is tried on, and `WALL_SEED` chooses others; a failure names
+its reader and seed.
 """
 
 import ast
@@ -85,7 +86,7 @@ def choice(text, *tokens, **fields):
 
 
 def vllm_output(text, *tokens, **fields):
-    """A CompletionOutput as JSON has it; a token is (id, text, log-probability). Runners-up are there too."""
+    """Return a CompletionOutput as JSON; a token is (id, text, log-probability)."""
     other = {"999": {"logprob": -7.5, "decoded_token": "x"}}
     steps = [
         {str(token): {"logprob": value, "decoded_token": name}} | other
@@ -120,7 +121,8 @@ VLLM = [
 
 INSPECT = [
     {"id": name, "epoch": epoch, "input": f"Capital of {name}?", "target": target,
-     "output": {"model": "m", "choices": [choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch), stop_reason=reason)]},
+     "output": {"model": "m", "choices": [choice("Lima", ("Li", -0.25), ("ma", -0.5 * epoch),
+         stop_reason=reason)]},
      "scores": {"includes": {"value": "C"}}}
     for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
     for epoch, reason in ((1, "stop"), (2, "max_tokens"))
@@ -182,7 +184,7 @@ def plain_text_of(data):
 
 
 def plain_references(value):
-    """The texts of a reference column: parts of a text, or what lists and objects hold, numbers as text."""
+    """Return the texts of a reference column, also those in lists and objects."""
     parts, waiting = [], [value]
     if isinstance(value, str):
         waiting = [plain_list(value)] if plain_list(value) is not None else []
@@ -320,7 +322,7 @@ def plain_labels(path):
 
 
 def read_file(path):
-    """Of every answer its question, its text, and the log-probability of all its tokens; and the questions."""
+    """Return the question, text and log-probability of every answer, and the questions."""
     run = importing.import_answers(path, strict=True)
     answers, questions = (
         table.astype(object).where(table.notna(), None) for table in (run.answers, run.questions)
@@ -353,7 +355,7 @@ def plain_records(path):
 
 
 def plain_responses(path):
-    """The answers of OpenAI's responses or vLLM's outputs, together where they have one id, or none but one text."""
+    """Return the answers of OpenAI's responses or of vLLM, joined by id or else by text."""
     records, texts = {}, {}
     for n, entry in enumerate(plainly(path), start=1):
         response = entry.get("response")
@@ -396,7 +398,7 @@ def plain_text(choice):
 
 
 def plain_tokens(choice, *, is_vllm):
-    """The sum of a choice's log-probabilities, if all are there; an ending may lack one, and other tokens do not count.
+    """Return the sum of a choice's log-probabilities; only the ending may lack one.
 
     A stop string, which vLLM lists among the tokens that it generated, is an ending as well.
     """
@@ -645,7 +647,7 @@ def some_parameters(data, rng):
 
 
 def some_fields(data, rng):
-    """A column of CSV doubled, dropped, renamed, a field of another value, or a row gone or doubled."""
+    """Double, drop or rename a column of CSV, change a field, or drop or double a row."""
     rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
     n, place = rng.randrange(len(rows[0])), rng.randrange(len(rows))
     kind = rng.choice(["column", "rename", "value", "row"])
@@ -664,7 +666,7 @@ def some_fields(data, rng):
 
 
 def some_columns(data, rng):
-    """A column of Parquet doubled, dropped, renamed, or of another type; or a row gone or doubled."""
+    """Double, drop, rename or convert a column of Parquet, or drop or double a row."""
     table = pq.read_table(pa.BufferReader(data)).replace_schema_metadata(None)
     n, size = rng.randrange(table.num_columns), len(table)
     values = [b"\xff", math.nan, None, {"a": 1}, [None, "x"], "x" * 200_000, True]
@@ -820,7 +822,7 @@ def same(reading, expected):
 
 
 def tried(reader, original, rng, folder, again):
-    """Damage an input of a reader and read it: success or sentence; AssertionError says which it was."""
+    """Damage an input and read it; return whether it was read or refused with a sentence."""
     path = reader.make(folder)
     again = f"{again} ({damage(path, rng)})"
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -1,4 +1,4 @@
-"""The numbers of README and docs are those of the committed CSV files, and a wrong one is found and written."""
+"""Numbers in README and docs are those of the committed CSV files; wrong ones are corrected."""
 
 import pandas as pd
 import pytest
@@ -113,7 +113,7 @@ def test_a_table_is_written_as_markdown():
 
 
 def test_a_wrong_number_in_a_table_of_the_simulation_is_found():
-    page = (ROOT / "docs" / "intervals.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "intervals.md").read_text()
     assert simulated_tables(page) == []
     wrong = page.replace(
         "| binormal | this one | 1305 | 0.922 |", "| binormal | this one | 1305 | 0.932 |"

@@ -1,6 +1,6 @@
-"""Examples of the API pages and tutorials: each is run, and prints what the page says.
+"""Examples of the API pages and tutorials run and print what the page shows.
 
-`python tests/project/test_examples.py [PAGE …]` writes what they print anew.
+`python tests/project/test_examples.py [PAGE …]` updates the output that the pages show.
 """
 
 import subprocess
@@ -16,45 +16,98 @@ from markdown_it import MarkdownIt
 
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.md"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = [*EXAMPLES, *(pytest.param(page, marks=pytest.mark.slow) for page in TUTORIALS)]
+# Files that the commands of a tutorial write
+TUTORIAL_FILES = {"own_model": "figures/04_fixed_k.png"}
 
 
-def filled(page):
-    """The text of a page with what its blocks print, done anew; Python keeps its names from one to the next."""
-    names, text, printed, end = {"__name__": "page"}, page.read_text(), None, 0
-    for block in [token for token in MarkdownIt("commonmark").parse(text) if token.type == "fence"]:
-        if block.info == "text" and printed is not None:
+def update_output(text: str) -> str:
+    """Run the blocks of a page in order and return the page with their present output.
+
+    Python blocks share their variables. A block of text below a block of code is its output.
+    """
+    variables = {"__name__": "page"}
+    output = None
+    end = 0
+    for block in MarkdownIt("commonmark").parse(text):
+        if block.type != "fence":
+            continue
+        if block.info != "text":
+            output = run_block(block.info, block.content, variables)
+        elif output is not None:
             start = text.index("```text\n", end) + len("```text\n")
-            text = text[:start] + printed + text[text.index("```", start) :]
-            end = start + len(printed)
-        printed = done(block, names) if block.info != "text" else None
+            text = text[:start] + output + text[text.index("```", start) :]
+            end = start + len(output)
+            output = None
     return text
 
 
-def done(block, names):
-    """What one block prints: a file is written, Python and commands are run."""
-    kind, _, title = block.info.partition(" ")
-    if kind == "json":
-        Path(title.removeprefix('title="').removesuffix('"')).write_text(block.content)
+def run_block(info: str, code: str, variables: dict) -> str | None:
+    """Run a block of code, or write the file that it contains, and return what it prints."""
+    language, _, title = info.partition(" ")
+    if language == "json":
+        Path(title.removeprefix('title="').removesuffix('"')).write_text(code)
         return None
-    if kind == "python":
-        with redirect_stdout(StringIO()) as out:
-            exec(compile(block.content, "page", "exec"), names)
-        return out.getvalue()
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
-    end = subprocess.run(["bash", "-c", block.content], **streams)
-    assert (end.returncode == 0) == ("Error: " not in end.stdout), end.stdout
-    return end.stdout
+    if language == "python":
+        with redirect_stdout(StringIO()) as output:
+            exec(compile(code, "page", "exec"), variables)
+        return output.getvalue()
+    return run_commands(code)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
+def run_commands(code: str) -> str:
+    """Run a block of shell commands and return their output.
+
+    Raises:
+        RuntimeError: if the block fails without an error message that a page could show.
+    """
+    result = subprocess.run(
+        ["bash", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if (result.returncode != 0) != ("Error: " in result.stdout):
+        raise RuntimeError(f"Exit status {result.returncode} of {code}: {result.stdout}")
+    return result.stdout
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+def test_example_of_the_api_prints_what_its_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert filled(page) == page.read_text()
-    assert page.stem != "own_model" or (tmp_path / "figures" / "04_fixed_k.png").exists()
+    assert update_output(page.read_text()) == page.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorial_prints_what_its_page_shows_and_writes_its_files(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert update_output(page.read_text()) == page.read_text()
+    assert (tmp_path / TUTORIAL_FILES.get(page.stem, ".")).exists()
+
+
+def test_wrong_output_on_a_page_is_corrected():
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n{}\n```\n\nThe end.\n"
+    assert update_output(page.format(3)) == page.format(2)
+
+
+def test_block_of_text_that_is_not_output_is_left_unchanged():
+    page = "```text\nsome text\n```\n"
+    assert update_output(page) == page
+
+
+def test_command_that_fails_without_an_error_message_is_an_error():
+    with pytest.raises(RuntimeError, match="Exit status 3 of exit 3"):
+        update_output("```sh\nexit 3\n```\n")
+
+
+def main() -> None:
+    """Update the pages that are named in the arguments, or all."""
+    pages = [Path(name).resolve() for name in sys.argv[1:]] or [*EXAMPLES, *TUTORIALS]
+    for page in pages:
+        with TemporaryDirectory() as folder, chdir(folder):
+            page.write_text(update_output(page.read_text()))
 
 
 if __name__ == "__main__":
-    for page in [Path(name).resolve() for name in sys.argv[1:]] or [*EXAMPLES, *TUTORIALS]:
-        with TemporaryDirectory() as folder, chdir(folder):
-            page.write_text(filled(page))
+    main()

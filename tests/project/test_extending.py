@@ -1,4 +1,4 @@
-"""What docs/extending.md adds, a score, a strategy and a similarity, works everywhere after one registration."""
+"""Test that the additions of docs/development/extending.md work after one registration."""
 
 from contextlib import chdir
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pro_lib.evaluation import SCORES, tables
 from pro_lib.generation.decoding import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs" / "development" / "extending.md"
 BLOCKS = [
     token.content
     for token in MarkdownIt("commonmark").parse(PAGE.read_text())
@@ -27,7 +27,7 @@ BLOCKS = [
 
 @pytest.fixture
 def registered(tmp_path, monkeypatch, capsys):
-    """Run a block of the page whose text has this word, and undo what it registers; what it printed."""
+    """Run the block of the page that contains a word, and undo its registration."""
     before = [(registry, dict(registry)) for registry in (SCORES, STRATEGIES, SIMILARITIES)]
 
     def run(word):

@@ -44,7 +44,8 @@ from pro_lib import metrics, scoring, runs, importing, evaluation
 from pro_lib.app import cli, experiment
 from pro_lib.evaluation import guarantees, sweeps
 for call in (
-    lambda: pro_lib.plots, lambda: __import__("pro_lib.app.explorer.widget"), lambda: pro_lib.load_questions("sciq")
+    lambda: pro_lib.plots, lambda: __import__("pro_lib.app.explorer.widget"), lambda:
+    pro_lib.load_questions("sciq")
 ):
     try:
         call()
@@ -97,14 +98,19 @@ def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_
 SOURCES = re.compile(r"data/(models/train\.py|published/.*|world_facts/(build.*\.py|relations.*))")
 MINE = ["data/generations/s/m/run.json", "data/published/x.json", "data/models/mine/config.json"]
 MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
-# From an empty folder: a file of log-probabilities is scored, a question asked, and what is generated goes there.
+# From an empty folder: a file of log-probabilities is scored, a question asked, and what is
+# generated goes there.
 FIRST = """
 import pro_lib
 from pro_lib.app.experiment import Experiment
 
-print(pro_lib.scoring.pro(pro_lib.import_answers("mine.jsonl").log_probs(), alpha=0.4).round(3).tolist())
-print("{0.text} {0.status}".format(pro_lib.ask(pro_lib.load_model("facts-2m"), "What is the capital of France?")))
-print(Experiment(model="facts-1m", limit=2, n_answers=2).run("facts-1m", "world-facts").info.provenance["commit"])
+log_probs = pro_lib.import_answers("mine.jsonl").log_probs()
+print(pro_lib.scoring.pro(log_probs, alpha=0.4).round(3).tolist())
+model = pro_lib.load_model("facts-2m")
+answer = pro_lib.ask(model, "What is the capital of France?")
+print(answer.text, answer.status)
+experiment = Experiment(model="facts-1m", limit=2, n_answers=2)
+print(experiment.run("facts-1m", "world-facts").info.provenance["commit"])
 print(pro_lib.__file__)
 """
 
@@ -223,7 +229,7 @@ def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workp
 
 @pytest.mark.trial
 def test_a_wheel_in_a_new_environment_draws_a_figure_in_an_empty_folder(wheel, workplace, tmp_path):
-    """With the base alone what needs none of the extras, then a notebook; packages come from the network."""
+    """Test an installation from the network without and then with the extras."""
     venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
     python, package = (
         tmp_path / "venv" / "bin" / "python",

@@ -1,6 +1,6 @@
-"""The package as a whole: what its import loads, its public names, and private names that stay private.
+"""Test the package as a whole: what its import loads, its public and its private names.
 
-The order of the packages is a contract in pyproject.toml, which `make lint` checks with import-linter.
+The order of the packages is a contract in pyproject.toml, which `make lint` checks.
 """
 
 import ast
@@ -13,7 +13,7 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "pro_lib"
 FILES = sorted(PACKAGE.rglob("*.py"))
-WALK = (ROOT / "docs" / "walk.md").read_text()
+WALK = (ROOT / "docs" / "development" / "code_tour.md").read_text()
 # Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
 LIGHT = [
     "app",

@@ -1,4 +1,4 @@
-"""Every notebook runs headless, has the shape the design asks for, and stops early on a wrong parameter."""
+"""Test that every notebook runs headless, has the planned parts, and refuses wrong parameters."""
 
 import ast
 import builtins
@@ -15,8 +15,8 @@ import pytest
 from conftest import ROOT
 from parameter_values import FIXED, OTHER, PARAMETERS, write_questions, write_records
 
-from pro_lib.app.cli import _declared_parameters
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.app.notebook_parameters import read_shipped
 from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
 from pro_lib.app.parameters import help_texts
@@ -149,9 +149,9 @@ def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder,
 
 
 def experiment_of(path, **injected):
-    """What the third cell of a notebook makes of its parameters and of those that papermill injects."""
+    """Return the experiment that a notebook's third cell creates with injected parameters."""
     _, parameters, third = code_cells(path)[:3]
-    injected = _declared_parameters(path, injected)
+    injected = declared_parameters(path, injected)
     values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
     names = {"In": ["", parameters, values], "Experiment": Experiment}
     for cell in (parameters, values, third):
@@ -172,7 +172,8 @@ IN_EVERY = {
 IN_EVERY |= {"figure_columns"}
 
 
-# What decides the samples that some notebooks draw, or the greedy answers, beside their own strategy.
+# What decides the samples that some notebooks draw, or the greedy answers, beside their own
+# strategy.
 OF_SAMPLES = {"temperature", "top_p"}
 WITH_SAMPLES, WITH_SEARCH = ("05", "06", "07", "08", "09"), ("07", "09")
 ALWAYS = IN_EVERY - {"search_alpha", "records", "strategy"} | {
@@ -245,13 +246,13 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
 
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
-    given = _declared_parameters(path, parameters | {"figures_dir": str(folder)})
+    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
     papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
 
 def run_cells(path, folder, **parameters):
-    """Run the cells of a notebook in this process, which is quicker than a kernel, with its figures in the folder."""
-    given = _declared_parameters(path, parameters | {"figures_dir": str(folder)})
+    """Run the cells of a notebook in this process, with its figures in the folder."""
+    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
     namespace = {"display": print}
     with contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
         for number, cell in enumerate(code_cells(path)):
@@ -290,7 +291,7 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
 
 @pytest.fixture(scope="session")
 def records(tmp_path_factory):
-    """Log-probabilities made elsewhere: 300 questions, three answers each, right or wrong from outside."""
+    """Return records of 300 questions with three answers each and their labels."""
     path, rows = tmp_path_factory.mktemp("records") / "answers.jsonl", []
     for i in range(300):
         likeliest = round(-0.1 * (i % 5) - (0.2 if i % 3 and i % 7 else 1.4), 4)

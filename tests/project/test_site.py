@@ -1,13 +1,15 @@
-"""The site: plain pages that another builder could take, built without a warning, that ask nothing of the network."""
+"""The site is built without warnings from plain Markdown pages and needs no network."""
 
 import ast
 import functools
 import http.server
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import cells
 import nbformat
@@ -16,123 +18,261 @@ import pytest
 import yaml
 from conftest import ROOT
 from formulas import PageError, typeset
+from redirects import read_redirects
 from test_browser import CHROMIUM, NOTEBOOK, browser_page, sync_api
 
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
-def test_a_formula_becomes_mathml_and_code_stays():
-    found = typeset(
-        "Of $p_K$ and `$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n"
-    )
-    assert "<msub><mi>p</mi><mi>K</mi></msub>" in found
-    assert found.endswith("`$p_K$`:\n\n```sh\necho $HOME $PATH\n```\n\ncosts $5, or 6 $ more\n")
-    found = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")
-    assert found.count('display="block"') == found.count("<math") == 2
+# ---- Formulas ------------------------------------------------------------------------------------
+
+
+def test_inline_formula_becomes_mathml():
+    assert "<msub><mi>p</mi><mi>K</mi></msub>" in typeset("The sum of $p_K$ is 1.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["`$p_K$`", "```sh\necho $HOME $PATH\n```", "costs $5, or 6 $ more"],
+    ids=["inline code", "code block", "dollars"],
+)
+def test_dollar_signs_that_are_not_formulas_stay(text):
+    assert typeset(f"Text:\n\n{text}\n") == f"Text:\n\n{text}\n"
+
+
+def test_display_formula_is_split_at_wide_spaces_into_blocks():
+    text = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")
+    assert text.count('display="block"') == text.count("<math") == 2
+
+
+def test_formula_that_cannot_be_parsed_is_an_error():
     with pytest.raises(PageError, match="DoubleSubscriptsError: 'p_1_2'"):
         typeset("so $p_1_2$")
 
 
-def executed(folder, *outputs, at=4, **changes):
-    """An executed copy of a notebook, one of its code cells with these outputs, the first changed."""
+# ---- Pages of notebooks --------------------------------------------------------------------------
+
+
+def write_executed_copy(folder, *, cell=4, outputs=(), **changes):
+    """Write a copy of a notebook as if executed, with outputs of one cell; change its first."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for cell in code:
-        cell.execution_count = 1
-    code[at].outputs = list(outputs)
-    code[0].update(changes)
+    code_cells = [part for part in notebook.cells if part.cell_type == "code"]
+    for code_cell in code_cells:
+        code_cell.execution_count = 1
+    code_cells[cell].outputs = list(outputs)
+    code_cells[0].update(changes)
     nbformat.write(notebook, folder / NOTEBOOK.name)
     return folder / NOTEBOOK.name
 
 
-def test_a_copy_is_taken_if_all_of_it_was_run_as_it_stands(tmp_path):
-    assert cells.executed(NOTEBOOK, executed(tmp_path))
+def stream(name, text):
+    """Return an output of a notebook that is text of a stream."""
+    return nbformat.v4.new_output("stream", name=name, text=text)
+
+
+def display_data(data):
+    """Return an output of a notebook that is displayed."""
+    return nbformat.v4.new_output("display_data", data)
+
+
+@pytest.fixture
+def convert(tmp_path):
+    """Convert the notebook to a page, with one output of one of its code cells."""
+
+    def page(output, *, cell=4):
+        copy = write_executed_copy(tmp_path, cell=cell, outputs=[output])
+        return cells.page(NOTEBOOK, copy, tmp_path)
+
+    return page
+
+
+PICTURE = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}
+
+
+def test_completely_executed_copy_is_accepted(tmp_path):
+    assert cells.executed(NOTEBOOK, write_executed_copy(tmp_path))
+
+
+def test_missing_copy_is_not_accepted(tmp_path):
     assert not cells.executed(NOTEBOOK, tmp_path / "none.ipynb")
-    error = nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])
-    for change in ({"source": "1 + 1"}, {"execution_count": None}, {"outputs": [error]}):
-        assert not cells.executed(NOTEBOOK, executed(tmp_path, **change))
 
 
-def test_of_an_executed_notebook_results_are_shown_and_nothing_of_this_machine(tmp_path):
-    said = "/home/me/pro_lib/found.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n  scores.pro(x)\n 40%|##| 2/5\n"
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": "1 + 1"},
+        {"execution_count": None},
+        {"outputs": [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]},
+    ],
+    ids=["other code", "cell not executed", "error"],
+)
+def test_copy_that_was_not_executed_as_the_notebook_is_not_accepted(changes, tmp_path):
+    assert not cells.executed(NOTEBOOK, write_executed_copy(tmp_path, **changes))
+
+
+def test_warning_is_shown_without_path_code_and_progress_bar(convert):
+    warning = "/home/me/pro_lib/x.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n"
+    page = convert(stream("stderr", f"{warning}  scores.pro(x)\n 40%|##| 2/5\n"))
+    assert "```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```" in page
+    assert not re.search(r"/home|2/5", page)
+
+
+def test_printed_text_is_shown(convert):
+    assert "```text\n9 questions\n```" in convert(stream("stdout", "9 questions\n"))
+
+
+def test_printed_path_of_this_machine_is_an_error(convert):
+    with pytest.raises(PageError, match="'/home/me/figures'"):
+        convert(stream("stdout", "kept in /home/me/figures\n"))
+
+
+def test_table_is_shown_as_html_without_its_style(convert):
     table = "<div>\n<style scoped>\n .dataframe { }\n</style>\n"
     table += '<table border="1" class="dataframe">\n  <tr></tr></table></div>'
-    widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Explorer()"}
-    picture = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}
-    streams = [nbformat.v4.new_output("stream", name="stderr", text=said)]
-    streams += [nbformat.v4.new_output("stream", name="stdout", text="9 questions\n")]
-    shown = [{"text/html": table, "text/plain": "PLAIN"}, widget, picture]
-    *others, drawn = [*streams, *(nbformat.v4.new_output("display_data", data) for data in shown)]
-    page = cells.page(NOTEBOOK, executed(tmp_path, *others, drawn), tmp_path)
-    for part in (
-        "```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```",
-        "```text\n9 questions\n```",
-    ):
-        assert part in page
+    page = convert(display_data({"text/html": table, "text/plain": "PLAIN"}))
     assert '<div class="frame"><table><tr></tr></table></div>' in page
+    assert not re.search("PLAIN|style scoped", page)
+
+
+def test_widget_is_replaced_by_the_explorer(convert):
+    widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Explorer()"}
+    page = convert(display_data(widget))
     assert 'src="../explorer.html"' in page
-    assert not re.search(r"PLAIN|Explorer\(\)|<Figure>|/home|2/5|style scoped", page)
-    assert f"]({next(tmp_path.glob('*.png')).name})" in page
-    # A figure that is stored stands there as it is committed.
-    page = cells.page(NOTEBOOK, executed(tmp_path, drawn, at=5), tmp_path)
+    assert "Explorer()" not in page
+
+
+def test_picture_that_is_not_stored_is_written_beside_the_page(convert, tmp_path):
+    page = convert(display_data(PICTURE))
+    [picture] = tmp_path.glob("*.png")
+    assert f"]({picture.name})" in page
+    assert "<Figure>" not in page
+
+
+def test_stored_figure_is_shown_as_it_is_committed(convert):
+    page = convert(display_data(PICTURE), cell=5)
     assert "![00_explore_examples](../figures/00_explore_examples.png)" in page
-    place = nbformat.v4.new_output("stream", name="stdout", text="kept in /home/me/figures\n")
-    with pytest.raises(PageError, match="'/home/me/figures'"):
-        cells.page(NOTEBOOK, executed(tmp_path, place), tmp_path)
 
 
-def test_the_gallery_has_every_figure_and_leads_to_its_notebook():
-    page = pages.gallery()
-    figures = (ROOT / "figures").rglob("*.png")
-    own_folders = {"other", "custom"}  # figures with other parameters are not in the gallery
-    for figure in (figure for figure in figures if not own_folders & {*figure.parts}):
-        name = figure.relative_to(ROOT).with_suffix("").as_posix()
-        notebook = re.search(
-            rf"\]\(\.\./{name}\.png\){{ loading=lazy }}\]\(\.\./(notebooks/\S+\.ipynb)\)", page
-        )
-        assert (ROOT / notebook[1]).name[:2] == figure.name[:2]
-        assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in page
+# ---- Gallery -------------------------------------------------------------------------------------
+
+# Figures with other parameters are not in the gallery
+FIGURES = sorted(
+    path.relative_to(ROOT)
+    for path in (ROOT / "figures").rglob("*.png")
+    if not {"other", "custom"} & {*path.parts}
+)
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    """The Markdown page of all figures."""
+    return pages.gallery()
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.with_suffix("").as_posix())
+def test_figure_in_the_gallery_links_to_its_notebook(figure, gallery):
+    picture = rf"\]\(\.\./{figure.as_posix()}\){{ loading=lazy }}\]"
+    notebook = re.search(picture + r"\(\.\./(notebooks/\S+\.ipynb)\)", gallery)
+    assert notebook is not None
+    assert (ROOT / notebook[1]).is_file()
+    assert Path(notebook[1]).name[:2] == figure.name[:2]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.with_suffix("").as_posix())
+def test_figure_in_the_gallery_has_links_to_its_svg_and_numbers(figure, gallery):
+    name = figure.with_suffix("").as_posix()
+    assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in gallery
+
+
+def test_figure_in_the_gallery_has_a_sentence():
     assert cells.what_to_see(ROOT / "notebooks" / "09_guarantees.ipynb")["09_sets"][1]
 
 
-# ---- The site that is built of them ---------------------------------------------------------------------------------
+# ---- The built site ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, notebooks not executed, built where there is nothing but pages."""
+    """The folder of the built site; its notebooks are not executed."""
     folder = tmp_path_factory.mktemp("site")
     pages.make(folder / CONFIG["docs_dir"], None)
     pages.explorer(folder / CONFIG["docs_dir"] / "explorer.html", plain=True)
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    line = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "No issues found" in done.stdout + done.stderr
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "No issues found" in result.stdout + result.stderr
     return folder / CONFIG["site_dir"]
 
 
-def test_every_page_is_in_the_navigation_links_lead_somewhere_and_nothing_is_asked_of_the_network(
-    site,
-):
+def test_navigation_has_every_page():
     listed = set(re.findall(r"[\w/]+\.md", yaml.safe_dump(CONFIG["nav"])))
-    assert listed >= {name.removeprefix("docs/") for name in pages.DOCS} | {
-        *pages.NOTEBOOKS.values()
-    }
-    tag = re.compile(r'<(script|link|img|iframe|a)\b[^>]*?\b(?:src|href)="([^"#?]*)[^"]*"')
-    for page in site.rglob("*.html"):
-        for kind, target in tag.findall(page.read_text()):
-            if re.match(r"https?:|//|data:|mailto:", target):
-                assert kind == "a" or target.startswith("data:"), (page.name, target)
-            elif target and not target.startswith(
-                "/"
-            ):  # the page for what was not found has paths of a server
-                assert (page.parent / target).exists(), (page.name, target)
-    for style in site.rglob("*.css"):
-        assert not re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", style.read_text()), (
-            style.name
-        )
+    docs = {name.removeprefix("docs/") for name in pages.DOCS}
+    assert docs | {*pages.NOTEBOOKS.values()} <= listed
+
+
+TAG = re.compile(r'<(script|link|img|iframe|a)\b[^>]*?\b(?:src|href)="([^"#?]*)[^"]*"')
+EXTERNAL = re.compile(r"https?:|//|mailto:")
+
+
+def read_targets(site):
+    """Return page, tag and target of every link, script, style and image of the site."""
+    return [
+        (page, tag, target)
+        for page in site.rglob("*.html")
+        for tag, target in TAG.findall(page.read_text())
+        if target and not target.startswith("data:")
+    ]
+
+
+def test_links_within_the_site_lead_to_files(site):
+    # Targets from "/" are those of the error page, which a server can show at any path
+    missing = [
+        (page.name, target)
+        for page, _, target in read_targets(site)
+        if not EXTERNAL.match(target)
+        and not target.startswith("/")
+        and not (page.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def test_pages_load_nothing_from_the_network(site):
+    loaded = [
+        (page.name, target)
+        for page, tag, target in read_targets(site)
+        if EXTERNAL.match(target) and tag != "a"
+    ]
+    assert loaded == []
+
+
+def test_styles_load_nothing_from_the_network(site):
+    pattern = re.compile(r"(?:@import|url\()\s*['\"]?(?:https?:)?//")
+    assert [style.name for style in site.rglob("*.css") if pattern.search(style.read_text())] == []
+
+
+def test_new_urls_of_moved_pages_exist_with_their_headings(site):
+    missing = []
+    for new in read_redirects().values():
+        page, _, anchor = new.partition("#")
+        if anchor and f'id="{anchor}"' not in (site / page).read_text():
+            missing.append(new)
+    assert missing == []
+
+
+def test_pages_at_old_urls_lead_to_the_new_urls(site):
+    missing = []
+    for old, new in read_redirects().items():
+        page, _, anchor = old.partition("#")
+        place = posixpath.relpath(new, posixpath.dirname(page) or ".")
+        link = f'"{anchor}": "{place}"' if anchor else f"url={place}"
+        if link not in (site / page).read_text():
+            missing.append(old)
+    assert missing == []
+
+
+# ---- The site in a browser -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -145,78 +285,117 @@ def served(site):
         server.shutdown()
 
 
-def in_a_browser(test):
-    return pytest.mark.slow(
-        pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")(test)
-    )
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+VISITED = ("index", "explanation/pro", "gallery", "notebooks/00_explore_examples", "api/scoring")
+CLIPPED_FORMULAS = """
+[...document.querySelectorAll('div.formula')]
+.filter(box => box.scrollHeight > box.clientHeight).length
+"""
+FRAMES_ARE_WHOLE = """
+[...document.querySelectorAll('iframe.explorer')]
+.every(frame => frame.contentDocument.documentElement.scrollHeight <= frame.clientHeight)
+"""
 
 
-@in_a_browser
-@pytest.mark.parametrize("width", [1370, 400])
-def test_in_a_browser_nothing_is_asked_of_the_network_and_all_fits(served, width):
-    with browser_page(f"{served}/index.html", width=width) as (page, errors):
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        for name in (
-            "index",
-            "concepts",
-            "gallery",
-            "notebooks/00_explore_examples",
-            "api/scoring",
-        ):
+@pytest.mark.slow
+@needs_browser
+def test_browser_requests_nothing_from_the_network_and_reports_no_error(served):
+    with browser_page(f"{served}/index.html") as (page, errors):
+        urls = []
+        page.on("request", lambda request: urls.append(request.url))
+        for name in VISITED:
             page.goto(f"{served}/{name}.html")
             page.wait_for_load_state("networkidle")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            clipped = "[...document.querySelectorAll('div.formula')].filter(box => box.scrollHeight > box.clientHeight)"
-            assert page.evaluate(f"{clipped}.length") == 0, name
-        assert [url for url in asked if not url.startswith((served, "data:"))] == []
+        assert [url for url in urls if not url.startswith((served, "data:"))] == []
         assert errors == []
 
 
-@in_a_browser
-def test_the_framed_explorer_is_whole_and_follows_the_switch_between_light_and_dark(site, served):
-    with browser_page((site / "index.html").as_uri()) as (page, _):  # from a folder it draws, too
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("width", [1370, 400])
+def test_pages_and_formulas_fit_the_width_of_the_window(served, width):
+    with browser_page(f"{served}/index.html", width=width) as (page, errors):
+        for name in VISITED:
+            page.goto(f"{served}/{name}.html")
+            page.wait_for_load_state("networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert page.evaluate(CLIPPED_FORMULAS) == 0, name
+        assert errors == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_framed_explorer_works_when_the_page_is_opened_as_a_file(site):
+    with browser_page((site / "index.html").as_uri()) as (page, _):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
         page.frame_locator("iframe.explorer").locator("figure svg").first.wait_for()
+
+
+@pytest.mark.slow
+@needs_browser
+def test_framed_explorer_is_shown_completely(served):
     with browser_page(f"{served}/index.html") as (page, errors):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
-        frame = page.frame_locator("iframe.explorer")
-        explorer = frame.locator(".pro-app")
+        page.frame_locator("iframe.explorer").locator("figure svg").last.wait_for()
+        page.wait_for_function(FRAMES_ARE_WHOLE)
+        assert errors == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_framed_explorer_follows_the_switch_to_dark_colors(served):
+    with browser_page(f"{served}/index.html") as (page, errors):
+        page.locator("iframe.explorer").scroll_into_view_if_needed()
+        explorer = page.frame_locator("iframe.explorer").locator(".pro-app")
         sync_api.expect(explorer).to_have_css("background-color", "rgb(255, 255, 255)")
-        frame.locator("figure svg").last.wait_for()
-        page.wait_for_function(
-            "[...document.querySelectorAll('iframe.explorer')]"
-            ".every(each => each.contentDocument.documentElement.scrollHeight <= each.clientHeight)"
-        )
         page.get_by_title("dark").click()
         sync_api.expect(explorer).not_to_have_css("background-color", "rgb(255, 255, 255)")
         assert errors == []
 
 
-# ---- The API pages --------------------------------------------------------------------------------------------------
+# ---- The API pages -------------------------------------------------------------------------------
 
 
-def public(path):
-    """Public functions, classes and methods of a module: dotted name, node."""
+def public_objects(path):
+    """Return the public functions, classes and methods of a module: dotted name and node."""
+    objects = []
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield node.name, node
-            for part in node.body if isinstance(node, ast.ClassDef) else []:
-                if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
-                    yield f"{node.name}.{part.name}", part
+        if is_public(node):
+            objects.append((node.name, node))
+            members = node.body if isinstance(node, ast.ClassDef) else []
+            objects += [
+                (f"{node.name}.{member.name}", member)
+                for member in members
+                if isinstance(member, ast.FunctionDef) and is_public(member)
+            ]
+    return objects
+
+
+def is_public(node):
+    """Return whether a statement defines a function or class with a public name."""
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_whatever_is_public_is_in_the_api_reference_and_what_takes_arrays_says_their_shape(
-    path, site
-):
-    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    page = (site / "api" / f"{dotted.split('.')[1]}.html").read_text()
-    module = ast.get_docstring(ast.parse(path.read_text()))
-    for name, node in public(path):
-        assert f'id="{dotted}.{name}"' in page, name
-        arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
-        if re.search(r": (ArrayLike|NDArray|Floats)\b(?! \| float)", arguments):
-            assert re.search(r"\([a-zA-Z]( \+ 1)?[,)]|shape", ast.get_docstring(node) + module), (
-                name
-            )
+def test_api_page_has_every_public_object_of_the_module(path, site):
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    page = (site / "api" / f"{module.split('.')[1]}.html").read_text()
+    names = [name for name, _ in public_objects(path)]
+    assert [name for name in names if f'id="{module}.{name}"' not in page] == []
+
+
+ARRAY_ARGUMENT = re.compile(r": (ArrayLike|NDArray|Floats)\b(?! \| float)")
+SHAPE = re.compile(r"\([a-zA-Z]( \+ 1)?[,)]|shape")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_functions_of_arrays_describe_the_shapes(path):
+    module_text = ast.get_docstring(ast.parse(path.read_text()))
+    missing = [
+        name
+        for name, node in public_objects(path)
+        if isinstance(node, ast.FunctionDef)
+        and ARRAY_ARGUMENT.search(ast.unparse(node.args))
+        and not SHAPE.search(ast.get_docstring(node) + module_text)
+    ]
+    assert missing == []

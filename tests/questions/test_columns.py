@@ -1,4 +1,4 @@
-"""A question set's own columns, whatever their names and values, beside ours: nothing breaks and no number moves."""
+"""Test that a question set's own columns break nothing and change no number."""
 
 import json
 
@@ -9,8 +9,7 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import sweeps
-from pro_lib.evaluation.tables import benchmark
+from pro_lib.evaluation.tables import alpha_rows, benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -65,7 +64,7 @@ SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
 
 
 def results(model, rows, out):
-    """What is said of the questions by a search, in two parts, by what judges and sweeps it, and by the explorer."""
+    """Return the output of search, evaluation, sweeps and explorer for the questions."""
     for n in (len(rows) // 2, len(rows)):
         questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
         how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
@@ -79,7 +78,7 @@ def results(model, rows, out):
         for name in SHOWN:
             question.pop(name, None)
     # A column "relation" declares clusters, which the ends of intervals depend on.
-    sweep = sweeps.alpha_sweep(judged).drop(columns=["low", "high", "interval"])
+    sweep = alpha_rows(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [
         run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]
@@ -157,8 +156,8 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
 SOURCES = {
     "twice": pd.DataFrame([list("abb")], columns=["question", *["answer"] * 2]),
     ".own_status. twice": [row | {"status": 1, "own_status": 2} for row in FACTS],
-    "no text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
-    "1, whose name is no text": [row | {1: 2} for row in FACTS],
+    "not a text": pd.DataFrame(FACTS).assign(n=1).rename(columns={"n": 0}),
+    "1, whose name is not a text": [row | {1: 2} for row in FACTS],
 }
 
 

@@ -1,12 +1,15 @@
 """Values of JSON in a file: one a line, a list, and over several lines."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pro_lib.common.files import RunError
+from pro_lib.questions import file_readers
+from pro_lib.questions.file_readers import json_lines
 from pro_lib.questions.json_values import json_values
 
 ROWS = [{"id": 1, "text": "a\nb"}, {"id": 2, "list": [1, {"x": None}]}]
@@ -72,3 +75,31 @@ def test_server_sent_events_are_refused_in_words(first):
             match=r"^f.jsonl, line 1: this is a stream of server-sent events.*save the whole",
         ):
             values_of(f"{first}\n\ndata: [DONE]\n", **options)
+
+
+def test_a_file_of_json_lines_is_read_in_less_memory_than_its_size(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    line = json.dumps({"question": "é" * 1000}, ensure_ascii=False)
+    path.write_text(f"{line}\n" * 4000, encoding="utf-8")
+    tracemalloc.start()
+    n_rows = sum(1 for _ in json_lines(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_rows == 4000
+    assert peak < path.stat().st_size / 2
+
+
+def test_a_character_between_two_checked_pieces_is_not_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_readers, "_PIECE_SIZE", 1)
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "é"}\n', encoding="utf-8")
+    assert file_readers._is_utf8_lines(path)
+    assert list(json_lines(path)) == [(f"{path}, line 1", {"question": "é"})]
+
+
+def test_the_last_line_may_show_that_a_file_is_not_utf8(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"question": "Cafe"}\n{"question": "Zoé"}\n'.encode("cp1252"))
+    with pytest.warns(UserWarning, match="Windows-1252"):
+        rows = [row for _, row in json_lines(path)]
+    assert rows == [{"question": "Cafe"}, {"question": "Zoé"}]

@@ -97,7 +97,7 @@ def test_a_file_without_train_shots_sets_its_shots_apart_whatever_is_asked(n, ho
         assert set(other.table["question"]) <= set(whole.table["question"])
 
 
-def test_prompts_are_header_shots_and_question_in_the_template_and_others_are_asked_in_the_same_way():
+def test_prompts_are_header_shots_and_question_and_other_questions_use_the_same_template():
     how = {"header": "Answer briefly.\n\n", "template": "Q: {question}\nA:"}
     questions = load_questions(path=ROWS, n_shots=1, **how)
     (shot, answer) = questions.shots[0]
@@ -298,7 +298,7 @@ def hub_dataset(name):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """The hub, holding the three sets in their own column layout; a list of what was asked of it."""
+    """Replace the hub by one with the three sets; return the list of its requests."""
     asked = []
     names = {
         (repository, configuration): name for name, (repository, configuration, _) in HUB.items()
@@ -387,7 +387,8 @@ def test_a_file_without_a_validation_split_lends_one_always_the_same():
     alone = load_questions(path=rows, n_shots=0, split="test", n_validation=4).table
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(
-        UserWarning, match="'set' has no validation split: 5 of its 10 questions are taken for one"
+        UserWarning,
+        match="'set' has no validation split: 5 of its 10 questions are used for validation",
     ):
         few = load_questions(
             "set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6

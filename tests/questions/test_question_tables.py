@@ -1,4 +1,4 @@
-"""Text files of real tools: encodings, separators, quotes, and rows that do not fit their header."""
+"""Test text files of real tools: encodings, separators, quotes, and rows that do not fit."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from pro_lib.questions.tables import decimal_points
 
 @pytest.fixture
 def read(tmp_path):
-    """The questions of a file with these bytes or this text, with their references, and the warnings."""
+    """Return the questions of a file with their references, and the warnings."""
 
     def questions(content, name="set.csv", **options):
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -63,7 +63,7 @@ def test_an_encoding_that_is_not_certain_is_one_sentence_with_the_line(read, tex
     content = f"question,answer\nWhat?,Rome\nWho?,{text}\n"
     with pytest.raises(
         RunError,
-        match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8, .*; save it as UTF-8",
+        match=r"set\.csv, line 3 cannot be read: its encoding is not UTF-8 and is uncertain; save",
     ):
         read(content.encode(encoding))
 
@@ -73,8 +73,8 @@ def test_a_damaged_byte_in_utf8_costs_its_row_alone(read):
     rows, [said] = read(content)
     assert rows == EXPECTED
     assert (
-        said
-        == "1 of 2 rows cannot be used: line 3: column 'answer' has bytes that are not UTF-8; they are left out"
+        said == "1 of 2 rows cannot be used: line 3: column 'answer' has bytes that are not UTF-8; "
+        "they are left out"
     )
 
 
@@ -143,7 +143,8 @@ def test_rows_of_another_length_are_named_by_line_and_left_out(read):
     assert said == (
         "2 of 4 rows cannot be used: "
         "line 4: it has 3 fields, the header has 2; quote fields that contain the separator; "
-        "line 5: it has 1 field, the header has 2; quote fields that contain the separator; they are left out"
+        "line 5: it has 1 field, the header has 2; quote fields that contain the separator; they "
+        "are left out"
     )
     with pytest.raises(
         RunError, match=r"set\.csv: 2 of 4 rows cannot be used: line 4: .* \(strict\)$"
@@ -171,7 +172,7 @@ OTHERS = [
         b"PK\x03\x04\0\0",
         r"is an Excel workbook or an archive, not CSV; save the sheet as CSV",
     ),
-    ("set.xlsx", b"PK\x03\x04\0\0", r"is none of .*; save the sheet as CSV"),
+    ("set.xlsx", b"PK\x03\x04\0\0", r"has an unknown ending; choose .*; save the sheet as CSV"),
     ("set.csv", b"PAR1", r"is a Parquet file; give it the ending \.parquet"),
 ]
 

@@ -262,30 +262,56 @@ def test_a_choice_that_is_not_there_costs_its_row_alone():
 # --- Columns of known datasets ---
 
 DATASETS = {
-    "SQuAD": ({"id": "1", "question": "Q?", "answers": {"text": ["a", "b"], "answer_start": [1, 2]}}, ["a", "b"]),
+    "SQuAD": (
+        {"id": "1", "question": "Q?", "answers": {"text": ["a", "b"], "answer_start": [1, 2]}},
+        ["a", "b"],
+    ),
     "TriviaQA": (
         {"question_id": "1", "question": "Q?", "answer": {"value": "a", "aliases": ["a", "b"]}},
         ["a", "b"],
     ),
     "NQ-open": ({"question": "Q?", "answer": ["a", "b"]}, ["a", "b"]),
-    "SciQ": ({"question": "Q?", "distractor1": "x", "distractor2": "y", "correct_answer": "a"}, ["a"]),
+    "SciQ": (
+        {"question": "Q?", "distractor1": "x", "distractor2": "y", "correct_answer": "a"},
+        ["a"],
+    ),
     "TruthfulQA": ({"Question": "Q?", "Best Answer": "a", "Correct Answers": "a; b"}, ["a", "b"]),
     "PopQA": ({"id": 1, "question": "Q?", "possible_answers": '["a", "b"]'}, ["a", "b"]),
     "SimpleQA": ({"metadata": "{'topic': 'x'}", "problem": "Q?", "answer": "a"}, ["a"]),
-    "HotpotQA": ({"_id": "1", "question": "Q?", "answer": "a", "supporting_facts": [["x", 0]]}, ["a"]),
+    "HotpotQA": (
+        {"_id": "1", "question": "Q?", "answer": "a", "supporting_facts": [["x", 0]]},
+        ["a"],
+    ),
     "WebQuestions": ({"url": "u", "question": "Q?", "answers": ["a", "b"]}, ["a", "b"]),
     "GSM8K": ({"question": "Q?", "answer": "2 + 3 = 5\n#### 5"}, ["5"]),
-    "MMLU": ({"question": "Q?", "subject": "s", "choices": ["w", "x", "y", "z"], "answer": 0}, ["w"]),
-    "ARC": ({"question": "Q?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "B"}, ["y"]),
-    "MedMCQA": ({"question": "Q?", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 0}, ["w"]),
+    "MMLU": (
+        {"question": "Q?", "subject": "s", "choices": ["w", "x", "y", "z"], "answer": 0},
+        ["w"],
+    ),
+    "ARC": (
+        {"question": "Q?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answerKey": "B"},
+        ["y"],
+    ),
+    "MedMCQA": (
+        {"question": "Q?", "opa": "w", "opb": "x", "opc": "y", "opd": "z", "cop": 0},
+        ["w"],
+    ),
     "DROP": ({"question": "Q?", "answers_spans": {"spans": ["a"], "types": ["span"]}}, ["a"]),
     "AI2's own": (
-        {"question": {"stem": "Q?", "choices": [{"text": "x", "label": "A"}, {"text": "y", "label": "B"}]},
-         "answerKey": "A"},
+        {
+            "question": {
+                "stem": "Q?",
+                "choices": [{"text": "x", "label": "A"}, {"text": "y", "label": "B"}],
+            },
+            "answerKey": "A",
+        },
         ["x"],
     ),
-    "the hub's viewer": ({"row_idx": 0, "row": {"question": "Q?", "answers": ["a"]}, "truncated_cells": []}, ["a"]),
-}  # fmt: skip
+    "the hub's viewer": (
+        {"row_idx": 0, "row": {"question": "Q?", "answers": ["a"]}, "truncated_cells": []},
+        ["a"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -301,21 +327,42 @@ NESTED = {
     "SQuAD": {
         "version": "v2.0",
         "data": [
-            {"title": "t", "paragraphs": [{"context": "c", "qas": [
-                {"id": "1", "question": "Q?", "answers": [{"text": "a", "answer_start": 1}], "is_impossible": False},
-                {"id": "2", "question": "R?", "answers": [], "is_impossible": True},
-            ]}]}
+            {
+                "title": "t",
+                "paragraphs": [
+                    {
+                        "context": "c",
+                        "qas": [
+                            {
+                                "id": "1",
+                                "question": "Q?",
+                                "answers": [{"text": "a", "answer_start": 1}],
+                                "is_impossible": False,
+                            },
+                            {"id": "2", "question": "R?", "answers": [], "is_impossible": True},
+                        ],
+                    }
+                ],
+            }
         ],
     },
     "TriviaQA": {
         "Data": [
-            {"QuestionId": "1", "Question": "Q?", "Answer": {"Value": "a", "Aliases": [], "NormalizedAliases": ["A"]}},
+            {
+                "QuestionId": "1",
+                "Question": "Q?",
+                "Answer": {"Value": "a", "Aliases": [], "NormalizedAliases": ["A"]},
+            },
             {"QuestionId": "2", "Question": "R?", "Answer": {"Value": "<unk>", "Aliases": []}},
         ],
         "Split": "dev",
     },
-    "pandas": {"id": {"0": "1", "1": "2"}, "question": {"0": "Q?", "1": "R?"}, "answer": {"0": "a", "1": None}},
-}  # fmt: skip
+    "pandas": {
+        "id": {"0": "1", "1": "2"},
+        "question": {"0": "Q?", "1": "R?"},
+        "answer": {"0": "a", "1": None},
+    },
+}
 
 
 @pytest.mark.parametrize("name", NESTED)

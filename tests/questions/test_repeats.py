@@ -1,4 +1,4 @@
-"""Questions with the same text: they are found, they stay in one split, and a warning counts them."""
+"""Test that questions with the same text are found, counted and kept in one split."""
 
 import warnings
 
@@ -109,6 +109,7 @@ def test_questions_without_repeats_are_read_without_a_warning_and_drawn_as_befor
 def test_a_shot_is_not_asked_in_another_spelling():
     with pytest.warns(UserWarning, match="repeat the text"):
         asked = load_questions(path=copies(12, n_copies=2), split=None, n_shots=3)
-    shots = {text_groups([shot, *asked.table["question"]])[0] in text_groups([shot, *asked.table["question"]])[1:]
+    shots = {text_groups([shot, *asked.table["question"]])[0] in text_groups([shot,
+        *asked.table["question"]])[1:]
              for shot, _ in asked.shots}  # fmt: skip
     assert shots == {False}

@@ -1,4 +1,4 @@
-"""The guarantees of the bundled data: what data/world_facts and data/models must hold; knows nothing of pro_lib."""
+"""Test the guarantees of the bundled data and models."""
 
 import json
 import runpy

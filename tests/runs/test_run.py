@@ -1,4 +1,4 @@
-"""Runs of any origin: log-probabilities, conventions, distinct answers, the most probable one, selecting, reading."""
+"""Runs: log-probabilities, conventions, distinct answers, the most probable one, selection."""
 
 from dataclasses import replace
 
@@ -16,7 +16,8 @@ from pro_lib.runs.storage import Cost, RunFolder, RunInfo, part_table
 
 NAN = np.nan
 COLUMNS = ("text", "token_ids", "token_log_probs", "end_log_prob", "finished")
-# Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer twice.
+# Three questions: "a" has an answer of each kind, "b" nothing that ended, "c" the same answer
+# twice.
 ANSWERS = [
     ("a", "Paris", [5], [-1.0], -0.5, True),
     # Its last token carries text and the line's end
@@ -37,7 +38,10 @@ ANSWERS = [
 
 
 def run_of(rows, ids="abc"):
-    """A run of answers, each with its question in front; the last token of one without an ending carries it."""
+    """Return a run of answers, each given with its question.
+
+    If an answer does not have an ending, the last token includes it.
+    """
     records = {
         name: {"question_id": name, "question": f"{name}?", "split": "test", "answers": []}
         for name in ids
@@ -66,7 +70,7 @@ def run():
 
 
 def test_both_conventions_by_hand(run):
-    """The ending counts as a token unless the last token is known to carry it; repeats are kept when asked for."""
+    """The ending counts as a token unless the last token includes it; repeats may be kept."""
     np.testing.assert_array_equal(means(run), [[-0.625, -0.75, -1.5], [NAN] * 3, [-0.25, NAN, NAN]])
     of_tokens = means(run, convention="answer_tokens")
     np.testing.assert_array_equal(of_tokens, [[-1.0, -0.625, -2.0], [NAN] * 3, [-0.25, NAN, NAN]])
@@ -107,7 +111,8 @@ def test_log_probs_agree_with_a_loop_over_the_answers(rows, distinct, complete):
     assert [[value for value in row if not np.isnan(value)] for row in matrix.tolist()] == expected
 
 
-# The same text from other tokens is another answer; the same tokens are the same, whatever their numbers say.
+# The same text from other tokens is another answer; the same tokens are the same, whatever their
+# numbers say.
 IDS_FIRST = [
     {"token_ids": [1, 2], "text": "x"},
     {"token_ids": [3], "text": "x"},
@@ -167,7 +172,8 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
-    # p = 0.5, 0.25 and the first of them twice; nothing of "b" ended; "c" has one answer of p = 1/4.
+    # p = 0.5, 0.25 and the first of them twice; nothing of "b" ended; "c" has one answer of p =
+    # 1/4.
     rows = [
         ("a", "Lima", [1], [np.log(0.5)], 0.0, True),
         ("a", "Quito", [2], [np.log(0.25)], 0.0, True),
@@ -211,7 +217,7 @@ def test_what_a_run_does_not_have_is_refused(run):
             getattr(run, call)(**options)
     unknown_endings = records_run({"log_prob": -1, "end_log_prob": -0.5}, {"log_prob": -2})
     with pytest.raises(
-        RunError, match="run records/records/records does not say what its endings cost"
+        RunError, match="run records/records/records has no separate log-probability for the end"
     ):
         unknown_endings.log_probs(convention="answer_tokens")
 
@@ -246,7 +252,10 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
 
 
 def test_a_run_of_other_questions_than_its_answers_is_refused(run):
-    words = r"has answers to question 'a', which is not among its questions; use Run.for_questions or Run.select"
+    words = (
+        "has answers to question 'a', which is not among its questions; "
+        "use Run.for_questions or Run.select"
+    )
     with pytest.raises(RunError, match=words):
         replace(run, questions=run.questions.iloc[1:])
     assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == [

@@ -1,4 +1,4 @@
-"""Run folders: parts that are whole or absent, refusals, locks; what a crash, a full disk or a flipped bit leaves."""
+"""Run folders: whole parts, errors, locks, and crashes, full disks and flipped bits."""
 
 import errno
 import json
@@ -123,7 +123,7 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
 
 
 def texts_of(path, *, questions=None):
-    """The question and the first answer of each stored question by its id, as `runs.storage.read_folder` has them."""
+    """Return the text and the first answer of each stored question by its id."""
     answers, table, _ = storage.read_folder(path, questions)
     first = answers[answers["rank"] == 0].set_index("question_id")["text"]
     return {row.question_id: (row.question, first[row.question_id]) for row in table.itertuples()}
@@ -166,7 +166,8 @@ def test_a_question_without_an_answer_is_named(finished):
         ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
         ([("a", "1")], [("a", "2")], [-1]),
         ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
-        # The same text twice: its own id first, then what is left, and never one row for two questions.
+        # The same text twice: its own id first, then what is left, and never one row for two
+        # questions.
         ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
         ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
     ],
@@ -180,7 +181,7 @@ def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
 
 
 def journal_of(path, ids, *, per_record=1):
-    """A journal with the answers to these questions, by a process that died before it was folded."""
+    """Write a journal with the answers to these questions, as by a process that died."""
     info = storage.read_info(path)
     journal = storage.Journal(path, "part-00007", info)
     with journal:
@@ -273,7 +274,7 @@ REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
     "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
     "other run": (of_another_run, "another run"),
-    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "no regular file"),
+    "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),
     "no part": (lambda path: [part.unlink() for part in path.glob("part-*")], "no finished part"),
     "no run": (shutil.rmtree, "not a run folder"),
@@ -333,7 +334,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
         lambda: catalog.fingerprint(tmp_path),
         lambda: files.write_whole(b"", rows),
     ):
-        with pytest.raises(ValueError, match="no regular file"):
+        with pytest.raises(ValueError, match="not a regular file"):
             use()
 
 

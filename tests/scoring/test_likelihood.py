@@ -78,7 +78,8 @@ def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
 
 
 def test_scores_by_hand():
-    # First question: p = 1/8 in 3 tokens, p = 1/2 in 2 tokens. Second: p = 1/4 in 1 token. In units of log 2:
+    # First question: p = 1/8 in 3 tokens, p = 1/2 in 2 tokens. Second: p = 1/4 in 1 token. In units
+    # of log 2:
     log2 = math.log(2)
     log_probs = log2 * np.array([[-3.0, -1.0], [-2.0, NAN]])
     means = log_probs / np.array([[3, 2], [1, NAN]])  # -1, -1/2; -2
@@ -97,7 +98,8 @@ def test_scores_by_hand():
         scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2]
     )
     np.testing.assert_allclose(scoring.normalized_entropy(means), [(1 + 0.5) / 2 * log2, 2 * log2])
-    # Of answers that tie the highest mean counts; where the mean of the most probable is not known there is none.
+    # Of answers that tie the highest mean counts; where the mean of the most probable is not known
+    # there is none.
     means = [[-3.0, -2.0, -1.0], [-1.0, NAN, NAN], [NAN, -0.5, NAN]]
     all_ = scoring.average_log_likelihood(
         means, [[-6.0, -6.0, -7.0], [-1.0, -2.0, NAN], [-1.0, -2.0, NAN]]

@@ -29,7 +29,10 @@ FOUR = np.array([[[E, E, N, C], [E, E, N, C], [E, N, E, C], [C, C, C, E]]])
 
 
 def random_case(rng, n=5, n_answers=5):
-    """NLI probabilities and log-probabilities of n questions, some answers missing (NaN), the last question empty."""
+    """Return NLI probabilities and log-probabilities of n questions.
+
+    Some answers are missing (NaN), and the last question has none.
+    """
     nli = rng.dirichlet([0.5, 0.5, 0.5], size=(n, n_answers, n_answers))
     log_probs = np.log(rng.dirichlet(np.ones(n_answers + 1), size=n)[:, :n_answers])
     missing = rng.random((n, n_answers)) < 0.2
@@ -44,7 +47,10 @@ CASES = st.integers(0, 10_000).map(lambda seed: random_case(np.random.default_rn
 
 
 def naive_clusters(there, label):
-    """Cluster lists, built one answer at a time: it joins the first whose first member entails it and is entailed."""
+    """Return cluster lists, built one answer at a time.
+
+    An answer joins the first cluster whose first member entails it and is entailed by it.
+    """
     clusters = []
     for i in there:
         homes = [
@@ -248,7 +254,9 @@ def asked(*ids):
     ("identity", "answers", "same"),
     [
         # "J.Q. Adams" is "j q adams", and so is its reference.
-        ("us/1", ["the washington", "George Washington", "Adams", "John Adams", "J.Q. Adams", "Nixon", "nixon!"],
+        ("us/1",
+         ["the washington", "George Washington", "Adams", "John Adams", "J.Q. Adams", "Nixon",
+          "nixon!"],
          [[0, 1], [2, 3], [4], [5, 6]]),
         ("us/2", ["J. Q. Adams", "John Quincy Adams"], [[0, 1]]),
         # Names count within a relation: "D.C." is no name of a president.
@@ -258,7 +266,9 @@ def asked(*ids):
         ("money/tn", ["dinar", "Tunisian dinar", "Iraqi dinar"], [[0, 1], [2]]),
         ("money/iq", ["dinar", "Iraqi dinar", "Tunisian dinar"], [[0, 1], [2]]),
         # By themselves where normalising leaves nothing.
-        ("us/1", ["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"], [[0, 1], [2], [3], [4], [5, 6]]),
+        ("us/1",
+         ["The  Beatles", "beatles!", "???", "!!!", "", "A", "a"],
+         [[0, 1], [2], [3], [4], [5, 6]]),
     ],
 )  # fmt: skip
 def test_alias_matches_right_answers_wrong_answers_and_spellings(identity, answers, same):
@@ -409,7 +419,8 @@ def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, m
     ran = tmp_path / "ran"
     config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    code = f"from pathlib import Path\nfrom transformers import BertConfig\nPath({str(ran)!r}).touch()\n"
+    code = "from pathlib import Path\nfrom transformers import BertConfig\n"
+    code += f"Path({str(ran)!r}).touch()\n"
     code += "class OwnConfig(BertConfig):\n    model_type = 'own-code'\n"
     (tmp_path / "configuration_own.py").write_text(code)
     monkeypatch.setattr("builtins.input", lambda *_: "y")

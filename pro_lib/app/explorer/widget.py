@@ -1,4 +1,6 @@
-"""The explorer as a widget: the page asks by messages, the kernel answers; draws nothing and computes no score."""
+"""The explorer as a widget: the page sends messages, and the kernel replies."""
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
@@ -6,14 +8,10 @@ from typing import Any
 from pro_lib import runs
 from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
-from pro_lib.app.explorer.page import (
-    JAVASCRIPT,
-    STYLES,
-    appendix_run,
-    comparison_data,
-    prefix_tree,
-    run_data,
-)
+from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
+from pro_lib.app.explorer.javascript import read_javascript
+from pro_lib.app.explorer.page import STYLES
+from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
@@ -24,94 +22,132 @@ with extra("notebooks", "the explorer in a notebook"):
     import anywidget
     import traitlets
 
-APPENDIX = "the paper's appendix"
+_APPENDIX = "the paper's appendix"
 
 
 class Explorer(anywidget.AnyWidget):
-    """The explorer of a run: what is shown is `data`, the slider stands at `alpha`, and `runs` can be chosen."""
+    """The explorer of a run in a notebook.
 
-    _esm, _css = JAVASCRIPT, STYLES
+    Attributes:
+        data: the run that is shown, as `run_data` returns it.
+        alpha: where the slider stands.
+        runs: the names of the runs that can be chosen.
+    """
+
+    _esm = read_javascript()
+    _css = STYLES
     data = traitlets.Dict().tag(sync=True)
     alpha = traitlets.Float().tag(sync=True)
     runs = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
-    def __init__(self, run: Run, experiment: Experiment):
+    def __init__(self, run: Run, experiment: Experiment) -> None:
+        """Show a run.
+
+        Args:
+            run: the run that is shown first.
+            experiment: its parameters `alpha` and `split` decide what is shown first, its folder
+                `generations_dir` has the runs that can be chosen, and it loads models.
+        """
         self._experiment = experiment
-        folder = Path(experiment.generations_dir)
-        name, folders = (
-            f"{run.name} (this notebook)",
-            sorted(path.parent for path in folder.rglob("run.json")),
-        )
-        stored = {path.relative_to(folder).as_posix(): path for path in folders}
-        self._sources = {name: run, APPENDIX: appendix_run()} | stored
+        name = f"{run.name} (this notebook)"
+        self._sources: dict[str, Run | Path] = {name: run, _APPENDIX: appendix_run()}
+        self._sources |= _stored_runs(Path(experiment.generations_dir))
         super().__init__(alpha=experiment.alpha, runs=list(self._sources))
         self._choose(name)
-        self.on_msg(lambda _, message, __: self.send(self._reply(message)))
+        self.on_msg(lambda _widget, message, _buffers: self.send(self._reply(message)))
 
-    def _reply(self, message: dict) -> dict:
-        """Return an answer to a message, or one sentence, for a traceback would land where nobody looks."""
-        kinds: dict[str, Any] = {"run": self._choose, "ask": self._ask, "compare": self._compare}
+    def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply to a message of the page. An error becomes a sentence for the page.
+
+        Users would not see a traceback of this function.
+        """
+        functions: dict[str, Any] = {
+            "run": self._choose,
+            "ask": self._ask,
+            "compare": self._compare,
+        }
+        arguments = {name: value for name, value in message.items() if name != "kind"}
         try:
-            answer = kinds[message["kind"]](
-                **{name: value for name, value in message.items() if name != "kind"}
-            )
+            reply = functions[message["kind"]](**arguments)
         except Exception as error:
-            text = (
-                str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            )
+            is_sentence = isinstance(error, ValueError)
+            text = str(error) if is_sentence else f"{type(error).__name__}: {error}"
             return message | {"kind": "error", "of": message.get("kind"), "status": text}
-        return answer | {"status": ""}
+        return reply | {"status": ""}
 
-    def _choose(self, name: str) -> dict:
-        chosen = self._sources[name]
-        run = chosen if isinstance(chosen, Run) else runs.read_run(chosen)
-        names = [*as_list(self._experiment.model), *bundled_models()]
-        own = (
-            name for name in names if Path(name).name == run.info.model and _is_model_of(run, name)
-        )
-        source = run.info.provenance.get("source")
-        # What to load to ask the model; nothing where it is not known how it was asked.
-        model: Any = next(own, source) if "shots" in run.info.parameters else None
-        why = "" if model else f"{run.name} comes without a model to ask; choose another run"
+    def _choose(self, name: str) -> dict[str, Any]:
+        """Show the run of this name."""
+        source = self._sources[name]
+        run = source if isinstance(source, Run) else runs.read_run(source)
+        model = self._find_model(run)
+        reason = "" if model else f"{run.name} comes without a model to ask; choose another run"
         data = run_data(run, alpha=self._experiment.alpha)
-        about = scope(run.info.model) if _is_model_of(run, run.info.model) else ""
-        data |= {"label": name, "split": self._experiment.split, "cannot_ask": why, "scope": about}
-        if (
-            name == APPENDIX
-        ):  # as the paper counts, so that the first example's PRO is the 0.404 it prints
+        data |= {
+            "label": name,
+            "split": self._experiment.split,
+            "cannot_ask": reason,
+            "scope": scope(run.info.model) if _is_model_of(run, run.info.model) else "",
+        }
+        if name == _APPENDIX:
+            # As the paper counts, so that PRO of the first example is the 0.404 that it prints.
             data |= {"alpha": 0.1, "repeats": True}
-        self.data, self._run, self._model = data, run, model
+        self.data = data
+        self._run = run
+        self._model = model
         return {"kind": "run"}
 
-    def _ask(self, question: str, search_alpha: float) -> dict:
+    def _find_model(self, run: Run) -> Any:
+        """Return the name or folder of a run's model; None if the run does not store its prompt."""
+        if "shots" not in run.info.parameters:
+            return None
+        for name in [*as_list(self._experiment.model), *bundled_models()]:
+            if Path(name).name == run.info.model and _is_model_of(run, name):
+                return name
+        return run.info.provenance.get("source")
+
+    def _ask(self, question: str, search_alpha: float) -> dict[str, Any]:
+        """Answer a question by exact search, with the prompt of the run that is shown."""
         if self.data["cannot_ask"]:
             raise RunError(self.data["cannot_ask"])
-        model, parameters = self._experiment.loaded(self._model), self._run.info.parameters
+        model = self._experiment.loaded(self._model)
         run = answer_question(
             model,
             question,
-            run_parameters=parameters,
+            run_parameters=self._run.info.parameters,
             strategy="threshold",
             search_alpha=search_alpha,
         )
         tree = prefix_tree(run, model.decode).to_dict("records")
         return {"kind": "answer", "data": run_data(run, alpha=self._experiment.alpha), "tree": tree}
 
-    def _compare(self, distinct: bool) -> dict:
-        """Compare every method on the run, with stored samples of its questions where there are some."""
-        folder = (
-            Path(self._experiment.generations_dir) / self._run.info.dataset / self._run.info.model
-        )
+    def _compare(self, distinct: bool) -> dict[str, Any]:
+        """Compare every method on the run, with stored samples if there are any."""
+        comparison = comparison_data(self._run, self._stored_samples(), distinct=distinct)
+        return {"kind": "comparison"} | comparison
+
+    def _stored_samples(self) -> Run | None:
+        """Return the samples of the run's questions; None if they are not stored."""
+        info = self._run.info
+        folder = Path(self._experiment.generations_dir) / info.dataset / info.model
+        # The first of these folders by name has the samples with default settings.
+        sample_folder = min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES)
         try:
-            # Those by default, if there
-            samples = runs.read_run(min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES))
-            samples = samples.select(question_ids=list(self._run.questions["question_id"]))
+            samples = runs.read_run(sample_folder)
+            return samples.select(question_ids=list(self._run.questions["question_id"]))
         except RunError:
-            samples = None
-        return {"kind": "comparison"} | comparison_data(self._run, samples, distinct=distinct)
+            return None
+
+
+def _stored_runs(folder: Path) -> dict[str, Path]:
+    """Return the run folders below a folder, by their relative paths."""
+    run_folders = sorted(path.parent for path in folder.rglob("run.json"))
+    return {path.relative_to(folder).as_posix(): path for path in run_folders}
 
 
 def _is_model_of(run: Run, name: str) -> bool:
-    """Return whether a model is the run's, and not another of that name; one not stored here is taken to be."""
+    """Return whether a model is the one that made a run, and not another with its name.
+
+    The result is True for a model that is not stored on this machine.
+    """
     source = Path(locate(name))
     return not source.exists() or fingerprint(source) == run.info.parameters.get("fingerprint")

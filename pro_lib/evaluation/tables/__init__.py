@@ -1,7 +1,11 @@
-"""The tables behind the figures, one module per figure; `docs/columns.md` describes their columns."""
+"""The tables behind the figures, one module per figure.
+
+docs/reference/table_columns.md describes the columns.
+"""
 
 from pro_lib.evaluation.tables.alpha_sweep import (
     alpha_choices,
+    alpha_rows,
     alpha_sweep,
     printed_alphas,
     redraws,
@@ -61,6 +65,7 @@ __all__ = [
     "SearchRuns",
     "accuracy_by_coverage",
     "alpha_choices",
+    "alpha_rows",
     "alpha_sweep",
     "answer_details",
     "answer_sets",

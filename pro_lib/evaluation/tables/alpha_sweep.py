@@ -33,10 +33,30 @@ def alpha_sweep(splits: Sequence[Splits]) -> pd.DataFrame:
     """
     tables = []
     for setting in splits:
-        for evaluation in (setting.validation, setting.reported):
-            alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS)
-            tables.append(_alpha_rows(evaluation, alphas))
+        tables.append(alpha_rows(setting.validation))
+        tables.append(alpha_rows(setting.reported))
     return pd.concat(tables, ignore_index=True)
+
+
+def alpha_rows(evaluation: Evaluation, *, alphas: ArrayLike | None = None) -> pd.DataFrame:
+    """Return the rows of `alpha_sweep` for one evaluation.
+
+    Args:
+        evaluation: the questions.
+        alphas: the values of α, (A,); None for those that the figure draws.
+    """
+    if alphas is None:
+        grid = alpha_grid(evaluation.search_alpha, alphas=DRAWN_ALPHAS)
+    else:
+        grid = np.asarray(alphas, dtype=float)
+    scores = evaluation.pro(grid)
+    columns = {
+        "alpha": grid,
+        "mean_k": scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0),
+        **auroc_columns(scores, evaluation),
+        **nll_comparison_columns(scores, evaluation),
+    }
+    return with_setting(pd.DataFrame(columns), evaluation)
 
 
 def alpha_choices(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
@@ -92,21 +112,8 @@ def printed_alphas(table: pd.DataFrame) -> pd.DataFrame:
     return catalog.paper("alpha_per_setting", table).merge(aurocs.drop(columns="method"))
 
 
-def _alpha_rows(evaluation: Evaluation, alphas: ArrayLike) -> pd.DataFrame:
-    """Return the rows of one setting at these αs."""
-    grid = np.array(alphas)
-    scores = evaluation.pro(grid)
-    columns = {
-        "alpha": grid,
-        "mean_k": scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0),
-        **auroc_columns(scores, evaluation),
-        **nll_comparison_columns(scores, evaluation),
-    }
-    return with_setting(pd.DataFrame(columns), evaluation)
-
-
 def _choice_rows(evaluation: Evaluation, alphas: Mapping[str, float]) -> pd.DataFrame:
     """Return the rows of one setting at αs that are chosen in different ways."""
-    table = _alpha_rows(evaluation, list(alphas.values()))
+    table = alpha_rows(evaluation, alphas=list(alphas.values()))
     table.insert(len(SETTING_COLUMNS), "alpha_choice", list(alphas))
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -97,7 +98,7 @@ def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
     return with_setting(pd.concat(parts, axis=1), reported)
 
 
-def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list]:
+def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list[Any]]:
     """Return the columns method, similarity, alpha and alpha_choice of scores with these names."""
     columns = method_columns(names, alphas=alphas)
     for place, name in enumerate(names):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,9 @@ from pro_lib.evaluation.tables.settings import (
     with_run,
     with_setting,
 )
+from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
-from pro_lib.scoring.likelihood import FloatArray
 
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -50,8 +50,12 @@ class SearchRuns:
 
     def select(self, split: str) -> SearchRuns:
         """Return the runs of the questions of one split."""
-        parts = {each.name: getattr(self, each.name).select(split=split) for each in fields(self)}
-        return SearchRuns(**parts)
+        return SearchRuns(
+            search=self.search.select(split=split),
+            beams=self.beams.select(split=split),
+            greedy=self.greedy.select(split=split),
+            samples=self.samples.select(split=split),
+        )
 
 
 def exact_search(
@@ -62,7 +66,7 @@ def exact_search(
 ) -> pd.DataFrame:
     """Return the results of an exact search at each α, the share that beams find, and the costs.
 
-    One search is made, at the smallest α. Its tree contains the tree of every larger α, from which
+    One search is run, at the smallest α. Its tree contains the tree of every larger α, from which
     the other rows are read. Columns of a row, besides dataset, model, strategy, split, n_questions
     and alpha:
 
@@ -78,9 +82,9 @@ def exact_search(
       share of them for which beams found all of these answers.
     """
     tables = []
-    for each in runs:
+    for search_runs in runs:
         rows = []
-        setting = each.select(split)
+        setting = search_runs.select(split)
         search = setting.search
         matrices = _Search.of_run(search)
         answers = _with_recall(setting)
@@ -123,9 +127,9 @@ def entropy_bounds(
     - entropy_minus_tree_bound: mean paired difference, with its 95 % interval.
     """
     tables = []
-    for each in runs:
+    for search_runs in runs:
         rows = []
-        setting = each.select(split)
+        setting = search_runs.select(split)
         matrices = _Search.of_run(setting.search)
         entropies = setting.samples.entropy().rename(columns={"estimate": "entropy"})
         for alpha in _search_alphas(setting.search, default):
@@ -155,17 +159,17 @@ def exact_search_auroc(
     corrected).
     """
     tables = []
-    for each in runs:
-        validation = _evaluation(each, "validation", choices)
-        reported = _evaluation(each, split, choices)
+    for search_runs in runs:
+        validation = _evaluation(search_runs, "validation", choices)
+        reported = _evaluation(search_runs, split, choices)
         splits = Splits(validation, reported, n_validation, seed)
-        tables.append(_auroc_rows(splits, each.beams.info.strategy))
+        tables.append(_auroc_rows(splits, search_runs.beams.info.strategy))
     return pd.concat(tables, ignore_index=True)
 
 
 def _search_alphas(search: Run, default: float) -> FloatArray:
     """Return the thresholds that are reported, from the largest to that of the search."""
-    return alpha_grid(search.search_alpha, of=(default, *SEARCH_ALPHAS))[::-1]
+    return alpha_grid(search.search_alpha, alphas=(default, *SEARCH_ALPHAS))[::-1]
 
 
 def _forwards_per_question(run: Run) -> float:
@@ -191,11 +195,10 @@ class _Search:
         return cls(run.search_alpha, run.log_probs(), run.open_log_probs(), *matrices)
 
     def at(self, alpha: float) -> pd.DataFrame:
-        """Return the results of a search at this α, which is not below that of the run.
+        """Return the results of a search at an α that is not below that of the run.
 
-        The table has a row per question.
-
-        The tree of such a search is a part of the tree of this one.
+        The tree of such a search is a part of the tree of this one. The table has a row per
+        question.
         """
         log_alpha = np.log(alpha)
         is_expanded = (self.prefixes >= log_alpha) | (self.is_greedy == 1)
@@ -224,13 +227,17 @@ class _Search:
 def _with_recall(setting: SearchRuns) -> pd.DataFrame:
     """Return the answers of the search, and in the column `recalled` whether beams found them."""
     answers = setting.search.ranked_answers()
-    found = setting.beams.ranked_answers()
-    by_beams = set(zip(found["question_id"], map(tuple, found["token_ids"]), strict=True))
-    keys = zip(answers["question_id"], map(tuple, answers["token_ids"]), strict=True)
-    return answers.assign(recalled=[key in by_beams for key in keys])
+    beam_keys = set(_answer_keys(setting.beams.ranked_answers()))
+    return answers.assign(recalled=[key in beam_keys for key in _answer_keys(answers)])
+
+
+def _answer_keys(answers: pd.DataFrame) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the question and the token ids of each answer."""
+    return list(zip(answers["question_id"], map(tuple, answers["token_ids"]), strict=True))
 
 
 def _recall(answers: pd.DataFrame) -> dict[str, float]:
+    """Return the columns about the answers that beams found as well."""
     by_question = answers.groupby("question_id")["recalled"].all()
     return {
         "n_recalled": answers["recalled"].sum(),
@@ -243,7 +250,7 @@ def _recall(answers: pd.DataFrame) -> dict[str, float]:
 def _bounds(certified: pd.DataFrame) -> dict[str, float]:
     """Return the means over certified questions, and how the bounds are ordered."""
     names = ["pro", "alpha_floor", "tree_bound", "entropy"]
-    row = certified[names].mean().to_dict()
+    row: dict[str, float] = certified[names].mean().to_dict()
     row["entropy_low"], row["entropy_high"] = _mean_interval(certified["entropy"])
     row["entropy_interval_width"] = (certified["high"] - certified["low"]).mean()
     steps = certified[["pro", "alpha_floor", "tree_bound"]].diff(axis=1).iloc[:, 1:]
@@ -251,12 +258,15 @@ def _bounds(certified: pd.DataFrame) -> dict[str, float]:
     difference = certified["entropy"] - certified["tree_bound"]
     row["entropy_minus_tree_bound"] = difference.mean()
     low, high = _mean_interval(difference)
-    return row | {"entropy_minus_tree_bound_low": low, "entropy_minus_tree_bound_high": high}
+    row["entropy_minus_tree_bound_low"] = low
+    row["entropy_minus_tree_bound_high"] = high
+    return row
 
 
-def _mean_interval(values: pd.Series) -> tuple[FloatArray, FloatArray]:
+def _mean_interval(values: pd.Series) -> tuple[float, float]:
     """Return the ends of the 95 % normal interval of a mean; NaN if the values do not vary."""
-    return metrics.normal(values.mean(), values.sem(ddof=0) or np.nan)
+    low, high = metrics.normal(values.mean(), values.sem(ddof=0) or np.nan)
+    return float(low), float(high)
 
 
 def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:
@@ -288,7 +298,7 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
     reported = splits.reported
     exact = reported.strategy
     alpha = chosen_alpha(splits)
-    rows: list[tuple] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
+    rows: list[tuple[Any, ...]] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
     for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
         own_alpha = chosen_alpha(splits, name=name)
         method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)
@@ -312,6 +322,5 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
             clusters=reported.answers.get("cluster"),
             is_reference=np.arange(len(methods)) == 0,
         ),
-        "n_differ": (scores != scores[:, :1]).sum(axis=0),
     }
     return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)

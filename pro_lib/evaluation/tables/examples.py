@@ -1,4 +1,4 @@
-"""The tables of single questions and their answers, and of what the bundled models were trained on."""
+"""The tables of single questions, and of the training documents of the bundled models."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import rouge_and_correct
 from pro_lib.evaluation.tables.settings import with_run
+from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
@@ -120,8 +120,8 @@ def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFram
 
     Columns: dataset, model, strategy, split and n_questions; repeats, `counted` or `left out`;
     mean_answers, the mean number of answers to a question; largest_mass, the largest sum of the
-    probabilities of the answers to a question; n_above_one, the number of questions with a sum above
-    1; share_several, the share of questions of which PRO keeps more than one answer at α.
+    probabilities of the answers to a question; n_above_one, the number of questions with a sum
+    above 1; share_several, the share of questions of which PRO keeps more than one answer at α.
     """
     rows = []
     for name, distinct in (("counted", False), ("left out", True)):
@@ -139,7 +139,7 @@ def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFram
 
 
 def exposure(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
-    """Return accuracy, NLL and PRO by how many training documents a fact has, and how many are false.
+    """Return accuracy, NLL and PRO by the number of training documents, true and false.
 
     Only the bundled models were trained on documents about the bundled facts. For other models or
     questions the table is empty.

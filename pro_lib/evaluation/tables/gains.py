@@ -17,8 +17,8 @@ from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.evaluation.tables.settings import difference_columns, with_setting
 from pro_lib.evaluation.worlds import World, simulate
+from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
-from pro_lib.scoring.likelihood import FloatArray
 
 FIXED_KS = (2, 5, 10)
 WORLD_ALPHAS = (0.1, 0.4)
@@ -119,7 +119,9 @@ def two_or_more(
     evaluation: Evaluation,
     alphas: Sequence[float] = (0.02, 0.1, 0.2, 0.4),
 ) -> pd.DataFrame:
-    """Return how many questions keep two answers or more at each α, so that PRO can differ from NLL.
+    """Return how many questions keep two or more answers at each α.
+
+    Only for these can PRO differ from NLL.
 
     Columns: those of the setting; alpha; n_two_or_more and share_two_or_more.
     """
@@ -163,7 +165,8 @@ def pro_minus_nll(
     differences = difference_columns(
         np.column_stack(scores), nll, correct, name="nll", clusters=clusters
     )
-    n_alphas, n_ks = len(alphas), len(FIXED_KS)
+    n_alphas = len(alphas)
+    n_ks = len(FIXED_KS)
     return pd.DataFrame(
         {
             "nll_auroc": metrics.auroc(nll, correct),
@@ -172,7 +175,6 @@ def pro_minus_nll(
             "k": pd.array([None] * n_alphas + list(FIXED_KS), dtype="Int64"),
             "alpha": [*alphas, *[np.nan] * n_ks],
             **differences,
-            "n_differ": [int((score != nll).sum()) for score in scores],
         }
     )
 

@@ -1,4 +1,4 @@
-"""The tables of generated answers: how many are distinct, how probable they are, and what they cost."""
+"""The tables of generated answers: their numbers, their probabilities and their cost."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def generated_answers(
     Returns:
         A table with a row per question: the dataset, model, strategy, split and n_questions;
         n_answers; n_distinct, the number of distinct answers; mass, the sum of their probabilities;
-        mass_with_repeats, the sum if repeats are counted; k, the number of distinct answers that PRO
-        keeps at α; n_cut, the number of answers that were cut by length, which are not counted in
-        the other columns.
+        mass_with_repeats, the sum if repeats are counted; k, the number of distinct answers that
+        PRO keeps at α; n_cut, the number of answers that were cut by length, which are not counted
+        in the other columns.
     """
     tables = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""The tables of the guarantees: accuracy on the answered questions, answer sets, and the entropy."""
+"""The tables of guarantees: accuracy on the answered questions, answer sets and the entropy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate, rouge_and_correct
+from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -16,9 +16,9 @@ from pro_lib.evaluation.tables.settings import (
     with_run,
     with_setting,
 )
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.correctness import Choices, rouge_and_correct
 from pro_lib.runs.run import Run
-from pro_lib.scoring.likelihood import FloatArray
 
 # The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
 DELTAS = (0.3, 0.4, 0.5, 0.6)
@@ -62,7 +62,7 @@ def guarantees(
         names = []
         for name in scores:
             for target in targets:
-                found = guarantee(
+                result = guarantee(
                     validation_scores[name],
                     setting.pool.correct,
                     target=target,
@@ -74,9 +74,9 @@ def guarantees(
                 row = {
                     "target": target,
                     "confidence": confidence,
-                    "n_validation": found.n_validation,
-                    "threshold": found.threshold,
-                    **_accuracy(reported, found.answers(scores[name])),
+                    "n_validation": result.n_validation,
+                    "threshold": result.threshold,
+                    **_accuracy(reported, result.answers(scores[name])),
                 }
                 rows.append(row)
                 names.append(str(name))
@@ -87,7 +87,7 @@ def guarantees(
 
 
 def default_targets(splits: Sequence[Splits]) -> list[float]:
-    """Return three accuracies to guarantee: 0.7, 0.8 and 0.9, or lower ones if few answers are correct.
+    """Return three accuracies to guarantee: 0.7, 0.8 and 0.9, or lower ones.
 
     If fewer than 0.4 of all validation questions are answered correctly, the targets are the next
     three tenths above that share.
@@ -141,7 +141,8 @@ def entropies(
     Returns:
         A table with a row per question: the dataset, model, strategy, split and n_questions;
         question_id; tree_bound and upper_bound of the search; entropy with its 95 % interval,
-        estimated from the samples (`Run.entropy`). All are in nats. The table is empty without runs.
+        estimated from the samples (`Run.entropy`). All are in nats. The table is empty without
+        runs.
     """
     tables = []
     for search, sample in zip(searches, samples, strict=True):
@@ -169,14 +170,15 @@ def _accuracy(reported: Evaluation, is_answered: np.ndarray) -> dict[str, float]
 
 def _answer_sets(run: Run, split: str, choices: Choices, seed: int) -> pd.DataFrame:
     """Return the rows of one run in the table of `answer_sets`."""
-    pool, reported = run.select(split="validation"), run.select(split=split)
+    pool = run.select(split="validation")
+    reported = run.select(split=split)
     validation = _correct_probabilities(pool, choices)
     search_alpha = float(run.search_alpha or 0)
     options = {"search_alpha": search_alpha, "texts": pool.questions["question"], "seed": seed}
     rows: list[dict[str, float | None]] = []
     for delta in DELTAS:
         rows.append({"delta": delta, "alpha": set_threshold(validation, delta=delta, **options)})
-    for alpha in alpha_grid(search_alpha, of=FIXED_ALPHAS):
+    for alpha in alpha_grid(search_alpha, alphas=FIXED_ALPHAS):
         _, limit = miss_rate(validation, alpha=alpha, **options)
         rows.append({"alpha": alpha, "missed_limit": limit})
     table = pd.DataFrame(rows).astype(float)

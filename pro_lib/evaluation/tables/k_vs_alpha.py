@@ -20,7 +20,7 @@ def k_vs_alpha(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """
     tables = []
     for evaluation in evaluations:
-        alphas = alpha_grid(evaluation.search_alpha, of=DRAWN_ALPHAS)
+        alphas = alpha_grid(evaluation.search_alpha, alphas=DRAWN_ALPHAS)
         counts = scoring.adaptive_k(
             evaluation.log_probs, alphas, search_alpha=evaluation.search_alpha
         )

@@ -1,4 +1,4 @@
-"""The tables of acting on a score: accuracy of the questions answered, and calibrated confidence."""
+"""The tables of selective answering: accuracy by coverage, and calibrated confidence."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The columns that all tables share: the setting, AUROC with its interval, and the difference to NLL."""
+"""The columns that tables share: the setting, AUROC with its interval, and differences."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
-from pro_lib.scoring.likelihood import FloatArray
 
 # The first columns of every table: which questions and answers its rows are about.
 SETTING_COLUMNS = (
@@ -92,7 +93,7 @@ def method_columns(
     *,
     alphas: Mapping[str, float] | None = None,
     alpha_choice: str = "validation",
-) -> dict[str, list]:
+) -> dict[str, list[Any]]:
     """Return the columns method and similarity of scores that are named "SE, lexical" or "PRO".
 
     The similarity, which decides what answers mean the same, is None for methods without one. A
@@ -105,7 +106,7 @@ def method_columns(
         alpha_choice: how these α were chosen.
     """
     parts = [(name, "", "") if name.endswith(", given") else name.partition(", ") for name in names]
-    columns: dict[str, list] = {
+    columns: dict[str, list[Any]] = {
         "method": [method for method, _, _ in parts],
         "similarity": [similarity or None for _, _, similarity in parts],
     }
@@ -187,13 +188,16 @@ def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     restricts the result.
     """
     tables = []
-    for each in evaluations:
-        without = f" Not available: {', '.join(each.unavailable)}." if each.unavailable else ""
-        notes = " ".join(text for text in (each.cautions(), each.note) if text)
+    for evaluation in evaluations:
+        absent = ", ".join(evaluation.unavailable)
+        notes = [evaluation.exclusions]
+        if absent:
+            notes.append(f"Not available: {absent}.")
+        notes += [text for text in (evaluation.cautions(), evaluation.note) if text]
         row = {
-            "accuracy": [each.correct.mean()],
-            "n_above_one": [int(scoring.above_one(each.log_probs).sum())],
-            "note": [f"{each.exclusions}{without} {notes}".strip()],
+            "accuracy": evaluation.correct.mean(),
+            "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
+            "note": " ".join(notes),
         }
-        tables.append(with_setting(pd.DataFrame(row), each))
+        tables.append(with_setting(pd.DataFrame([row]), evaluation))
     return pd.concat(tables, ignore_index=True)

@@ -9,10 +9,16 @@ from pro_lib.generation.decoding.steps import Outcome, decode_steps
 
 
 def greedy(tree: Tree, endings: Endings, *, max_new_tokens: int = 32) -> list[list[Outcome]]:
-    """Take the most probable next token, again and again: one answer per question."""
+    """Decode one answer per question from the most probable token of each step.
+
+    Args:
+        tree: the prompts.
+        endings: the tokens that end an answer.
+        max_new_tokens: number of tokens at which an answer is cut, its ending included.
+    """
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        return log_probs.argmax(dim=-1)[rows]  # the first of equals
+        return log_probs.argmax(dim=-1)[rows]  # among equals, the first
 
     return decode_steps(tree, endings, choose, n_answers=1, max_new_tokens=max_new_tokens)
 
@@ -25,29 +31,55 @@ def diverse_beam(
     *,
     max_new_tokens: int = 32,
 ) -> list[list[Outcome]]:
-    """Grow N groups of one beam each (Vijayakumar et al. 2018); a token costs λ for every earlier group that took it.
+    """Decode N groups of one beam each (Vijayakumar et al. 2018) with the Hamming penalty λ.
 
-    As `generate(num_beams=N, num_beam_groups=N)` did it, a group that ends penalises what it would have taken instead.
+    A token loses λ nats for every earlier group that takes the same token in this step. As in
+    `generate(num_beams=N, num_beam_groups=N)` of transformers, a group that ends in this step
+    penalises the token that it would have taken instead of ending.
+
+    Args:
+        tree: the prompts.
+        endings: the tokens that end an answer.
+        n_answers: the number of groups N.
+        diversity_penalty: λ in nats.
+        max_new_tokens: number of tokens at which an answer is cut, its ending included.
     """
 
     def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        # Only tokens that do not stop are ever penalised, at most one more per group. So a group's best of them is
-        # among the N best of its row, and its best stop token is the row's.
-        others = (piece.index_fill(1, endings.stop_ids, -torch.inf) for piece in pieces(log_probs))
-        ids, values = map(
-            torch.cat,
-            zip(*(most_probable_tokens(piece, n_answers) for piece in others), strict=True),
-        )
-        stop_value, place = log_probs[:, endings.stop_ids].max(dim=-1)
-        stop_id = endings.stop_ids[place]
-        tokens, taken = torch.empty_like(rows), torch.empty_like(rows)
+        # Only tokens that do not stop are penalised, at most one more per group. So the best token
+        # of a group is among the N best of its row, and its best stop token is that of the row.
+        ids, values = _best_continuations(log_probs, endings, n_answers)
+        stop_values, stop_places = log_probs[:, endings.stop_ids].max(dim=-1)
+        stop_ids = endings.stop_ids[stop_places]
+        tokens = torch.empty_like(rows)
+        continuations = torch.empty_like(rows)
         for group in range(n_answers):
             row = rows[:, group]
-            before = (ids[row, :, None] == taken[:, None, :group]) & is_open[:, None, :group]
-            best, place = (values[row] - diversity_penalty * before.sum(dim=-1)).max(dim=-1)
-            taken[:, group] = other = ids[row, place]
-            ends = (stop_value[row] > best) | ((stop_value[row] == best) & (stop_id[row] < other))
-            tokens[:, group] = torch.where(ends, stop_id[row], other)
+            is_taken = ids[row, :, None] == continuations[:, None, :group]
+            n_taken = (is_taken & is_open[:, None, :group]).sum(dim=-1)
+            best_value, place = (values[row] - diversity_penalty * n_taken).max(dim=-1)
+            continuation = ids[row, place]
+            continuations[:, group] = continuation
+            stop_value = stop_values[row]
+            stop_id = stop_ids[row]
+            # Among equals, the token with the lower id is chosen.
+            is_first = (stop_value == best_value) & (stop_id < continuation)
+            ends = (stop_value > best_value) | is_first
+            tokens[:, group] = torch.where(ends, stop_id, continuation)
         return tokens
 
     return decode_steps(tree, endings, choose, n_answers=n_answers, max_new_tokens=max_new_tokens)
+
+
+def _best_continuations(log_probs: Tensor, endings: Endings, n: int) -> tuple[Tensor, Tensor]:
+    """Return ids and log-probabilities `(rows, n)` of the best tokens that do not stop."""
+    ids: list[Tensor] = []
+    values: list[Tensor] = []
+    for piece in pieces(log_probs):
+        # Not a local variable: it would keep the memory of one piece while the next is processed.
+        piece_ids, piece_values = most_probable_tokens(
+            piece.index_fill(1, endings.stop_ids, -torch.inf), n
+        )
+        ids.append(piece_ids)
+        values.append(piece_values)
+    return torch.cat(ids), torch.cat(values)

@@ -1,14 +1,15 @@
-"""Which tree fits a network, by its configuration and by steps beside plain forward passes; knows no file or text."""
+"""Which tree is right for a network, by its configuration and by comparison with plain passes."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as SEEING
-from transformers import MODEL_FOR_MASKED_LM_MAPPING as MASKED
+from torch import Tensor
 from transformers import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     PreTrainedConfig,
@@ -26,27 +27,46 @@ from pro_lib.generation.decoding.packed_tree import (
 )
 from pro_lib.generation.decoding.plain_tree import PlainTree
 
-# A guess at what rounding may do: a step of a logit between 16 and 32 is 0.125 nats in bfloat16, 0.016 in float16.
+# Nats that rounding may cause; an estimate. One step of a logit between 16 and 32 is 0.125 nats in
+# bfloat16 and 0.016 nats in float16.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
-# Slots of other questions in the wide check: more than any known window, or what these bytes of keys and values hold.
-_CROWD, _CROWD_BYTES = 8_704, 2**29
-# Layers that keep nothing but keys and values, a pair for each token, or keep nothing.
-_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
-_PACKABLE_LAYERS = _ATTENTION | {"moe", "mlp", "sparse", "dense"}
-# How far layers of a kind see: the name in the configuration.
+# Slots of other questions in the check of the packed tree: more than any known attention window,
+# or as many as these bytes of keys and values hold.
+_CROWD = 8_704
+_CROWD_BYTES = 2**29
+# Layers that keep a key and a value for each token, or keep nothing.
+_PACKABLE_LAYERS = {
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "attention",
+    "moe",
+    "mlp",
+    "sparse",
+    "dense",
+}
+# Setting of a configuration that limits how far layers of a type attend.
 _WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
-_SHORT = 16  # tokens of a text of the checks
+# Tokens of a text in the checks. The check of the packed tree stays within small windows.
+_SHORT = 16
+_SHORTER = 11
 
 
 class PackingError(ValueError):
-    """Why a network is refused a tree, as what follows its name: "uses …", "gives …"."""
+    """A network cannot be used with a tree.
+
+    The message is the reason without a subject, such as "uses ALiBi"; callers add the model's name.
+    """
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a network is asked: on the packed tree, or for a reason on the `plain` one, whose rows may be `cached`.
+    """The tree that is right for a network.
 
-    `error` is how far steps of that tree were from plain forward passes, in nats.
+    Attributes:
+        error: largest difference between steps of the tree and plain forward passes, in nats.
+        plain: the reason why the plain tree is used; empty for the packed tree.
+        cached: whether the plain tree keeps keys and values.
     """
 
     error: float
@@ -56,29 +76,47 @@ class Fit:
     def tree(
         self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: ForwardCounts
     ) -> Tree:
-        """Return the tree of some prompts; a plain one does without the prefix."""
+        """Return the tree of some prompts.
+
+        Args:
+            network: the network.
+            prompts: token ids of the prompts.
+            prefix: the encoded beginning of the prompts; a plain tree does not use it.
+            counts: counts of tokens and forward passes, which the tree increases.
+        """
         if self.plain:
             return PlainTree(network, prompts, counts, cached=self.cached)
         return PackedTree(network, prompts, prefix, counts)
 
     def notice(self, name: str) -> str:
-        """Say of a model by name that it is asked on the plain tree."""
+        """Return the warning that the model of this name uses the plain tree."""
         return one_line(
             f"model {name} {self.plain}; it is asked on the plain tree: the same answers, slower"
         )
 
 
 def auto_class(config: PreTrainedConfig) -> Any:
-    """Return what loads such a model; one that sees images too is loaded whole, so that no weight is lost."""
-    return AutoModelForImageTextToText if type(config) in SEEING else AutoModelForCausalLM
+    """Return the class that loads a model.
+
+    A model that also takes images is loaded as a whole, because otherwise weights would be missing.
+    """
+    if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForCausalLM
 
 
-def never_packed(network: PreTrainedModel) -> str:
-    """Return what a network declares that no packed tree can have, or nothing: within a window a text is as without."""
+def unpackable_feature(network: PreTrainedModel) -> str:
+    """Return the feature of a network that no packed tree supports, or an empty text.
+
+    Only the configuration is read. Attention windows are not among these features, because a text
+    that is shorter than the window is not affected by it.
+    """
     config = network.config.get_text_config()
-    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
-    if odd := sorted(set(kinds) - _PACKABLE_LAYERS):
-        return f"has layers ({', '.join(odd)}) that keep a state or an index beside keys and values"
+    layers = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
+    unpackable = sorted(set(layers or ()) - _PACKABLE_LAYERS)
+    if unpackable:
+        names = ", ".join(unpackable)
+        return f"has layers ({names}) that keep a state or an index beside keys and values"
     if getattr(config, "alibi", False) or config.model_type in ("bloom", "mpt"):
         return "uses ALiBi, whose distances follow the order of the cache"
     if config.model_type == "gpt_neo":
@@ -91,66 +129,86 @@ def never_packed(network: PreTrainedModel) -> str:
 
 
 def positions(config: PreTrainedConfig) -> int:
-    """Return the most tokens of a text that are read as those of a short one; beyond, RoPE scaling turns all others."""
+    """Return the number of tokens up to which a text is processed like a short one.
+
+    It is the number of positions. With LongRoPE it is the original number of positions: a longer
+    text changes the rotation of all its tokens.
+    """
     rope = getattr(config, "rope_parameters", None) or {}
-    scalings = (rope, *(value for value in rope.values() if isinstance(value, dict)))
-    longrope = (scaling for scaling in scalings if scaling.get("rope_type") == "longrope")
-    limits = (scaling.get("original_max_position_embeddings") for scaling in longrope)
-    return min(
-        filter(None, (getattr(config, "max_position_embeddings", None), *limits)),
-        default=sys.maxsize,
-    )
+    # The parameters of one rotation, or of several by the type of the layer.
+    rotations = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    limits = [
+        rotation.get("original_max_position_embeddings")
+        for rotation in rotations
+        if rotation.get("rope_type") == "longrope"
+    ]
+    limits.append(getattr(config, "max_position_embeddings", None))
+    return min((limit for limit in limits if limit), default=sys.maxsize)
 
 
 def best_fit(network: PreTrainedModel) -> Fit:
-    """Return how short texts are asked: on the packed tree if that is right, else on the plain one, or refuse."""
+    """Return the tree for short texts: the packed one if it is right, else the plain one.
+
+    Raises:
+        PackingError: the network is not causal, or no tree is right.
+    """
     check_causal(network)
-    reason = never_packed(network)
-    try:
-        if not reason:
+    reason = unpackable_feature(network)
+    if not reason:
+        try:
             return Fit(checked_error(network))
-    except PackingError as error:
-        reason = str(error)
+        except PackingError as error:
+            reason = str(error)
     return _plain_fit(network, reason, _SHORT)
 
 
 def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
-    """Return how texts of up to `n_tokens` are asked of a network, or refuse what is beyond its positions."""
+    """Return the tree for texts of a length.
+
+    Args:
+        network: the network.
+        fit: the tree for short texts.
+        n_tokens: number of tokens of the longest prompt and its answer.
+
+    Raises:
+        PackingError: the texts are longer than the network's positions, or no tree is right.
+    """
     config = network.config.get_text_config()
-    longest, kinds = (
-        positions(config),
-        getattr(config, "layer_types", None) or ("sliding_attention",),
-    )
+    longest = positions(config)
     if n_tokens > longest:
-        reason = f"has a number of positions of {longest}, the longest prompt and its answer take {n_tokens} tokens"
-        raise PackingError(f"{reason}; use fewer shots or a model that sees further")
-    windows = {
-        name: getattr(config, name, None) or n_tokens
-        for kind, name in _WINDOWS.items()
-        if kind in kinds
-    }
-    short = (
-        f"{name.replace('_', ' ')} of {size}" for name, size in windows.items() if n_tokens > size
-    )
-    window = next(short, None)
+        raise PackingError(
+            f"has a number of positions of {longest}, but the longest prompt and its answer take "
+            f"{n_tokens} tokens; use fewer shots or a model with more positions"
+        )
+    window = _exceeded_window(config, n_tokens)
     if not fit.plain and not window:
         return fit
     reason = fit.plain or f"has a {window}, texts have {n_tokens}"
-    return _plain_fit(
-        network, reason, min(longest, 1 << (n_tokens - 1).bit_length()), cached=fit.cached
-    )
+    # A power of two, so that texts of similar lengths are checked in the same way.
+    n_checked = 1 << (n_tokens - 1).bit_length()
+    return _plain_fit(network, reason, min(longest, n_checked), cached=fit.cached)
+
+
+def _exceeded_window(config: PreTrainedConfig, n_tokens: int) -> str:
+    """Return the first attention window that is shorter than a text, in words; empty if none is."""
+    layers = getattr(config, "layer_types", None) or ("sliding_attention",)
+    for kind, name in _WINDOWS.items():
+        size = getattr(config, name, None)
+        if kind in layers and size and n_tokens > size:
+            return f"{name.replace('_', ' ')} of {size}"
+    return ""
 
 
 def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: bool = True) -> Fit:
-    """Return how texts of `n_tokens` are asked on the plain tree: with a cache for each row if that comes out right."""
+    """Return the plain tree, with a cache if that is right for texts of `n_tokens`."""
+
+    def make_tree(prompts: list[list[int]]) -> PlainTree:
+        return PlainTree(network, prompts, ForwardCounts(), cached=cached)
+
     ids = _random_text(network, n_tokens)
     try:
         with refusing(PackingError, "cannot go on from a text alone"):
-            error = _largest_error(
-                network,
-                lambda prompts: PlainTree(network, prompts, ForwardCounts(), cached=cached),
-                ids,
-            )
+            error = _largest_error(network, make_tree, ids)
         _check_rounding(network, error, "a plain step")
     except PackingError:
         if not cached:
@@ -160,54 +218,66 @@ def _plain_fit(network: PreTrainedModel, reason: str, n_tokens: int, *, cached: 
 
 
 def _check_rounding(network: PreTrainedModel, error: float, step: str) -> None:
-    """Refuse with a `PackingError` an error in nats that is not rounding."""
-    if error > TOLERANCE[network.dtype]:
-        trouble = "that are no numbers" if error == float("inf") else f"{error:.3g} nats off"
-        raise PackingError(f"gives log-probabilities {trouble} in {network.dtype} on {step}")
+    """Raise `PackingError` if an error in nats is larger than rounding explains."""
+    if error <= TOLERANCE[network.dtype]:
+        return
+    trouble = "that are not numbers" if error == float("inf") else f"{error:.3g} nats off"
+    raise PackingError(f"gives log-probabilities {trouble} in {network.dtype} on {step}")
 
 
 @torch.inference_mode()
 def check_causal(network: PreTrainedModel) -> None:
-    """Refuse with a `PackingError` a network that looks ahead, by its configuration or by what it gives."""
-    if type(network.config) in MASKED and not getattr(network.config, "is_decoder", False):
+    """Check that later tokens, or the length of a text, do not change what comes before.
+
+    Raises:
+        PackingError: they do, or the configuration says that the network is not a decoder.
+    """
+    config = network.config
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         raise PackingError(
-            "is no causal model: its configuration says that it is no decoder (is_decoder)"
+            "is not a causal model: its configuration says that it is not a decoder (is_decoder)"
         )
     ids = _random_text(network, _SHORT)
-    texts = (
-        torch.tensor([text], device=network.device) for text in (ids, [*ids[:-1], ids[0]], ids[:-1])
+    other_end = [*ids[:-1], ids[0]]
+    without_end = ids[:-1]
+    with refusing(PackingError, "cannot go on from a text alone"):
+        logits_by_text = list(_plain_logits(network, [ids, other_end, without_end]))
+    whole, other, shorter = (
+        logits[: _SHORT - 1].float().log_softmax(-1).nan_to_num(nan=0.0)
+        for logits in logits_by_text
     )
-    with (
-        refusing(PackingError, "cannot go on from a text alone"),
-        attention_kernels(network.device),
-    ):
-        logits = [
-            network(input_ids=text, use_cache=False).logits[0, : _SHORT - 1] for text in texts
-        ]
-    whole, other, shorter = (rows.float().log_softmax(-1).nan_to_num(nan=0.0) for rows in logits)
-    # Texts of one shape round alike, so that half precision hides little; ProphetNet's kind sees how long a text is.
-    error = max(float((whole - other).abs().max()), float((whole - shorter)[-1].abs().max()))
+    # Texts of the same length are rounded alike, so half precision hides little in the first
+    # difference. The second one shows networks that use the length of the text, like ProphetNet.
+    end_difference = float((whole - other).abs().max())
+    length_difference = float((whole - shorter)[-1].abs().max())
+    error = max(end_difference, length_difference)
     if error > TOLERANCE[network.dtype]:
         raise PackingError(
-            f"is no causal model: what comes after a text changes what it gives by {error:.3g} nats"
+            f"is not a causal model: later tokens change earlier log-probabilities by {error:.3g} "
+            "nats"
         )
 
 
 def checked_error(network: PreTrainedModel) -> float:
-    """Return how far packed steps, beside a crowd of slots, are from plain passes, in nats; refuse beyond rounding."""
-    ids = _random_text(network, 11)  # within the window of any test model
-    with refusing(
-        PackingError, "cannot run a packed step, of keys and values, a mask and positions"
-    ):
+    """Compare steps of the packed tree, with slots of other questions, with plain passes.
+
+    Returns:
+        The largest difference of log-probabilities in nats.
+
+    Raises:
+        PackingError: the network cannot run such a step, or the difference is not rounding.
+    """
+    ids = _random_text(network, _SHORTER)
+    needs = "of keys and values, a mask and positions"
+    with refusing(PackingError, f"cannot run a packed step, {needs}"):
         prefix = encode_prefix(network, ids[:-5])
-        size = sum(keys.nbytes + values.nbytes for keys, values in prefix.layers)
-        crowd = min(_CROWD, len(prefix.token_ids) * _CROWD_BYTES // max(1, size))
-        error = _largest_error(
-            network,
-            lambda prompts: PackedTree(network, prompts, prefix, ForwardCounts()),
-            ids,
-            crowd,
-        )
+
+        def make_tree(prompts: list[list[int]]) -> PackedTree:
+            return PackedTree(network, prompts, prefix, ForwardCounts())
+
+        n_bytes = sum(keys.nbytes + values.nbytes for keys, values in prefix.layers)
+        n_affordable = len(prefix.token_ids) * _CROWD_BYTES // max(1, n_bytes)
+        error = _largest_error(network, make_tree, ids, min(_CROWD, n_affordable))
     trouble = "it ignores the 4-D mask or the positions, or counts the slots of the cache"
     _check_rounding(network, error, f"a packed step: {trouble}")
     return error
@@ -215,31 +285,71 @@ def checked_error(network: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def _largest_error(
-    network: PreTrainedModel, tree_of: Callable[[list], Any], ids: Sequence[int], crowd: int = 0
+    network: PreTrainedModel,
+    make_tree: Callable[[list[list[int]]], Any],
+    ids: Sequence[int],
+    n_unrelated_slots: int = 0,
 ) -> float:
-    """Compare two prompts that grow out of order, one of them twice, with each text alone."""
-    one, other, (a, b, c) = ids[:-3], [*ids[:-5], ids[-4], ids[-5]], ids[-3:]
-    tree, keep = tree_of([one, other]), torch.arange(1, 2 + bool(crowd))
+    """Compare a small tree with each of its texts alone.
+
+    Two prompts grow two steps. Children are not in the order of their parents, one parent has two
+    children, and one row waits while the others grow.
+
+    Args:
+        network: the network.
+        make_tree: returns a tree of some prompts.
+        ids: a random text, from which prompts and children are made.
+        n_unrelated_slots: slots that stand for other questions; only for a packed tree.
+
+    Returns:
+        The largest difference of log-probabilities in nats; infinity if one is not a number.
+    """
+    first = list(ids[:-3])
+    second = [*ids[:-5], ids[-4], ids[-5]]  # with its last two tokens exchanged
+    a, b, c = ids[-3:]
+    tree = make_tree([first, second])
     tree.plant()
-    if crowd:
-        tree.crowd(crowd)
-    steps = [tree.grow(torch.tensor([1, 0, 1]), torch.tensor([a, b, c]), keep=keep)]
-    steps.append(tree.grow(torch.tensor([0, len(keep) + 1]), torch.tensor([b, c])))
-    paths = [[*other, a], [*one, b], [*other, c], [*other, b], [*one, b, c]]
-    texts = (torch.tensor([path], device=network.device) for path in paths)
-    with attention_kernels(network.device):
-        alone = torch.cat(
-            [network(input_ids=text, use_cache=False).logits[0, -1:] for text in texts]
-        )
-    error = (torch.cat(steps) - torch.log_softmax(alone.float(), dim=-1).to(steps[0].device)).abs()
+    kept_rows = [1]  # that of the second prompt
+    if n_unrelated_slots:
+        tree.add_unrelated_slots(n_unrelated_slots)
+        kept_rows.append(2)
+    children = tree.grow(
+        torch.tensor([1, 0, 1]), torch.tensor([a, b, c]), keep=torch.tensor(kept_rows)
+    )
+    first_b_row = len(kept_rows) + 1
+    grandchildren = tree.grow(torch.tensor([0, first_b_row]), torch.tensor([b, c]))
+    texts = [[*second, a], [*first, b], [*second, c], [*second, b], [*first, b, c]]
+
+    log_probs = torch.cat([children, grandchildren])
+    # Clones, because views would keep the logits after all tokens of long texts in memory.
+    alone = torch.stack([logits[-1].clone() for logits in _plain_logits(network, texts)])
+    expected = torch.log_softmax(alone.float(), dim=-1).to(log_probs.device)
+    error = (log_probs - expected).abs()
     return float(error.nan_to_num(nan=float("inf")).max())
 
 
+def _plain_logits(network: PreTrainedModel, texts: Iterable[Sequence[int]]) -> Iterator[Tensor]:
+    """Yield the logits after each token of each text, `(tokens, V)`, by plain forward passes."""
+    for text in texts:
+        ids = torch.tensor([text], device=network.device)
+        with attention_kernels(network.device):
+            logits = network(input_ids=ids, use_cache=False).logits
+        yield logits[0]
+
+
 def _random_text(network: PreTrainedModel, n_tokens: int) -> list[int]:
-    """Return a text of random tokens, always the same; those for images and their like lie at vocabularies' ends."""
-    config, generator = network.config.get_text_config(), torch.Generator().manual_seed(0)
-    n, padding = config.vocab_size, getattr(config, "pad_token_id", None)
-    ids = torch.randint(n // 4, n - n // 4, (n_tokens,), generator=generator).tolist()
-    if padding in range(n):  # a search may meet it, and RoBERTa's kind counts positions without it
-        ids[-2] = padding  # so that paths with and without it are compared
+    """Return a text of random tokens, always the same.
+
+    The tokens are from the middle of the vocabulary, because special tokens, such as those for
+    images, are at its ends.
+    """
+    config = network.config.get_text_config()
+    size = config.vocab_size
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(size // 4, size - size // 4, (n_tokens,), generator=generator).tolist()
+    # A search may meet the padding token, and networks like RoBERTa do not count its position. As
+    # the last but one token it is in some of the compared texts and not in others.
+    padding = getattr(config, "pad_token_id", None)
+    if padding in range(size):
+        ids[-2] = padding
     return ids

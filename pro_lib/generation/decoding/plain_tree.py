@@ -1,4 +1,4 @@
-"""The plain prefix tree: a row to each prefix, for networks that a packed step is wrong for; knows no mask or text."""
+"""The plain prefix tree: one row per prefix, for networks for which a packed step is wrong."""
 
 import copy
 from collections.abc import Sequence
@@ -21,15 +21,51 @@ from pro_lib.generation.decoding.packed_tree import (
 
 
 class _Row(NamedTuple):
-    """An open prefix: its whole text, and at which place of which cache it is, if of any."""
+    """An open prefix.
+
+    Attributes:
+        text: all its token ids.
+        cache: keys and values of a batch of prefixes; None if each step runs whole texts.
+        place: row of the prefix in the cache.
+    """
 
     text: tuple[int, ...] = ()
     cache: Cache | None = None
     place: int = 0
 
 
+class _Extension(NamedTuple):
+    """A row of the tree and the tokens that are appended to it."""
+
+    parent: _Row
+    tokens: tuple[int, ...]
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        """Return all token ids of the new row."""
+        return self.parent.text + self.tokens
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """Return the tokens that go through the network: all of them if there is no cache."""
+        return self.text if self.parent.cache is None else self.tokens
+
+
 class PlainTree:
-    """A `Tree` of batches of rows of one length: no mask, no padding. Unless `cached`, each step runs whole texts."""
+    """A `Tree` that runs batches of texts of equal length, without a mask and without padding.
+
+    Args:
+        network: the network.
+        prompts: token ids of the prompts.
+        counts: counts of tokens and forward passes, which the tree increases.
+        cached: whether keys and values are kept. If not, each step runs whole texts.
+
+    Example:
+        A loaded network is needed:
+
+            tree = PlainTree(network, [[5, 6, 7], [5, 8]], ForwardCounts())
+            first_log_probs = tree.plant()
+    """
 
     prefix_length = 0
 
@@ -41,69 +77,85 @@ class PlainTree:
         *,
         cached: bool = True,
     ):
-        self._network, self._prompts, self._counts, self._cached = network, prompts, counts, cached
+        self._network = network
+        self._prompts = prompts
+        self._counts = counts
+        self._cached = cached
         self._at_once = tokens_per_call(network)
         self._rows: list[_Row] = []
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run as `Tree.plant`."""
+        """Run the prompts; see `Tree.plant`."""
         self._rows = []
-        log_probs, n_tokens = self._run([(_Row(), tuple(prompt)) for prompt in self._prompts])
-        self._counts.prompt_tokens += n_tokens
+        extensions = [_Extension(_Row(), tuple(prompt)) for prompt in self._prompts]
+        log_probs = self._run(extensions)
+        self._counts.prompt_tokens += _n_input_tokens(extensions)
         return log_probs
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Run as `Tree.grow`."""
-        steps = [
-            (self._rows[row], (token,))
+        """Run the children; see `Tree.grow`."""
+        extensions = [
+            _Extension(self._rows[row], (token,))
             for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)
         ]
-        self._rows = [] if keep is None else [self._rows[row] for row in keep.tolist()]
-        log_probs, n_tokens = self._run(steps)  # which adds the children to the rows
-        self._counts.token_forwards += n_tokens
+        kept_rows = [] if keep is None else keep.tolist()
+        self._rows = [self._rows[row] for row in kept_rows]
+        log_probs = self._run(extensions)
+        self._counts.token_forwards += _n_input_tokens(extensions)
         return log_probs
 
-    def _run(self, steps: Sequence[tuple[_Row, tuple[int, ...]]]) -> tuple[Tensor, int]:
-        """Make rows of prefixes and what follows each; return log-probabilities after them, and how many tokens ran."""
-        inputs = [row.text + new if row.cache is None else new for row, new in steps]
-        groups: dict[tuple[int, int], list[int]] = {}
-        for number, ((row, _), ids) in enumerate(zip(steps, inputs, strict=True)):
-            groups.setdefault((id(row.cache), len(ids)), []).append(number)
-        rows, order, log_probs = {}, [], []
-        for (_, width), group in groups.items():
-            for piece in torch.tensor(group).split(max(1, self._at_once // width)):
-                numbers = piece.tolist()
-                parents = [steps[number][0] for number in numbers]
-                cache = copy.deepcopy(parents[0].cache)  # others may grow from the same rows
-                if cache is not None:
-                    cache.reorder_cache(
-                        *to_device(
-                            self._network.device, np.array([parent.place for parent in parents])
-                        )
-                    )
-                piece_log_probs, cache = self._forward(
-                    [inputs[number] for number in numbers], cache
-                )
-                for place, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
-                    rows[number] = _Row(parent.text + steps[number][1], cache, place)
-                order += numbers
-                log_probs.append(piece_log_probs)
-        self._rows += [rows[number] for number in range(len(steps))]
+    def _run(self, extensions: Sequence[_Extension]) -> Tensor:
+        """Run extensions and append them to the rows; return log-probabilities after each."""
+        rows: list[_Row] = []
+        log_probs: list[Tensor] = []
+        order: list[int] = []
+        for numbers in self._batches(extensions):
+            batch_rows, batch_log_probs = self._run_batch([extensions[n] for n in numbers])
+            rows += batch_rows
+            log_probs.append(batch_log_probs)
+            order += numbers
+        position = np.argsort(order)
+        self._rows += [rows[n] for n in position.tolist()]
         joined = torch.cat(log_probs)
-        return joined[to_device(joined.device, np.argsort(order))[0]], sum(map(len, inputs))
+        return joined[to_device(joined.device, position)[0]]
+
+    def _batches(self, extensions: Sequence[_Extension]) -> list[list[int]]:
+        """Return numbers of extensions that are run together: of one cache and one length."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for number, extension in enumerate(extensions):
+            key = (id(extension.parent.cache), len(extension.input_ids))
+            groups.setdefault(key, []).append(number)
+        batches = []
+        for (_, width), group in groups.items():
+            size = max(1, self._at_once // width)
+            batches += [group[start : start + size] for start in range(0, len(group), size)]
+        return batches
+
+    def _run_batch(self, batch: Sequence[_Extension]) -> tuple[list[_Row], Tensor]:
+        """Run extensions of rows of one cache; return their rows and log-probabilities."""
+        cache = copy.deepcopy(batch[0].parent.cache)  # other batches may extend the same rows
+        if cache is not None:
+            places = np.array([extension.parent.place for extension in batch])
+            [device_places] = to_device(self._network.device, places)
+            cache.reorder_cache(device_places)  # type: ignore[arg-type]  # int64, as declared
+        log_probs, cache = self._forward([extension.input_ids for extension in batch], cache)
+        rows = [_Row(extension.text, cache, place) for place, extension in enumerate(batch)]
+        return rows, log_probs
 
     def _forward(
         self, inputs: Sequence[Sequence[int]], cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
-        """Run texts, or what follows a cache's rows; return log-probabilities in float32, and the cache after."""
+        """Run texts, or the tokens after the rows of a cache.
+
+        Returns:
+            Log-probabilities of the next token in float32, and the new cache, None if none is kept.
+        """
         [ids] = to_device(self._network.device, np.array(inputs))
-        name = (
-            "cache_params"
-            if "cache_params" in forward_parameters(type(self._network).forward)
-            else "past_key_values"
-        )
+        name = "past_key_values"
+        if "cache_params" in forward_parameters(type(self._network).forward):
+            name = "cache_params"
         past = {} if cache is None else {name: cache}
         with attention_kernels(ids.device):
             output = self._network(
@@ -111,4 +163,10 @@ class PlainTree:
             )
         self._counts.model_calls += 1
         log_probs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
-        return log_probs.to(reducing_device(ids.device)), output[name] if self._cached else None
+        new_cache = output[name] if self._cached else None
+        return log_probs.to(reducing_device(ids.device)), new_cache
+
+
+def _n_input_tokens(extensions: Sequence[_Extension]) -> int:
+    """Return how many tokens go through the network."""
+    return sum(len(extension.input_ids) for extension in extensions)

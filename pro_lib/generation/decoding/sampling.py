@@ -1,4 +1,4 @@
-"""Samples of answers, reproducible by seed, question and sample number."""
+"""Samples of answers, reproducible by seed, question id and sample number."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,60 +16,115 @@ from pro_lib.generation.decoding.steps import Outcome, decode_steps
 def multinomial(
     tree: Tree, endings: Endings, *, uniforms: Tensor, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[list[Outcome]]:
-    """Draw samples by inversion of `uniforms (questions, N, T)`, float64; unshaped ones have a `path_entropy`."""
-    uniforms = uniforms.to(endings.stop.device)
-    # Memory given back and asked for anew costs more than the numbers
-    buffer = uniforms.new_empty(0)
-    is_model = temperature == 1 and top_p == 1
-    entropies = torch.zeros_like(uniforms[:, :, 0])
+    """Draw samples by inversion of the cumulative distribution of the next token.
 
-    def choose(step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        parts, places, column = (
-            pieces(log_probs),
-            [],
-            torch.arange(rows.shape[1], device=rows.device).expand_as(rows),
-        )
-        if is_model:
-            entropy = torch.cat([next_events(piece, endings)[2] for piece in parts])
-            entropies.add_(torch.where(is_open, entropy[rows], 0.0))
-        ended = len(log_probs)  # a row beyond the last, for the numbers of answers that have ended
-        aims = uniforms.new_zeros(ended + 1, rows.shape[1])
-        aims[torch.where(is_open, rows, ended), column] = uniforms[:, :, step]
-        for piece, aim in zip(parts, aims[:ended].tensor_split(len(parts)), strict=True):
-            scaled = buffer.resize_(piece.shape).copy_(piece).div_(temperature)
-            cumulative = nucleus(torch.softmax(scaled, dim=-1, out=scaled), top_p).cumsum_(dim=-1)
-            places.append(torch.searchsorted(cumulative, aim * cumulative[:, -1:], right=True))
-        # Rounding may push a draw onto the total itself, one past the last token.
-        return torch.cat(places)[rows, column].clamp_(max=log_probs.shape[1] - 1)
+    Args:
+        tree: the prompts.
+        endings: the tokens that end an answer.
+        uniforms: uniform random numbers in [0, 1), float64, `(questions, N, T)`.
+        temperature: divides the logits before a draw.
+        top_p: mass of the nucleus from which a token is drawn.
 
+    Returns:
+        N samples for each question. Their log-probabilities are those of the unmodified model.
+        They have a `path_entropy` if the draw is not changed by `temperature` or `top_p`.
+    """
+    sampler = _Sampler(endings, uniforms, temperature, top_p)
+    _, n_answers, max_new_tokens = uniforms.shape
     samples = decode_steps(
-        tree, endings, choose, n_answers=uniforms.shape[1], max_new_tokens=uniforms.shape[2]
+        tree, endings, sampler.choose, n_answers=n_answers, max_new_tokens=max_new_tokens
     )
-    if is_model:
-        for answers, sums in zip(samples, entropies.tolist(), strict=True):
-            answers[:] = (
-                replace(answer, path_entropy=nats)
-                for answer, nats in zip(answers, sums, strict=True)
-            )
-    return samples
+    if not sampler.draws_from_model:
+        return samples
+    return [
+        _with_path_entropies(answers, entropies)
+        for answers, entropies in zip(samples, sampler.path_entropies.tolist(), strict=True)
+    ]
 
 
-def nucleus(probabilities: Tensor, top_p: float) -> Tensor:
-    """Zero all but the smallest set of most probable tokens whose mass reaches `top_p` (Holtzman et al. 2020)."""
+def _with_path_entropies(answers: list[Outcome], entropies: list[float]) -> list[Outcome]:
+    """Return the answers to one question with their path entropies in nats."""
+    return [
+        replace(answer, path_entropy=entropy)
+        for answer, entropy in zip(answers, entropies, strict=True)
+    ]
+
+
+class _Sampler:
+    """Draws the next token of every sample.
+
+    `path_entropies (questions, N)` are the entropies of the next events of each sample so far.
+    """
+
+    def __init__(self, endings: Endings, uniforms: Tensor, temperature: float, top_p: float):
+        self._endings = endings
+        self._uniforms = uniforms.to(endings.stop.device)
+        self._temperature = temperature
+        self._top_p = top_p
+        self.draws_from_model = temperature == 1 and top_p == 1
+        self.path_entropies = torch.zeros_like(self._uniforms[:, :, 0])
+        # Reused, because to free and allocate this memory costs more time than the computation.
+        self._buffer = self._uniforms.new_empty(0)
+
+    def choose(self, step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
+        """Draw tokens `(questions, N)`; see `steps.Choose`."""
+        parts = pieces(log_probs)
+        if self.draws_from_model:
+            entropies = torch.cat([next_events(part, self._endings).entropy for part in parts])
+            self.path_entropies.add_(torch.where(is_open, entropies[rows], 0.0))
+        sample_numbers = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
+        # The uniform number of sample `j` in row `r` is in `draws[r, j]`. One more row takes the
+        # numbers of samples that have ended.
+        n_rows = len(log_probs)
+        draws = self._uniforms.new_zeros(n_rows + 1, rows.shape[1])
+        draws[torch.where(is_open, rows, n_rows), sample_numbers] = self._uniforms[:, :, step]
+        parts_of_draws = draws[:n_rows].tensor_split(len(parts))
+        tokens = torch.cat(
+            [
+                self._invert(part, part_draws)
+                for part, part_draws in zip(parts, parts_of_draws, strict=True)
+            ]
+        )
+        # Rounding may lift a draw to the total itself, which is one past the last token.
+        return tokens[rows, sample_numbers].clamp_(max=log_probs.shape[1] - 1)
+
+    def _invert(self, log_probs: Tensor, draws: Tensor) -> Tensor:
+        """Return the tokens `(rows, N)` at the draws `(rows, N)` of the cumulative distribution."""
+        logits = self._buffer.resize_(log_probs.shape).copy_(log_probs).div_(self._temperature)
+        probs = nucleus(torch.softmax(logits, dim=-1, out=logits), self._top_p)
+        cumulative = probs.cumsum_(dim=-1)
+        return torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
+
+
+def nucleus(probs: Tensor, top_p: float) -> Tensor:
+    """Set all probabilities to 0 but those of the nucleus (Holtzman et al. 2020).
+
+    The nucleus is the smallest set of most probable tokens whose mass reaches `top_p`.
+
+    Args:
+        probs: probabilities, `(rows, V)`.
+        top_p: mass of the nucleus, in (0, 1].
+    """
     if top_p >= 1.0:
-        return probabilities
-    ordered, index = probabilities.sort(dim=-1, descending=True, stable=True)
-    inside = ordered.cumsum(dim=-1) - ordered < top_p
-    return torch.zeros_like(probabilities).scatter_(-1, index, ordered * inside)
+        return probs
+    ordered, ids = probs.sort(dim=-1, descending=True, stable=True)
+    mass_before = ordered.cumsum(dim=-1) - ordered
+    return torch.zeros_like(probs).scatter_(-1, ids, ordered * (mass_before < top_p))
 
 
 def uniforms(seed: int, question_ids: Sequence[str], n_answers: int, max_new_tokens: int) -> Tensor:
-    """Return random numbers `(n, N, T)` in [0, 1): a stream for each (seed, question id, sample number)."""
-    draws = np.empty((len(question_ids), n_answers, max_new_tokens))
-    for row, question_id in enumerate(question_ids):
-        entropy = int.from_bytes(hashlib.sha256(question_id.encode()).digest()[:16])
+    """Return uniform random numbers in [0, 1), one stream for each sample of each question.
+
+    A stream depends on the seed, the question id and the sample number only.
+
+    Returns:
+        Float64 numbers `(questions, n_answers, max_new_tokens)`.
+    """
+    numbers = np.empty((len(question_ids), n_answers, max_new_tokens))
+    for question, question_id in enumerate(question_ids):
+        digest = hashlib.sha256(question_id.encode()).digest()
+        question_seed = int.from_bytes(digest[:16])
         for sample in range(n_answers):
-            draws[row, sample] = np.random.default_rng([seed, entropy, sample]).random(
-                max_new_tokens
-            )
-    return torch.from_numpy(draws)
+            generator = np.random.default_rng([seed, question_seed, sample])
+            numbers[question, sample] = generator.random(max_new_tokens)
+    return torch.from_numpy(numbers)

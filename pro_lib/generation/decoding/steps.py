@@ -1,12 +1,13 @@
-"""Decode token by token: the loop that greedy decoding, beams and samples share, and the answers it returns.
+"""Token-by-token decoding: the loop that greedy decoding, beams and samples share, and its answers.
 
-The host knows where each answer stands, and waits for the device once a step.
+The bookkeeping is on the host, which waits for the device once a step.
 """
 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +18,21 @@ from pro_lib.generation.decoding.packed_tree import Tree, to_device
 
 @dataclass(frozen=True)
 class Outcome:
-    """One path through the tree, its tokens and their log-probabilities under the unmodified model (nats).
+    """One answer: a path through the tree, with log-probabilities under the unmodified model.
 
-    `end_log_prob` is that of ending here, by whichever stop token. It is None where the last token carries the newline
-    that ends the answer, and 0 for a path still open at the length cut (not `finished`). `path_entropy` of a sample is
-    the sum of H(next | v) over the prefixes v of its path, in nats; its mean over the model's samples estimates H(Y).
+    Attributes:
+        token_ids: tokens of the answer.
+        token_log_probs: log-probability of each token in nats.
+        end_log_prob: log-probability in nats that the answer ends after its tokens, by any stop
+            token. None if the last token contains the newline that ends the answer, and 0 if the
+            answer is cut.
+        finished: whether the answer ended before it was cut at the greatest length.
+        path_entropy: for a sample, the sum of H(next | v) over the prefixes v of its path, in nats.
+            Its mean over samples of the model estimates the entropy H(Y).
+
+    Example:
+        >>> Outcome((5, 7), (-0.5, -1.0), end_log_prob=-0.25, finished=True).complete_log_prob
+        -1.75
     """
 
     token_ids: tuple[int, ...]
@@ -32,71 +43,126 @@ class Outcome:
 
     @property
     def log_prob(self) -> float:
-        """Return that of the tokens alone, in nats, added up in order as in a search: what is at α must stay there."""
+        """Return the log-probability of the tokens without the ending, in nats.
+
+        The numbers are added in the order of a search, so that an answer exactly at α stays there.
+        """
         return reduce(operator.add, self.token_log_probs, 0.0)
 
     @property
     def complete_log_prob(self) -> float:
-        """Return that of the tokens and of ending there, in nats."""
+        """Return the log-probability of the tokens and of the ending, in nats."""
         return self.log_prob + (self.end_log_prob or 0.0)
 
 
-# Chooses the next token of every answer: from the number of the step, the log-probabilities (rows, V), and the row of
-# each answer (questions, answers) and whether it is still open.
+# Chooses the next token of every answer, `(questions, answers)`. Its arguments are the number of
+# the step, the log-probabilities `(rows, V)`, and for each answer its row and whether it is open,
+# both `(questions, answers)`.
 Choose = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+class _Step(NamedTuple):
+    """The next token of every answer, each field `(questions, answers)`.
+
+    `stops` and `closes` say whether the token ends an open answer, and are on the host like
+    `tokens`. `end_log_probs` are those of ending instead of the token.
+    """
+
+    tokens: Tensor
+    stops: Tensor
+    closes: Tensor
+    token_log_probs: Tensor
+    end_log_probs: Tensor
 
 
 def decode_steps(
     tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int
 ) -> list[list[Outcome]]:
-    """Decode `n_answers` answers per question, token by token; answers with the same beginning share its nodes."""
+    """Decode answers token by token; answers with the same beginning share its nodes.
+
+    Args:
+        tree: the prompts.
+        endings: the tokens that end an answer.
+        choose: chooses the next token of every answer.
+        n_answers: number of answers per question.
+        max_new_tokens: number of tokens at which an answer is cut, its ending included.
+
+    Returns:
+        The `n_answers` answers to each question, in the order of the tree.
+    """
     log_probs = tree.plant()
-    device, (stop, closing) = log_probs.device, endings.on_host
+    vocabulary = log_probs.shape[1]
     rows = torch.arange(len(log_probs))[:, None].repeat(1, n_answers)
-    is_open, steps = torch.ones_like(rows, dtype=torch.bool), []
-    for step in range(max_new_tokens):
-        at, still = to_device(device, rows.numpy(), is_open.numpy())
-        chosen = choose(step, log_probs, at, still)
-        tokens, ends = chosen.cpu(), endings.log_prob(log_probs)[at]
-        stops, closes = is_open & stop[tokens], is_open & closing[tokens]
-        steps.append((tokens, stops, closes, log_probs[at, chosen], ends))
-        is_open = is_open & ~stops & ~closes
-        if step + 1 == max_new_tokens or not is_open.any():
+    is_open = torch.ones_like(rows, dtype=torch.bool)
+    steps: list[_Step] = []
+    for number in range(max_new_tokens):
+        step = _next_step(number, log_probs, endings, choose, rows, is_open)
+        steps.append(step)
+        is_open = is_open & ~step.stops & ~step.closes
+        if number + 1 == max_new_tokens or not is_open.any():
             break
-        # A child for each distinct (row, token) of the open answers; the row of a closed answer means nothing.
-        vocabulary = log_probs.shape[1]
-        log_probs = torch.empty(0)  # let go of, so that there is room for the next ones
-        children, child_of = torch.unique(
-            rows[is_open] * vocabulary + tokens[is_open], return_inverse=True
-        )
+        # One child for each distinct pair of row and token of the open answers.
+        pairs = rows[is_open] * vocabulary + step.tokens[is_open]
+        children, child_rows = torch.unique(pairs, return_inverse=True)
+        log_probs = torch.empty(0)  # frees the memory that the next ones need
         log_probs = tree.grow(children // vocabulary, children % vocabulary)
-        rows = torch.zeros_like(rows).masked_scatter_(is_open, child_of)
-    return _answers(*(torch.stack(column, dim=-1).cpu() for column in zip(*steps, strict=True)))
+        # A closed answer has no row; 0 is never read.
+        rows = torch.zeros_like(rows).masked_scatter_(is_open, child_rows)
+    return _outcomes(steps)
 
 
-def _answers(
-    tokens: Tensor, stops: Tensor, closes: Tensor, log_probs: Tensor, ends: Tensor
-) -> list[list[Outcome]]:
-    """Return the outcomes in columns `(questions, answers, steps)`; what stands after an end means nothing."""
-    check_numbers(log_probs)
-    ended, closed = stops | closes, closes.any(dim=-1)
-    finished = ended.any(dim=-1)
-    length = (
-        torch.where(finished, ended.int().argmax(dim=-1) + 1, tokens.shape[-1])
-        - stops.any(dim=-1).int()
+def _next_step(
+    number: int,
+    log_probs: Tensor,
+    endings: Endings,
+    choose: Choose,
+    rows: Tensor,
+    is_open: Tensor,
+) -> _Step:
+    """Choose the next token of every answer."""
+    is_stop, is_closing = endings.on_host
+    device_rows, device_is_open = to_device(log_probs.device, rows.numpy(), is_open.numpy())
+    device_tokens = choose(number, log_probs, device_rows, device_is_open)
+    tokens = device_tokens.cpu()
+    return _Step(
+        tokens=tokens,
+        stops=is_open & is_stop[tokens],
+        closes=is_open & is_closing[tokens],
+        token_log_probs=log_probs[device_rows, device_tokens],
+        end_log_probs=endings.log_prob(log_probs)[device_rows],
     )
-    columns = (
-        tokens,
-        log_probs.double(),
-        length,
-        torch.where(stops, ends, 0.0).sum(dim=-1),
-        closed,
-        finished,
-    )
-    return [
-        [
-            Outcome(tuple(t[:size]), tuple(p[:size]), None if own else end, done)
-            for t, p, size, end, own, done in zip(*columns_of_question, strict=True)
-        ]
-        for columns_of_question in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+
+
+def _outcomes(steps: list[_Step]) -> list[list[Outcome]]:
+    """Return the answers that the steps lead to; steps after the end of an answer are ignored."""
+    columns = zip(*steps, strict=True)
+    # A step whose fields are `(questions, answers, steps)`.
+    paths = _Step(*(torch.stack(column, dim=-1).cpu() for column in columns))
+    check_numbers(paths.token_log_probs)
+    is_end = paths.stops | paths.closes
+    is_finished = is_end.any(dim=-1)
+    n_steps = torch.where(is_finished, is_end.int().argmax(dim=-1) + 1, len(steps))
+    # A stop token is not a part of the answer.
+    lengths = (n_steps - paths.stops.any(dim=-1).int()).tolist()
+    end_log_probs = torch.where(paths.stops, paths.end_log_probs, 0.0).sum(dim=-1).tolist()
+    is_closed = paths.closes.any(dim=-1).tolist()
+    finished = is_finished.tolist()
+    tokens = paths.tokens.tolist()
+    token_log_probs = paths.token_log_probs.double().tolist()
+
+    outcomes: list[list[Outcome]] = []
+    for question in range(paths.tokens.shape[0]):
+        answers: list[Outcome] = []
+        for answer in range(paths.tokens.shape[1]):
+            length = lengths[question][answer]
+            end_log_prob = end_log_probs[question][answer]
+            answers.append(
+                Outcome(
+                    token_ids=tuple(tokens[question][answer][:length]),
+                    token_log_probs=tuple(token_log_probs[question][answer][:length]),
+                    end_log_prob=None if is_closed[question][answer] else end_log_prob,
+                    finished=finished[question][answer],
+                )
+            )
+        outcomes.append(answers)
+    return outcomes

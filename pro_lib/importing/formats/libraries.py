@@ -128,7 +128,9 @@ def _parse_harness(line: dict) -> list[ParsedAnswer]:
     except ValidationError as error:
         raise SentenceError(sentence(error)) from None
     if len(replies_by_request) != len(requests):
-        raise SentenceError(f"{len(replies_by_request)} resps of {len(requests)} arguments")
+        raise SentenceError(
+            f"resps has {len(replies_by_request)} entries, but arguments has {len(requests)}"
+        )
     answers = []
     for n, (request, replies) in enumerate(zip(requests, replies_by_request, strict=True)):
         for reply in replies:

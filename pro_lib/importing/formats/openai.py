@@ -45,7 +45,7 @@ def _parse_completion(body: dict) -> list[ParsedAnswer]:
                 choice.get("finish_reason"),
                 completion_tokens(choice.get("logprobs")),
                 has_thoughts=has_thoughts or has_hidden_thoughts,
-                index=index if type(index) is int else None,
+                position=index if type(index) is int else None,
                 log_prob=choice.get("cumulative_logprob"),
                 stop=text_or_none(choice.get("stop_reason")),  # of vLLM's server
                 n_generated=count_or_none(usage.get("completion_tokens")),
@@ -95,8 +95,10 @@ def completion_tokens(logprobs: object) -> Tokens:
 def _chat_tokens(content: Any) -> Tokens:
     """Return the tokens of a chat, or the problem if only `top_logprobs` are given."""
     steps = as_items(content)
-    has_chosen = any(as_mapping(step).get("logprob") is not None for step in steps)
-    if not has_chosen and any(as_mapping(step).get("top_logprobs") for step in steps):
+    for step in steps:
+        if as_mapping(step).get("logprob") is not None:
+            return token_list(content)
+    if any(as_mapping(step).get("top_logprobs") for step in steps):
         return Tokens(problem=_ONLY_TOP)
     return token_list(content)
 

@@ -1,9 +1,8 @@
 """The types of parsed answers and response formats, and functions that several parsers use."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pro_lib.common.nested import as_items, as_mapping, first_value
 from pro_lib.common.thoughts import without_thoughts
@@ -19,18 +18,19 @@ _THOUGHT_TYPES = {
     "thought",
 }
 # Fields of a message or a choice in which servers return the thought.
-_THOUGHT_FIELDS = (
-    "reasoning_content",
-    "reasoning",
-    "reasoning_details",
-    "thinking",
-    "thinking_blocks",
-    "reasoning_text",
+_THOUGHT_FIELDS = frozenset(
+    (
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking",
+        "thinking_blocks",
+        "reasoning_text",
+    )
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedAnswer:
+class ParsedAnswer(NamedTuple):
     """An answer as an API returned it; the values are not checked.
 
     Fields that the API does not return are None.
@@ -57,7 +57,7 @@ class ParsedAnswer:
             alone.
         problem: why the answer has no usable log-probabilities, as a sentence without subject; None
             if unknown.
-        index: the position of the answer in the response, if the response states it.
+        position: the position of the answer in the response, if the response states it.
     """
 
     text: Any
@@ -74,7 +74,7 @@ class ParsedAnswer:
     has_thoughts: bool = False
     lacks_log_probs: bool = False
     problem: str | None = None
-    index: int | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class ResponseFormat:
     parse: Callable[[dict], list[ParsedAnswer]]
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """The tokens of an answer; `log_probs` is None if the API returned none."""
 
     texts: list[TokenText] | None = None
@@ -180,7 +179,13 @@ def is_thought(part: object) -> bool:
 
 def has_thought_field(*values: object) -> bool:
     """Return whether a message, or another part of its choice, has a field with a thought."""
-    return any(as_mapping(value).get(name) for value in values for name in _THOUGHT_FIELDS)
+    for value in values:
+        # Few messages have such a field, and this is asked of every answer.
+        if not isinstance(value, dict) or _THOUGHT_FIELDS.isdisjoint(value):
+            continue
+        if any(value.get(name) for name in _THOUGHT_FIELDS):
+            return True
+    return False
 
 
 def token_list(
@@ -213,8 +218,10 @@ def _token_text(step: dict, names: Sequence[str]) -> TokenText:
     """Return the bytes of a token, since it may be a part of a character, or else its text."""
     byte_values = step.get("bytes")
     if isinstance(byte_values, list) and byte_values:
-        with suppress(TypeError, ValueError):
+        try:
             return bytes(byte_values)
+        except (TypeError, ValueError):
+            pass  # not bytes; the text is used
     text = first_value(step, names)
     return text if isinstance(text, str) else None
 

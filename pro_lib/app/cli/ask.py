@@ -1,0 +1,186 @@
+"""The command `pro ask`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.options import (
+    INPUT_FILE,
+    alpha_option,
+    columns_option,
+    question_file_parameters,
+    strict_option,
+)
+from pro_lib.app.cli.output import json_line, say
+from pro_lib.common import catalog
+from pro_lib.common.validation import printable
+
+if TYPE_CHECKING:
+    from pro_lib.app.ask import Answer
+    from pro_lib.generation.models import Model
+    from pro_lib.questions.question_sets import QuestionSet
+
+# The guarantee of an exact search, by its status.
+SEARCH_SENTENCES = {
+    "certified": "All answers with p ≥ {:g} were found; whether they are right, "
+    "the model does not know.",
+    "fallback": "No answer has p ≥ {:g}; PRO is the NLL of the greedy answer.",
+    "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
+    "undecided": "Answers with p ≥ {:g} may be missing: "
+    "the search stopped at its length or budget.",
+}
+
+
+@click.command("ask", cls=Command)
+@click.argument("question")
+@click.option(
+    "--model",
+    default="facts-2m",
+    show_default=True,
+    help="A bundled or paper's name, hub id or folder.",
+)
+@alpha_option
+@click.option(
+    "--search-alpha",
+    type=float,
+    default=0.02,
+    show_default=True,
+    help="Find every answer with p ≥ this.",
+)
+@click.option(
+    "--calibration",
+    type=click.Path(exists=True),
+    help="A run with known answers, of the same model.",
+)
+@click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
+@click.option(
+    "--questions",
+    type=INPUT_FILE,
+    help="A question file whose shots are taken; world-facts by default.",
+)
+@columns_option
+@strict_option
+@click.option("--header", default="", help="Text before the shots.")
+@click.option("--template", help="How a question is put; {question} stands for it.")
+@click.option(
+    "--chat/--no-chat",
+    default=None,
+    help="In the model's chat template; by default without shots alone.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=int,
+    help="Tokens at which an answer is cut; 32 by default, in a chat 64.",
+)
+@click.option(
+    "--strategy",
+    default="threshold",
+    show_default=True,
+    help="Or greedy, diverse_beam, multinomial.",
+)
+@click.option(
+    "--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32."
+)
+@click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def ask_command(  # noqa: PLR0913 - one argument per option
+    question: str,
+    model: str,
+    alpha: float,
+    search_alpha: float,
+    calibration: str | None,
+    dtype: str,
+    device: str,
+    as_json: bool,
+    chat: bool | None,
+    max_new_tokens: int | None,
+    strategy: str,
+    **prompt_options: Any,
+) -> None:
+    """Ask a model one question: its answer, and how uncertain it is."""
+    catalog.check_model(model)  # before torch is loaded, which takes seconds
+    from pro_lib import app, runs
+    from pro_lib.generation import models
+
+    prompt = _read_prompt(has_calibration=calibration is not None, **prompt_options)
+    calibration_run = runs.read_run(calibration) if calibration else None
+    loaded = models.cached_model(model, dtype=dtype, device=device)
+    say(f"{_describe_model(loaded)} {catalog.scope(model)}".strip(), err=True)
+    settings: dict[str, Any] = {
+        "strategy": strategy,
+        "chat": chat,
+        "max_new_tokens": max_new_tokens,
+    }
+    if strategy == "threshold":
+        settings["search_alpha"] = search_alpha
+    answer = app.ask(
+        loaded, question, alpha=alpha, calibration=calibration_run, questions=prompt, **settings
+    )
+    if as_json:
+        say(json_line(asdict(answer)))
+        return
+    for line in _answer_lines(answer, alpha):
+        say(line)
+    if answer.status:
+        say(SEARCH_SENTENCES[answer.status].format(search_alpha))
+
+
+def _read_prompt(
+    *,
+    has_calibration: bool,
+    questions: str | None,
+    columns: Sequence[str],
+    strict: bool,
+    n_shots: int | None,
+    header: str,
+    template: str | None,
+) -> QuestionSet | None:
+    """Return a question set with the prompt; None to use the prompt of the calibration run."""
+    from pro_lib.questions import question_sets
+
+    names = question_file_parameters(
+        columns, strict, option="--questions", has_questions=bool(questions)
+    )
+    has_prompt_option = bool(questions or n_shots is not None or header or template)
+    if has_calibration and not has_prompt_option:
+        return None
+    source: dict[str, Any] = {"name": "world-facts"}
+    if questions:
+        source = {"path": questions, "split": None, **names}
+    return question_sets.load_questions(
+        **source,
+        limit=1,
+        n_shots=n_shots,
+        header=header,
+        template=template or question_sets.TEMPLATE,
+    )
+
+
+def _describe_model(model: Model) -> str:
+    """Return the name, size and place of a loaded model as a sentence."""
+    millions = model.network.num_parameters() / 1e6
+    gigabytes = model.network.get_memory_footprint() / 1e9
+    size = f"{millions:,.0f} million parameters, {gigabytes:.2f} GB"
+    return f"{model.name}: {size}, {model.dtype} on {model.device}."
+
+
+def _answer_lines(answer: Answer, alpha: float) -> list[str]:
+    """Return the answer, its uncertainty, and the answers that PRO keeps."""
+    kept = f"the answers kept at α = {alpha:g} ({answer.kept})"
+    lines = [
+        printable(answer.text) or "(nothing)",
+        printable(answer.sentence()),
+        "",
+        f"PRO {answer.uncertainty:z.3f} nats, from {kept}:",
+    ]
+    for text, probability in answer.answers[: answer.kept]:
+        lines.append(f"  {probability:.4f}  {printable(text) or '(nothing)'}")
+    n_others = len(answer.answers) - answer.kept
+    if n_others > 0:
+        lines.append(f"  and {n_others} with less")
+    return lines

@@ -1,0 +1,96 @@
+"""Classes of the commands: they refuse empty names, and turn every error into one line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from pro_lib.common.validation import describe, not_empty, one_line
+
+# Parameters that are text and may be empty; all others are names, paths or numbers.
+MAY_BE_EMPTY = {"header"}
+
+
+class Command(click.Command):
+    """A command that refuses empty names and paths, such as those of unset shell variables."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            SentenceError: if a value is empty; the message names its parameter.
+        """
+        if not ctx.resilient_parsing:
+            values, _, _ = self.make_parser(ctx).parse_args(list(args))
+            for parameter in self.get_params(ctx):
+                if parameter.name not in MAY_BE_EMPTY:
+                    for text in _texts_in(values.get(parameter.name)):
+                        not_empty(text, _displayed_name(parameter))
+        return super().parse_args(ctx, args)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the names and paths in the value of a parameter.
+
+    A pair NAME VALUE has only its name checked, because a value may be an empty text.
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts_in(part)
+    elif isinstance(value, tuple) and value:
+        yield from _texts_in(value[0])
+
+
+def _displayed_name(parameter: click.Parameter) -> str:
+    """Return the name of a parameter in the help text, such as `--output` or `MODEL`."""
+    if isinstance(parameter, click.Argument):
+        return parameter.human_readable_name
+    return "/".join(parameter.opts)
+
+
+class Group(click.Group):
+    """A group of commands: output is UTF-8, and an error is one line with exit status 1."""
+
+    command_class = Command
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command with UTF-8 streams."""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # the streams of a notebook do not have it
+                stream.reconfigure(encoding="utf-8")
+        return super().main(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn errors, warnings and log messages into single lines."""
+        warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
+        if logging.lastResort is not None:
+            logging.lastResort.setFormatter(_OneLineFormatter())
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = one_line(error.message)  # type: ignore[misc]
+            raise
+        except BrokenPipeError:  # the reader of the output has stopped; click ends silently
+            raise
+        except (ValueError, OSError, ImportError, MemoryError) as error:
+            raise click.ClickException(describe(error)) from error
+        except RuntimeError as error:
+            # The name is compared, because torch may not be imported.
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            raise click.ClickException(describe(error)) from error
+
+
+class _OneLineFormatter(logging.Formatter):
+    """A formatter that writes a log message as one printable line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message as one line without control characters."""
+        return one_line(super().format(record))

@@ -1,0 +1,139 @@
+"""The command `pro explore`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.options import (
+    OUTPUT_FILE,
+    alpha_option,
+    columns_option,
+    force_option,
+    question_file_parameters,
+    questions_option,
+    strict_option,
+)
+from pro_lib.app.cli.output import say
+from pro_lib.common import catalog
+from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole
+from pro_lib.common.validation import is_printable, printable
+
+if TYPE_CHECKING:
+    from pro_lib.runs.run import Run
+
+_LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix can follow
+
+
+@click.command("explore", cls=Command)
+@click.argument("run", required=False, type=click.Path(exists=True))
+@questions_option
+@columns_option
+@strict_option
+@click.option("--html", type=OUTPUT_FILE, help="Write the page here, and open no browser.")
+@force_option
+@alpha_option
+def explore_command(
+    run: str | None,
+    questions: str | None,
+    columns: Sequence[str],
+    strict: bool,
+    html: Path | None,
+    force: bool,
+    alpha: float,
+) -> None:
+    """Open the explorer in JupyterLab, or that of RUN as a page in the browser.
+
+    RUN is a run folder or a file of responses.
+    """
+    if run is None:
+        context = click.get_current_context()
+        has_alpha = context.get_parameter_source("alpha") is not ParameterSource.DEFAULT
+        if html or questions or force or strict or has_alpha:
+            raise click.UsageError("these options need a RUN, as in: pro explore responses.jsonl")
+        _open_jupyterlab()
+        return
+    from pro_lib.app import explorer
+
+    names = question_file_parameters(
+        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
+    )
+    inputs = [run, questions] if questions else [run]
+    if html:  # checked before the run is read, which may take long
+        _check_page(html, inputs, force)
+    answers = _read_run(run, questions, names)
+    page = html or _default_page(run, answers)
+    _check_page(page, inputs, force)
+    explorer.to_html(answers, page, alpha=alpha, source=run)
+    counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
+    say(f"{counts}; page: {printable(page)}")
+    if not html:
+        webbrowser.open(Path(page).absolute().as_uri())
+
+
+def _read_run(path: str, questions: str | None, names: dict[str, Any]) -> Run:
+    """Return the run of a run folder, or of a file of responses."""
+    from pro_lib import importing, runs
+
+    if os.path.isdir(path):
+        return runs.read_run(path)
+    return importing.import_answers(path, questions=questions, **names)
+
+
+def _check_page(page: Path, inputs: Sequence[str], force: bool) -> None:
+    """Check that writing a page does not lose an input or a file that is not a page."""
+    check_output(page, option="--html", inputs=inputs, force=force, is_ours=_is_page)
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether a file is a page that `pro explore` wrote."""
+    from pro_lib.app import explorer
+
+    return explorer.page_source(path) is not None
+
+
+def _default_page(path: str, run: Run) -> Path:
+    """Return the default page of a run folder or of a file, in the working folder.
+
+    Its name consists of dataset, model and the name of the run folder, or it is the name of the
+    file. If a page of another run has this name, a digest of the path follows, so that no two runs
+    share a page.
+    """
+    from pro_lib.app import explorer
+
+    name = os.path.basename(os.path.realpath(path))
+    if os.path.isdir(path):
+        name = f"{run.info.dataset}_{run.info.model}_{name}"
+    name = "".join(char if is_printable(char) and char not in "/\\" else "_" for char in name)
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = f"{name[:60]}-{sha256(os.fsencode(name))[:8]}"
+    page = Path(f"{name}.html")
+    digest = explorer.source_digest(path)
+    if page.is_file() and explorer.page_source(page) not in (None, digest):
+        return Path(f"{name}-{digest}.html")
+    return page
+
+
+def _open_jupyterlab() -> None:
+    """Replace this process by JupyterLab with notebook 00.
+
+    JupyterLab saves the notebook that it opens. The notebook of an installed package is therefore
+    copied into the working folder.
+    """
+    path = catalog.notebook("00")
+    if not catalog.CHECKOUT:
+        copy = regular(link_target(path.name))
+        if not copy.exists():
+            write_whole(path.read_bytes(), copy)
+        path = Path(path.name)
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    options = ["--allow-root"] if is_root else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *options, str(path)])

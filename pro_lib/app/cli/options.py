@@ -1,0 +1,92 @@
+"""Options that several commands share, and their conversion into parameters of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pro_lib.common.validation import SentenceError
+
+INPUT_FILE = click.Path(exists=True, dir_okay=False)
+OUTPUT_FILE = click.Path(path_type=Path)
+
+alpha_option = click.option(
+    "--alpha",
+    type=float,
+    default=0.4,
+    show_default=True,
+    help="PRO keeps answers with p ≥ α.",
+)
+questions_option = click.option(
+    "--questions",
+    type=INPUT_FILE,
+    help="Questions with references, where the answers have none.",
+)
+columns_option = click.option(
+    "--columns",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help="A column's name in a question file: --columns question=Frage "
+    "--columns references=Antwort. May be repeated.",
+)
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse a file with rows, lines or answers that cannot be used.",
+)
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a file that this command did not write.",
+)
+
+
+def question_file_parameters(
+    columns: Sequence[str],
+    strict: bool,
+    *,
+    option: str,
+    has_questions: bool,
+    reads_answers: bool = False,
+) -> dict[str, Any]:
+    """Return the parameters `columns` and `strict` for the readers of files.
+
+    Args:
+        columns: the values of --columns.
+        strict: whether --strict is given.
+        option: the option that gives a question file.
+        has_questions: whether a question file is given.
+        reads_answers: whether the command reads a file of answers, which --strict is about too.
+
+    Raises:
+        click.UsageError: if --columns or --strict is given without a file for it.
+        SentenceError: if a value of --columns is wrong.
+    """
+    if columns and not has_questions:
+        raise click.UsageError(
+            f"--columns names the columns of a question file; give the file with {option}"
+        )
+    if strict and not has_questions and not reads_answers:
+        raise click.UsageError(f"--strict checks a question file; give the file with {option}")
+    return {"columns": _parse_columns(columns), "strict": strict}
+
+
+def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the values of --columns as the names of columns by our names; None without values."""
+    if not columns:
+        return None
+    from pro_lib.questions.question_files import COLUMN_NAMES
+
+    names: dict[str, list[str]] = {}
+    for text in columns:
+        ours, sign, theirs = text.partition("=")
+        if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
+            choices = ", ".join(COLUMN_NAMES)
+            raise SentenceError(
+                f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {choices}"
+            )
+        names.setdefault(ours.strip(), []).append(theirs)
+    return names

@@ -1,0 +1,175 @@
+"""The data that the explorer shows: a run, scores of other methods, the examples of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import scoring
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError
+from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, alpha_grid, evaluate
+from pro_lib.importing.records import from_records
+from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.runs.run import Run, identities
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, plain
+from pro_lib.scoring.similarity import lexical
+
+# Columns of a question that the page shows, if the run has them
+_QUESTION_COLUMNS = ("question", "split", "exposure", "conflict", "note")
+_CERTIFICATE_COLUMNS = [
+    name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"
+]
+
+
+def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
+    """Return a run as JSON data, from which the page computes PRO, K and AUROC.
+
+    Args:
+        run: a run with log-probabilities.
+        alpha: where the slider stands first.
+
+    Returns:
+        A dict with the keys
+
+        - `name`, `model`, `has_texts`: about the run;
+        - `alpha`, `alphas`, `log_alphas`: the slider. `log_alphas` has None for log 0;
+        - `questions`: a dict per question;
+        - `answers`: a list per question, in descending order of probability, those that were cut
+          last. An answer is a list [text, log-probability of the complete answer in nats,
+          identity, finished, correct]. Repeats have the same identity, which is a number.
+
+        Numbers are not rounded. A missing value is None.
+
+    Raises:
+        ValueError: if `alpha` is outside [0, 1].
+        RunError: if the run has texts without log-probabilities.
+    """
+    scoring.adaptive_k(np.zeros((1, 1)), alpha)  # checks alpha
+    if run.is_texts:
+        reason = "has texts without log-probabilities, and the explorer shows probabilities"
+        raise RunError(f"run {run.name} {reason}")
+    answers = _answers_by_question(run)
+    rows = run.questions.to_dict("records")
+    questions = [_question_data(*pair) for pair in zip(rows, answers, strict=True)]
+    has_questions = run.questions["question"].notna().any()
+    has_answers = run.answers["text"].notna().any()
+    alphas = _slider_alphas(run, alpha)
+    return {
+        "name": run.name,
+        "model": run.info.model,
+        "has_texts": bool(has_questions or has_answers),
+        "alpha": alpha,
+        "alphas": alphas,
+        "log_alphas": [float(np.log(value)) if value else None for value in alphas],
+        "questions": questions,
+        "answers": answers,
+    }
+
+
+def _slider_alphas(run: Run, alpha: float) -> list[float]:
+    """Return the values of the slider: hundredths, those of figures, and `alpha`.
+
+    Values below the α of a search are left out, because the search did not look for them.
+    """
+    grid = alpha_grid(run.search_alpha, alphas=DRAWN_ALPHAS)
+    hundredths = np.arange(1, 101) / 100
+    alphas = np.unique(np.round([*grid, *hundredths, alpha], 9))
+    return alphas[alphas >= grid[0]].tolist()
+
+
+def _question_data(row: Mapping[Hashable, Any], answers: list[list]) -> dict[str, Any]:
+    """Return a question with its references, its certificate, and whether its answer is correct."""
+    question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
+    for name in _QUESTION_COLUMNS:
+        value = plain(row.get(name))
+        if value is not None:
+            question[name] = value
+    question["references"] = None if row["references"] is None else list(row["references"])
+    question["correct"] = answers[0][4] if answers else None
+    certificate = {name: plain(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
+    if certificate:
+        question["certificate"] = certificate
+    return question
+
+
+def _answers_by_question(run: Run) -> list[list[list]]:
+    """Return the lists of answers that `run_data` describes."""
+    ended = run.ranked_answers(distinct=False)
+    questions = run.questions.iloc[ended["row"]].reset_index(drop=True)
+    ended = ended.assign(correct=rouge_and_correct(ended, questions)["correct"])
+    table = pd.concat([ended, _cut_answers(run)], ignore_index=True)
+    # A text without a log-probability has no place on the page.
+    table = table[table["value"].notna()]
+    numbers: dict[object, int] = {}
+    answers: list[list[list]] = [[] for _ in range(len(run.questions))]
+    for identity, answer in zip(identities(table), table.itertuples(), strict=True):
+        number = numbers.setdefault(identity, len(numbers))
+        question_answers = answers[answer.row]
+        default_text = f"answer {len(question_answers) + 1}"
+        text = answer.text if isinstance(answer.text, str) else default_text
+        log_prob = float(answer.value)
+        finished = bool(answer.finished)
+        question_answers.append([text, log_prob, number, finished, plain(answer.correct)])
+    return answers
+
+
+def _cut_answers(run: Run) -> pd.DataFrame:
+    """Return the answers that were cut, with the columns of the ranked answers."""
+    cut = run.answers[~run.answers["finished"].to_numpy(bool)]
+    rows = pd.Index(run.questions["question_id"]).get_indexer(cut["question_id"])
+    return cut.assign(row=rows, value=cut["log_prob"], mean=np.nan, correct=None)
+
+
+def comparison_data(
+    run: Run, samples: Run | None = None, *, distinct: bool = True
+) -> dict[str, Any]:
+    """Return the scores of every method but PRO on the questions of a run, as JSON data.
+
+    Args:
+        run: a run with log-probabilities.
+        samples: a run of samples of the same questions, for the methods that need them.
+        distinct: whether repeated answers count once.
+
+    Returns:
+        A dict with the lists `ids`, `texts` and `correct`, the lists of `scores` by method, and
+        `counts`, a sentence about the questions that are left out.
+
+    Raises:
+        RunError: if no answer can be judged.
+    """
+    choices = Choices(distinct=distinct)
+    judged = evaluate(run, samples=samples, similarities={"lexical": lexical}, choices=choices)
+    return {
+        "distinct": distinct,
+        "ids": list(judged.answers["question_id"]),
+        "texts": [plain(text) for text in judged.answers["text"]],
+        "correct": judged.correct.tolist(),
+        "scores": judged.baselines.to_dict("list"),
+        "counts": judged.exclusions,
+    }
+
+
+def appendix_run() -> Run:
+    """Return the three questions of the paper's appendix as a run.
+
+    The column `note` of its questions says which PRO the paper prints.
+    """
+    answers = catalog.paper("appendix_examples")
+    answers = answers.loc[answers.index.repeat(answers["count"])].rename(columns={"answer": "text"})
+    answers = answers.assign(
+        question_id=answers["question"],
+        log_prob=np.log(answers["probability"]),
+        references=[[truth] for truth in answers["truth"]],
+    )
+    run = from_records(answers)
+    scores = catalog.paper("appendix_scores")
+    scores = scores[scores["selection"] == "adaptive"].set_index("question")
+    notes = []
+    for row in scores.loc[run.questions["question"]].itertuples():
+        notes.append(f"The paper prints PRO = {row.pro:g} at α = {row.alpha:g}, repeats counted.")
+    info = RunInfo("nq", "Gemma-7B", "the paper's appendix")
+    return Run(run.answers, run.questions.assign(note=notes), info)

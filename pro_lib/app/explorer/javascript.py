@@ -1,0 +1,34 @@
+"""The JavaScript of the explorer, whose modules are joined into one.
+
+A widget and a page that works as one file both need a single module. The modules in the folder
+`javascript` use names of each other by `import` lines, which joining makes superfluous.
+"""
+
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("javascript")
+# A module follows those that it imports. No two modules may define the same name.
+MODULES = (
+    "numbers",
+    "labels",
+    "elements",
+    "charts",
+    "run_view",
+    "question_charts",
+    "question_panel",
+    "search_tree",
+    "questions_tab",
+    "ask_tab",
+    "compare_tab",
+    "explorer",
+    "widget",
+)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
+
+
+def read_javascript() -> str:
+    """Return the modules of the explorer as one ES module, which exports the names of all."""
+    paths = [FOLDER / f"{name}.js" for name in MODULES]
+    modules = [path.read_text(encoding="utf-8") for path in paths]
+    return _IMPORT.sub("", "\n".join(modules))

@@ -1,0 +1,160 @@
+"""Execute a notebook without JupyterLab, and read what it printed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pro_lib.common.files import temporary_file, write_whole
+from pro_lib.common.validation import SentenceError, refusing
+
+_FIGURES_LINE = "Figures go to "  # begins the line that `Experiment` prints about its figures
+
+
+def declared_parameters(notebook: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of parameters as a notebook takes them.
+
+    Parameters that the notebook does not declare go into its parameter `options`. A notebook
+    without this parameter gets all of them by name.
+
+    Raises:
+        SentenceError: if the value of `options` is not a dict.
+    """
+    declared = set(_declared_names(notebook))
+    if "options" not in declared:
+        return dict(values)
+    parameters = {name: value for name, value in values.items() if name in declared}
+    others = {name: value for name, value in values.items() if name not in declared}
+    if others:
+        options = parameters.get("options") or {}
+        if not isinstance(options, dict):
+            raise SentenceError(f"options={options!r} must be a dict of parameters by name")
+        parameters["options"] = {**options, **others}
+    return parameters
+
+
+def _declared_names(notebook: Path) -> list[str]:
+    """Return the names in the parameters cell of a notebook; none if it cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        for cell in json.loads(notebook.read_bytes())["cells"]:
+            if "parameters" in cell["metadata"].get("tags", []):
+                statements = ast.parse("".join(cell["source"])).body
+                assignments = [node for node in statements if isinstance(node, ast.AnnAssign)]
+                return [ast.unparse(node.target) for node in assignments]
+    return []
+
+
+def is_executed_copy(file: Path, notebook: Path) -> bool:
+    """Return whether papermill has written a file as the executed copy of a notebook."""
+    content = json.loads(file.read_bytes())
+    metadata = content["metadata"].get("papermill", {}) if isinstance(content, dict) else {}
+    input_name = Path(str(metadata.get("input_path"))).name
+    return "output_path" in metadata and input_name == notebook.name
+
+
+def execute_notebook(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> list[Any]:
+    """Execute a notebook, write the executed copy, and return the outputs of its cells.
+
+    The copy is written also if a cell raises an error, but not if the kernel fails.
+
+    Raises:
+        ValueError: if a cell raises an error; the message names the copy.
+        SentenceError: if the notebook is damaged, or its kernel is missing, does not start or dies.
+    """
+    import papermill
+
+    temporary = temporary_file(copy, suffix=".ipynb")
+    try:
+        cells = _execute(notebook, temporary, parameters)
+        write_whole(temporary.read_bytes(), copy)
+    except papermill.PapermillExecutionError as error:
+        write_whole(temporary.read_bytes(), copy)
+        raise ValueError(f"{_cell_error(error)} ({copy})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return [output for cell in cells for output in cell.get("outputs", ())]
+
+
+def _cell_error(error: Any) -> str:
+    """Return the type and message of a cell's error; an error of the package needs no type."""
+    is_sentence = error.ename in ("SentenceError", "RunError") and error.evalue
+    kind = "" if is_sentence else error.ename
+    return ": ".join(filter(None, [kind, error.evalue]))
+
+
+def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Sequence[Any]:
+    """Execute a notebook with papermill, and return its cells.
+
+    Kernels that start at the same time may choose the same port, and then all but one of them die.
+    A kernel that does not start is therefore started once more.
+    """
+    import nbformat
+    import papermill
+    from jupyter_client.kernelspec import NoSuchKernel
+
+    with refusing(SentenceError, f"{notebook} is not a notebook that can be read"):
+        nbformat.read(notebook, as_version=4)
+    manager = _kernel_manager()
+    has_retried = False
+    while True:
+        try:
+            options = {"kernel_manager_class": manager}
+            return papermill.execute_notebook(notebook, copy, parameters, **options).cells
+        except NoSuchKernel as error:
+            reason = f"its kernel {error.name!r} is not installed"
+            remedy = "`jupyter kernelspec list` shows those that are"
+            raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
+        except RuntimeError as error:
+            did_not_start = "kernel_info" in str(error)
+            if has_retried or not did_not_start:
+                problem = f"the kernel {manager.displayed_command} failed: {error}"
+                raise SentenceError(f"{notebook.name}: {problem}") from None
+            has_retried = True
+
+
+def _kernel_manager() -> Any:
+    """Return a class that starts a kernel named python3 with the Python of this process.
+
+    A kernel of this name may be installed for another environment. Other kernels are started as
+    they are installed.
+    """
+    from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class OwnPythonManager(AsyncKernelManager):
+        """A kernel manager that prefers the Python of this process."""
+
+        displayed_command = "of the notebook"
+
+        @property
+        def kernel_spec(self) -> KernelSpec | None:
+            """The command that starts the kernel."""
+            if self.kernel_name == NATIVE_KERNEL_NAME:
+                OwnPythonManager.displayed_command = sys.executable
+                # Without folders of kernels, only the kernel of this Python is left.
+                return KernelSpecManager(kernel_dirs=[]).get_kernel_spec(NATIVE_KERNEL_NAME)
+            OwnPythonManager.displayed_command = repr(self.kernel_name)
+            return super().kernel_spec
+
+    return OwnPythonManager
+
+
+def last_markdown(outputs: Sequence[Any]) -> str | None:
+    """Return the last Markdown text among the outputs, which is a notebook's conclusion."""
+    texts = [output.data.get("text/markdown") for output in outputs if "data" in output]
+    texts = [text for text in texts if text]
+    return texts[-1] if texts else None
+
+
+def figures_folder(outputs: Sequence[Any]) -> str | None:
+    """Return the folder of the figures that the notebook printed; None if it printed none."""
+    text = "".join(output.get("text", "") for output in outputs)
+    for line in text.splitlines():
+        if line.startswith(_FIGURES_LINE):
+            return line.removeprefix(_FIGURES_LINE)
+    return None

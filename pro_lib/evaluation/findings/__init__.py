@@ -1,0 +1,49 @@
+"""The sentences under the figures: what a tidy table shows, and what it does not show.
+
+Every function takes a table of `pro_lib.evaluation.tables` and returns Markdown. The rules are the
+same for all of them:
+
+- Two methods are compared by the paired difference of their AUROCs on the same questions, never by
+  two separate intervals.
+- A setting is a dataset and a model. Whether a difference is significant is decided for all
+  settings together (Holm's correction, 5 %), and for each protocol by itself, because protocols are
+  two views of the same answers and not further settings.
+- A difference that is not significant was not shown. It is not called equal; the text says how
+  large an effect these questions would have detected.
+- Settings with fewer than 20 correct or 20 wrong answers are left out, and the text says so.
+"""
+
+from pro_lib.evaluation.findings.alpha import alpha_sweep, fixed_k, k_vs_alpha, rouge_thresholds
+from pro_lib.evaluation.findings.answers import examples, generated_answers
+from pro_lib.evaluation.findings.benchmark import benchmark
+from pro_lib.evaluation.findings.exact_search import exact_search
+from pro_lib.evaluation.findings.gains import (
+    causes_sentences,
+    when_does_pro_help,
+    worlds_sentences,
+    worlds_title,
+)
+from pro_lib.evaluation.findings.guarantees import answer_sets, entropies, guarantees
+from pro_lib.evaluation.findings.statements import by_protocol, comparison, signed_span, span
+
+__all__ = [
+    "alpha_sweep",
+    "answer_sets",
+    "benchmark",
+    "by_protocol",
+    "causes_sentences",
+    "comparison",
+    "entropies",
+    "exact_search",
+    "examples",
+    "fixed_k",
+    "generated_answers",
+    "guarantees",
+    "k_vs_alpha",
+    "rouge_thresholds",
+    "signed_span",
+    "span",
+    "when_does_pro_help",
+    "worlds_sentences",
+    "worlds_title",
+]

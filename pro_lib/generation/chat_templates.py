@@ -1,0 +1,76 @@
+"""Render a conversation with the chat template of a tokenizer."""
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from pro_lib.common.thoughts import THOUGHT_MARKS
+
+# The date that chat templates take for today, so that a run does not depend on the day. The
+# templates of Llama fall back to the same date.
+TODAY = "2024-07-26"
+# Most characters of a chat template, and of a prompt that it renders. Tokenizers take minutes for
+# longer texts, or crash.
+_MAX_LENGTH = 2**20
+_TODAY_CALL = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+
+
+def render_chat(
+    tokenizer: Tokenizer, messages: list[dict[str, str]], options: Mapping[str, Any]
+) -> str:
+    """Return a conversation as text, up to the place where the answer begins.
+
+    A template is a program of the model's authors, so any exception may come from it.
+
+    Args:
+        tokenizer: the tokenizer with the chat template.
+        messages: the conversation, as `{"role": …, "content": …}`.
+        options: options of the template; `date` is the day (YYYY-MM-DD) that it takes for today.
+
+    Raises:
+        ValueError: the template does not have one of the options, or renders an unusable prompt.
+    """
+    template = tokenizer.get_chat_template()
+    if len(template) > _MAX_LENGTH:
+        raise ValueError(f"it has {len(template):,} characters, more than {_MAX_LENGTH:,}")
+    _check_options(template, options)
+    template_options = dict(options)
+    today = date.fromisoformat(template_options.pop("date", TODAY))
+    text: Any = tokenizer.apply_chat_template(
+        messages,
+        **template_options,
+        chat_template=_with_fixed_date(template, today),
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(
+            f"the prompt that it renders has {len(text):,} characters, more than {_MAX_LENGTH:,}"
+        )
+    if text.rstrip().endswith(tuple(THOUGHT_MARKS)):
+        raise ValueError(
+            "it opens a thinking block; an option may close it: chat={'enable_thinking': False}"
+        )
+    return text
+
+
+def _check_options(template: str, options: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for an option that the template does not use."""
+    for name in options:
+        is_date = name == "date" and "strftime_now" in template
+        if name not in template and not is_date:
+            raise ValueError(f"it has no option {name!r}")
+
+
+def _with_fixed_date(template: str, today: date) -> str:
+    """Return a template in which each call of `strftime_now` is replaced by its result for `today`.
+
+    Transformers answers this call with the current date, whatever options it gets.
+    """
+    fixed = _TODAY_CALL.sub(lambda call: repr(today.strftime(call[2])), template)
+    if "strftime_now(" in fixed:
+        raise ValueError("it asks for the date in a way that is unsupported")
+    return fixed

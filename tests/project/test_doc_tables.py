@@ -1,0 +1,107 @@
+"""Reference pages of the docs contain the tables that follow from the package and the figures."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+from doc_pages import find_page
+
+from pro_lib.app import parameters
+from pro_lib.importing.response_formats import RESPONSE_FORMATS
+
+COLUMNS_PAGE = "table_columns.md"
+FIGURE_TABLES = sorted((ROOT / "figures").glob("0*.csv"))
+# Figures of other models, which may have been drawn before a column was added
+OTHER_FIGURE_TABLES = sorted((ROOT / "figures").glob("*/0*.csv"))
+OTHER_FIGURE_TABLES = [
+    path for path in OTHER_FIGURE_TABLES if path.parent.name in ("real_models", "smollm2")
+]
+NAMED_VALUES = ["alpha_choice", "k_choice", "protocol", "split", "strategy"]
+
+
+def table_rows(page: str, heading: str) -> list[list[str]]:
+    """Return the rows of the first table below a heading of a page, without the header."""
+    text_below = find_page(page).read_text().split(heading, 1)[1]
+    table = re.search(r"(^\|.*\n)+", text_below, re.MULTILINE)
+    _, _, *lines = table[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+def test_page_of_response_formats_has_every_format():
+    rows = table_rows("response_formats.md", "## Formats")
+    names = {format_.name for format_ in RESPONSE_FORMATS}
+    assert {row[0].strip("`") for row in rows} == names | {"records"}
+
+
+def test_page_of_parameters_has_types_defaults_and_texts_of_the_package():
+    defaults = parameters.default_values() | {"generations_dir": None, "figures_dir": None}
+    types = parameters.type_names()
+    texts = parameters.help_texts()
+    expected = [
+        [f"`{name}`", types[name], f"`{default!r}`", texts[name]]
+        for name, default in defaults.items()
+    ]
+    assert table_rows("parameters.md", "# Parameters") == expected
+
+
+def setting_columns() -> list[str]:
+    """Return the columns that, by the page, describe the setting of a row."""
+    return [row[0].strip("`") for row in table_rows(COLUMNS_PAGE, "## The setting")]
+
+
+def quantity_columns() -> dict[str, list[str]]:
+    """Return, for each table, the other columns that the page describes.
+
+    A quantity whose description mentions an interval also has columns for its ends; mean_k has
+    them in one table only.
+    """
+    columns: dict[str, list[str]] = {}
+    for names, tables, description in table_rows(COLUMNS_PAGE, "## Quantities"):
+        for name in names.replace("`", "").split(", "):
+            for table in tables.split(", "):
+                described = columns.setdefault(table, [])
+                described.append(name)
+                has_ends = name != "mean_k" or table == "03_k_vs_alpha"
+                if "interval" in description and has_ends:
+                    described += [f"{name}_low", f"{name}_high"]
+    return columns
+
+
+@pytest.mark.parametrize("path", FIGURE_TABLES, ids=lambda path: path.stem)
+def test_table_starts_with_its_setting_in_the_order_of_the_page(path):
+    columns = list(pd.read_csv(path).columns)
+    setting = [name for name in setting_columns() if name in columns]
+    assert columns[: len(setting)] == setting
+
+
+@pytest.mark.parametrize("path", FIGURE_TABLES, ids=lambda path: path.stem)
+def test_page_of_columns_describes_every_quantity_of_the_table(path):
+    columns = set(pd.read_csv(path).columns)
+    assert columns - set(setting_columns()) == set(quantity_columns()[path.stem])
+
+
+@pytest.mark.parametrize(
+    "path", OTHER_FIGURE_TABLES, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_table_of_other_models_has_no_other_columns(path):
+    expected = set(pd.read_csv(ROOT / "figures" / path.name).columns)
+    assert set(pd.read_csv(path).columns) <= expected
+
+
+def test_page_of_columns_names_only_tables_that_exist():
+    assert set(quantity_columns()) == {path.stem for path in FIGURE_TABLES}
+
+
+def named_values(path: Path) -> set[str]:
+    """Return the values of the columns whose values the page lists."""
+    table = pd.read_csv(path)
+    columns = table.columns.intersection(NAMED_VALUES)
+    return {str(value) for column in columns for value in table[column].dropna().unique()}
+
+
+@pytest.mark.parametrize("path", FIGURE_TABLES, ids=lambda path: path.stem)
+def test_page_of_columns_names_every_value_of_the_table(path):
+    text = find_page(COLUMNS_PAGE).read_text()
+    assert [value for value in named_values(path) if f"`{value}`" not in text] == []
