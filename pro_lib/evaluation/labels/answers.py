@@ -71,9 +71,9 @@ class Answers:
 
     def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
         """Return the number of the unit of each label; -1 for an answer that is not among them."""
-        return pd.MultiIndex.from_frame(self.table[KEY]).get_indexer(
-            pd.MultiIndex.from_frame(labels[KEY])
-        )
+        units = pd.MultiIndex.from_frame(self.table[KEY])
+        positions: NDArray[np.intp] = units.get_indexer(pd.MultiIndex.from_frame(labels[KEY]))
+        return positions
 
 
 def collect_answers(

@@ -130,7 +130,8 @@ def fit_logistic(
 def predict_logistic(features: ArrayLike, coefficients: FloatArray) -> FloatArray:
     """Return the probabilities (n,) of a fitted logistic regression, clipped to [0.02, 0.98]."""
     logits = coefficients[0] + np.asarray(features, dtype=np.float64) @ coefficients[1:]
-    return np.clip(expit(logits), _CLIP, 1 - _CLIP)
+    probabilities: FloatArray = np.clip(expit(logits), _CLIP, 1 - _CLIP)
+    return probabilities
 
 
 def cross_fitted(

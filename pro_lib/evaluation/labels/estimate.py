@@ -198,7 +198,7 @@ def _auroc_table(
     table["auroc_by_judge"] = by_judge
     names = list(setting.scores)
     for reference in ("PRO", "NLL"):
-        values: tuple = (np.nan, np.nan, np.nan)
+        values: tuple[object, object, object] = (np.nan, np.nan, np.nan)
         if reference in names:
             values = estimates.difference(names.index(reference))
         for suffix, column in zip(("", "_low", "_high"), values, strict=True):

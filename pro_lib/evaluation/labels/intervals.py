@@ -73,7 +73,9 @@ def effective_number(terms: FloatArray) -> FloatArray:
     scaled = np.divide(terms, largest, out=np.zeros_like(terms), where=largest > 0)
     total = scaled.sum(axis=1)
     squares = (scaled**2).sum(axis=1)
-    return np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
+    number: FloatArray = np.zeros_like(total)
+    np.divide(total**2, squares, out=number, where=squares > 0)
+    return number
 
 
 def population_variance(

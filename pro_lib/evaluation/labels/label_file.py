@@ -119,7 +119,7 @@ def append_undo(path: str | Path, labeller: str) -> None:
     _append(regular(path), {"undo": True, "labeller": labeller})
 
 
-def _append(path: Path, values: dict) -> None:
+def _append(path: Path, values: dict[str, object]) -> None:
     line = json.dumps(values, ensure_ascii=False).encode("utf-8") + b"\n"
     with writing(path), open(path, "a+b") as file:
         _drop_unfinished_line(file)
