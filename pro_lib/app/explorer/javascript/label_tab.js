@@ -1,0 +1,244 @@
+// The tab Label: a person says which answers are right. Scores, probabilities, ROUGE-L and the name
+// of the model are hidden, because they would influence the labels.
+
+import { createElement, createTable, createText } from "./elements.js";
+import { formatCount, formatWithInterval } from "./labels.js";
+
+/**
+ * The estimate of a method. A value is null as long as it is not shown; then `shown` says why.
+ *
+ * @typedef {object} MethodEstimate
+ * @property {string} method
+ * @property {string} similarity
+ * @property {string} shown
+ * @property {number | null} auroc
+ * @property {number | null} auroc_low
+ * @property {number | null} auroc_high
+ * @property {number | null} auroc_minus_nll
+ * @property {number | null} auroc_minus_nll_low
+ * @property {number | null} auroc_minus_nll_high
+ */
+
+/**
+ * The state of the labelling, as `LabelSession.reply` of labelling.py returns it.
+ *
+ * @typedef {object} LabelState
+ * @property {number} n_given
+ * @property {number} n_requests
+ * @property {string} labels_file
+ * @property {{ question: string, references: string[], text: string } | null} answer
+ * @property {MethodEstimate[]} estimates
+ * @property {{ n_repeated: number, n_same: number } | null} [consistency]
+ */
+
+/** @typedef {"open" | "give" | "undo"} LabelAction */
+
+const NO_KERNEL_TO_LABEL =
+  "Labels are written by Python: open this run in a notebook, or run `pro label` with its path.";
+const LIMITS =
+  "200 labels give about ±0.055 on an AUROC, so they rarely prove that a judge is biased by 0.02. " +
+  "Differences between methods are estimated about three times as precisely. Wrong labels bias " +
+  "every estimate, so choose “cannot decide” when in doubt. Do not stop because of a result.";
+
+/** @type {{ name: string, key: string, correct: boolean | null }[]} */
+const CHOICES = [
+  { name: "right", key: "r", correct: true },
+  { name: "wrong", key: "w", correct: false },
+  { name: "cannot decide", key: "d", correct: null },
+];
+const UNDO_KEY = "u";
+
+/** The tab Label. */
+export class LabelTab {
+  /**
+   * @param {((message: object) => void) | null} send send a message to Python; null without Python
+   */
+  constructor(send) {
+    this.send = send;
+    /** @type {LabelState | null} */
+    this.state = null;
+    this.isOpened = false;
+    this.isWaiting = false;
+    this.element = createElement("div", { class: "pro-label", tabindex: 0 });
+    this.element.addEventListener("keydown", (event) => this.press(event));
+    const firstText = send ? "Choosing the answers to label …" : NO_KERNEL_TO_LABEL;
+    this.element.replaceChildren(createElement("p", {}, firstText));
+  }
+
+  /** Ask for the first answer when the tab is opened. */
+  draw() {
+    if (this.send && !this.isOpened) {
+      this.isOpened = true;
+      this.ask("open", null);
+    }
+    this.element.focus({ preventScroll: true });
+  }
+
+  /**
+   * Send a message, unless the reply to another is awaited.
+   *
+   * @param {LabelAction} action
+   * @param {boolean | null} correct
+   */
+  ask(action, correct) {
+    if (this.isWaiting || !this.send) return;
+    this.isWaiting = true;
+    this.send({ kind: "label", action, n_given: this.state?.n_given ?? 0, correct });
+  }
+
+  /** Allow to press a key again after a message has failed. */
+  stopWaiting() {
+    this.isWaiting = false;
+    this.isOpened = this.state !== null;
+  }
+
+  /**
+   * Label the answer, or withdraw the last label.
+   *
+   * @param {KeyboardEvent} event
+   */
+  press(event) {
+    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !this.state) return;
+    const key = event.key.toLowerCase();
+    const choice = CHOICES.find((each) => each.key === key);
+    if (choice && this.state.answer) this.ask("give", choice.correct);
+    else if (key === UNDO_KEY) this.ask("undo", null);
+    else return;
+    event.preventDefault();
+  }
+
+  /**
+   * Show the reply of Python.
+   *
+   * @param {LabelState} state
+   */
+  show(state) {
+    this.isWaiting = false;
+    this.state = state;
+    this.element.replaceChildren(
+      this.createProgress(state),
+      state.answer ? createAnswer(state.answer) : createEnd(state),
+      this.createButtons(state),
+      createElement("h4", {}, "Estimates from the labels"),
+      createEstimates(state),
+      createElement("p", { class: "pro-quiet" }, LIMITS),
+    );
+    this.element.focus({ preventScroll: true });
+  }
+
+  /**
+   * Return the line with the progress.
+   *
+   * @param {LabelState} state
+   * @returns {HTMLElement}
+   */
+  createProgress({ n_given: given, n_requests: requests }) {
+    const bar = createElement("progress", { max: requests, value: given });
+    const counts = `${formatCount(given)} of ${formatCount(requests)} answers labelled`;
+    return createElement("div", { class: "pro-row pro-progress" }, bar, counts);
+  }
+
+  /**
+   * Return the buttons, which name their keys.
+   *
+   * @param {LabelState} state
+   * @returns {HTMLElement}
+   */
+  createButtons(state) {
+    const choices = CHOICES.map(({ name, key, correct }) =>
+      createKeyButton(name, key, !state.answer, () => this.ask("give", correct)),
+    );
+    const undo = createKeyButton("undo", UNDO_KEY, !state.n_given, () => this.ask("undo", null));
+    return createElement("div", { class: "pro-row" }, choices, undo);
+  }
+}
+
+/**
+ * Return a button that names its key.
+ *
+ * @param {string} name
+ * @param {string} key
+ * @param {boolean} isDisabled
+ * @param {() => void} onClick
+ * @returns {HTMLElement}
+ */
+function createKeyButton(name, key, isDisabled, onClick) {
+  const attributes = { type: "button", disabled: isDisabled, onclick: onClick };
+  return createElement("button", attributes, `${name} `, createElement("kbd", {}, key));
+}
+
+/**
+ * Return the question, the references and the answer.
+ *
+ * @param {{ question: string, references: string[], text: string }} answer
+ * @returns {HTMLElement}
+ */
+function createAnswer({ question, references, text }) {
+  const referenceTexts = references.map((reference) =>
+    createElement("dd", {}, createText(reference)),
+  );
+  return createElement(
+    "div",
+    {},
+    createElement("div", { class: "pro-head" }, createText(question)),
+    createElement(
+      "dl",
+      { class: "pro-labelled" },
+      createElement("dt", {}, "references"),
+      referenceTexts,
+      createElement("dt", {}, "answer"),
+      createElement("dd", { class: "pro-answer" }, createText(text)),
+    ),
+  );
+}
+
+/**
+ * Return the sentences after the last answer.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement}
+ */
+function createEnd({ labels_file: file, consistency }) {
+  const repeated = consistency?.n_repeated ?? 0;
+  const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
+  const agreement = repeated
+    ? ` Your label was the same for ${same} that were shown twice.`
+    : "";
+  const done = "All planned answers have a label. The labels are in ";
+  return createElement("p", {}, done, createText(file), `.${agreement}`);
+}
+
+/**
+ * Return the table of the estimates, or why there is none.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement}
+ */
+function createEstimates({ estimates }) {
+  if (!estimates.length) return createElement("p", {}, "Not shown before 20 labels.");
+  const rows = estimates.map((row) => [
+    row.similarity ? `${row.method}, ${row.similarity}` : row.method,
+    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
+    describeEstimate(
+      row.auroc_minus_nll,
+      row.auroc_minus_nll_low,
+      row.auroc_minus_nll_high,
+      row.method === "NLL" ? "–" : "not shown",
+    ),
+  ]);
+  return createTable(["method", "AUROC", "difference to NLL"], rows);
+}
+
+/**
+ * Return an estimate with its interval, or the reason why it is not shown.
+ *
+ * @param {number | null} value
+ * @param {number | null} low
+ * @param {number | null} high
+ * @param {string} reason
+ * @returns {string}
+ */
+function describeEstimate(value, low, high, reason) {
+  if (value === null) return reason.startsWith("labels") ? `not shown (${reason})` : reason;
+  return formatWithInterval([value, low ?? NaN, high ?? NaN]);
+}
