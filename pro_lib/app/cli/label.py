@@ -18,6 +18,7 @@ from pro_lib.app.cli.options import (
     strict_option,
 )
 from pro_lib.app.cli.output import say
+from pro_lib.common.files import check_output
 from pro_lib.common.validation import printable
 
 
@@ -61,8 +62,10 @@ def label_command(  # noqa: PLR0913 - one argument per option
     names = question_file_parameters(
         columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
     )
-    answers = read_run_or_responses(run, questions, names)
     path = labels or default_label_file(run)
+    inputs = [run, questions] if questions else [run]
+    check_output(path, option="--labels", inputs=inputs)
+    answers = read_run_or_responses(run, questions, names)
     session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller)
     with LabelServer(session) as server:
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
