@@ -100,6 +100,9 @@ PYTHON_NOT_RUN = {
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
+    "import pro_lib\nfrom pro_lib.evaluation import evaluate\nfrom pro_lib.evaluation.labels": (
+        "needs labels of a person; tests/app/test_labelling.py computes the estimates"
+    ),
     "outputs = llm.generate(": "needs vLLM; tests/importing/test_importers.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -146,8 +149,8 @@ NOT_RUN = {
     "(git clone|python3 -m venv) .*": "test_installation.py and `make` do this",
     "make (install|test|lint)": "continuous integration runs these",
     "make figures$": "takes minutes; tests/project/test_notebooks.py runs every notebook",
-    "make (docs|lab)|pro explore$|python -m http.*": (
-        "runs all notebooks, or does not end; see test_site.py and test_browser.py"
+    "make (docs|lab)|pro explore$|pro label .*|python -m http.*": (
+        "runs all notebooks, or does not end; see test_site.py, test_browser.py, test_labelling.py"
     ),
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (
         "needs a network; see tests/project/test_installation.py and test_downloads.py"

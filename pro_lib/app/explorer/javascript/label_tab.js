@@ -201,9 +201,7 @@ function createAnswer({ question, references, text }) {
 function createEnd({ labels_file: file, consistency }) {
   const repeated = consistency?.n_repeated ?? 0;
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
-  const agreement = repeated
-    ? ` Your label was the same for ${same} that were shown twice.`
-    : "";
+  const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
   const done = "All planned answers have a label. The labels are in ";
   return createElement("p", {}, done, createText(file), `.${agreement}`);
 }
@@ -219,14 +217,21 @@ function createEstimates({ estimates }) {
   const rows = estimates.map((row) => [
     row.similarity ? `${row.method}, ${row.similarity}` : row.method,
     describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
-    describeEstimate(
-      row.auroc_minus_nll,
-      row.auroc_minus_nll_low,
-      row.auroc_minus_nll_high,
-      row.method === "NLL" ? "–" : "not shown",
-    ),
+    describeDifference(row),
   ]);
   return createTable(["method", "AUROC", "difference to NLL"], rows);
+}
+
+/**
+ * Return the difference of a method to NLL with its interval.
+ *
+ * @param {MethodEstimate} row
+ * @returns {string}
+ */
+function describeDifference(row) {
+  if (row.method === "NLL") return "–";
+  const { auroc_minus_nll: value, auroc_minus_nll_low: low, auroc_minus_nll_high: high } = row;
+  return describeEstimate(value, low, high, "not shown");
 }
 
 /**
