@@ -540,11 +540,18 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         The columns question_id, text and correct, one row for each question and answer.
 
     Raises:
-        RunError: a row is damaged, the file has no labels, or two labels of an answer differ; names
-            file and row.
+        RunError: a row is damaged, the file has no labels, two labels of an answer differ, or the
+            labels are of a sample that `pro label` chose; names file and row.
     """
     rows = read_rows(not_empty(path, "path"))
-    labels = [dict(parse(_Label, row, where)) for where, row in json_lines(rows)]
+    labels = []
+    for where, row in json_lines(rows):
+        if isinstance(row, Mapping) and {"plan", "probability"} <= set(row):
+            raise RunError(
+                f"{where}: these labels are of a sample, whose answers were chosen with different "
+                "probabilities; use pro_lib.evaluation.labels.estimate, which weights them"
+            )
+        labels.append(dict(parse(_Label, row, where)))
     for label in labels:
         for name in ("question_id", "text"):
             label[name] = without_spreadsheet_mark(label[name])

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from test_explorer import many
 
+from pro_lib import importing
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.app.explorer.labelling import LabelSession, default_label_file, plan_path
 from pro_lib.common.files import RunError
@@ -98,6 +99,13 @@ def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consisten
     expected = table[table["similarity"] == ""].set_index("method")["auroc"].dropna()
     assert len(expected)
     assert {name: shown[name] for name in expected.index} == pytest.approx(expected.to_dict())
+
+
+def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_path):
+    session = opened(tmp_path)
+    give(session, 1)
+    with pytest.raises(RunError, match="line 1: these labels are of a sample"):
+        importing.read_labels(session.path)
 
 
 def test_labels_without_their_plan_are_an_error(tmp_path):
