@@ -131,8 +131,7 @@ class Explorer(anywidget.AnyWidget):
     def _label(self, action: str, n_given: int, correct: bool | None) -> dict[str, Any]:
         """Label the answers of the run that is shown; the label file is in `generations_dir`."""
         if self._label_session is None:
-            info = self._run.info
-            name = f"{info.dataset}_{info.model}_{self._run.name}".replace("/", "_")
+            name = self._run.name.replace("/", "_")
             folder = Path(self._experiment.generations_dir) / "labels"
             folder.mkdir(parents=True, exist_ok=True)
             self._label_session = LabelSession.open(self._run, folder / f"{name}.labels.jsonl")
