@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real figures-smollm2 notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
+.PHONY: help install figures figures-real figures-smollm2 figures-gemma model-figures notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,20 +54,28 @@ figures-real: install  ## the figures of real models, from published outputs tha
 	@for n in $(REAL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models $$n \
 		-p records '[$(REAL)]' -p figures_dir "$(CURDIR)/figures/real_models" || exit 1; done
 
-# SciQ and Natural Questions are LitCab's text files, in LITCAB=folder; without it world-facts alone is asked.
-SMOLLM2_SETS := world-facts$(if $(LITCAB), $(CURDIR)/build/smollm2/sciq.txt $(CURDIR)/build/smollm2/nq.txt)
-SMOLLM2_NOTEBOOKS := 01 02 03 04 05 06 07 09
-SMOLLM2 := -p model '["smollm2-135m"]' -p dataset '[$(foreach set,$(SMOLLM2_SETS),"$(set)"$(comma))]' -p limit 1000
+# The figures of a real model MODEL in figures/FOLDER. SciQ and Natural Questions are LitCab's text files in LITCAB=folder;
+# without them only world-facts is asked.
+LITCAB_SETS := $(if $(LITCAB),$(CURDIR)/build/litcab/sciq.txt $(CURDIR)/build/litcab/nq.txt)
+MODEL_SETS := world-facts $(LITCAB_SETS)
+MODEL_NOTEBOOKS := 01 02 03 04 05 06 07 09
+MODEL_FIGURES = -p limit 1000 -p figures_dir "$(CURDIR)/figures/$(FOLDER)"
 
-figures-smollm2: install  ## the figures of a real model, which it downloads once (93 MB); LITCAB=folder adds SciQ and NQ
-	@$(BIN)/python -m pro_lib download smollm2-135m
-	@$(if $(LITCAB),mkdir -p build/smollm2 && cp $(LITCAB)/sciq/test.txt build/smollm2/sciq.txt && cp $(LITCAB)/NQ/test.txt build/smollm2/nq.txt)
-	@$(BIN)/python -m pro_lib generate smollm2-135m greedy threshold diverse_beam multinomial --search-alpha 0.005 --limit 1000 \
-		$(SMOLLM2_SETS:%=--dataset %)
-	@for n in $(SMOLLM2_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n \
-		$(SMOLLM2) -p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
-	@for n in 00 08; do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/smollm2 $$n -p model smollm2-135m -p limit 1000 \
-		-p figures_dir "$(CURDIR)/figures/smollm2" || exit 1; done
+figures-smollm2: MODEL := smollm2-135m
+figures-smollm2: FOLDER := smollm2
+figures-smollm2: model-figures  ## the figures of SmolLM2-135M (93 MB, 1 to 3 hours); LITCAB=folder adds SciQ and NQ
+figures-gemma: MODEL := gemma-3-270m
+figures-gemma: FOLDER := gemma-3-270m
+figures-gemma: model-figures  ## the figures of Gemma 3 270M (253 MB, 2 to 6 hours); LITCAB=folder adds SciQ and NQ
+
+model-figures: install
+	@$(BIN)/python -m pro_lib download $(MODEL) $(DOWNLOAD_ARGS)
+	@$(if $(LITCAB),mkdir -p build/litcab && cp $(LITCAB)/sciq/test.txt build/litcab/sciq.txt && cp $(LITCAB)/NQ/test.txt build/litcab/nq.txt)
+	@$(BIN)/python -m pro_lib generate $(MODEL) greedy threshold diverse_beam multinomial --search-alpha 0.005 --limit 1000 \
+		$(MODEL_SETS:%=--dataset %)
+	@for n in $(MODEL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/$(FOLDER) $$n \
+		-p model '["$(MODEL)"]' -p dataset '[$(foreach set,$(MODEL_SETS),"$(set)"$(comma))]' $(MODEL_FIGURES) || exit 1; done
+	@for n in 00 08; do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/$(FOLDER) $$n -p model $(MODEL) $(MODEL_FIGURES) || exit 1; done
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

@@ -23,6 +23,7 @@ from doc_sources import (
     COUNTED,
     EXACT_AUROC,
     GAIN,
+    GEMMA,
     INTERVALS,
     LLAMA,
     MEADOW,
@@ -182,7 +183,13 @@ def _readme() -> list[Sentence]:
     alpha = {name: _gained(where, "paper", "alpha") for name, where in PUBLISHED.items()}
     nq, meadow, llama = alpha.values()
     causes = {"cause": "repeats kept", "k": 10}
-    small = rows(f"{SMOLLM2}/06_benchmark.csv", protocol="paper", method="NLL").to_dict("records")
+    small = [
+        record
+        for folder in (SMOLLM2, GEMMA)
+        for record in rows(f"{folder}/06_benchmark.csv", protocol="paper", method="NLL").to_dict(
+            "records"
+        )
+    ]
     others = [*_nll("paper"), *small]
     return [
         Sentence(
@@ -203,16 +210,19 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
-            "In the {n} settings of the bundled models and SmolLM2-135M, PRO's AUROC minus NLL's "
-            "is "
-            "{low} to {high}. It is significant in {count} of them.",
+            "In the {n} settings of the bundled models, SmolLM2-135M and Gemma 3 270M, PRO's AUROC "
+            "minus NLL's is {low} to {high}. It is significant in {count} of them.",
             {
                 "n": spelled(len(others)),
                 "low": signed(-max(each["auroc_minus_pro"] for each in others)),
                 "high": signed(-min(each["auroc_minus_pro"] for each in others)),
                 "count": spelled(sum(each["significant"] for each in others)),
             },
-            (*_pro_minus_nll("paper"), *_small("NLL", "paper")),
+            (
+                *_pro_minus_nll("paper"),
+                *_small("NLL", "paper"),
+                *_small("NLL", "paper", GEMMA, "Gemma"),
+            ),
         ),
         Sentence(
             "README.md",
@@ -745,6 +755,14 @@ def _real_models() -> list[Sentence]:
         read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
     )
     guarantees = f"{SMOLLM2}/09_guarantees.csv"
+    gemma_entropy = (
+        read_csv(f"{GEMMA}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
+    )
+    gemma_pro = read_csv(f"{GEMMA}/09_guarantees.csv").query(
+        "dataset == 'world-facts' and method == 'PRO' and threshold.notna()"
+    )
+    gemma_target = gemma_pro["target"].max()
+    gemma_share = gemma_pro.set_index("target").loc[gemma_target, "coverage"]
 
     def share(name: str, target: float, method: str) -> str:
         return (
@@ -837,6 +855,21 @@ def _real_models() -> list[Sentence]:
             {
                 "estimate": f"{entropy.loc['world-facts', 'entropy']:.0f}",
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
+            },
+        ),
+        Sentence(
+            page,
+            "on world-facts PRO and NLL both guarantee that {best} of the answers are right, for "
+            "{facts} of the questions.",
+            {"best": percent(gemma_target), "facts": percent(gemma_share)},
+        ),
+        Sentence(
+            page,
+            "The estimated mean entropy is {estimates} nats on world-facts, SciQ and NQ. The mean "
+            "tree bound of the search is {bounds}.",
+            {
+                "estimates": listed(f"{gemma_entropy.loc[name, 'entropy']:.0f}" for name in of),
+                "bounds": listed(f"{gemma_entropy.loc[name, 'tree_bound']:.0f}" for name in of),
             },
         ),
         Sentence(
@@ -1310,21 +1343,34 @@ def _gains(setting: str, protocol: str) -> tuple[Pair, ...]:
     )
 
 
-def _small(method: str, protocol: str) -> tuple[Pair, ...]:
-    """Return the differences to PRO of a method of SmolLM2, on three question sets."""
+def _small(
+    method: str, protocol: str, figures: str = SMOLLM2, model: str = "SmolLM2"
+) -> tuple[Pair, ...]:
+    """Return the differences to PRO of a method of a small model, on three question sets."""
     sign = -1 if method == "NLL" else 1
     name = "PRO − NLL" if method == "NLL" else f"{method} − PRO"
     pairs = []
     for dataset in ("world-facts", "sciq", "nq"):
         where = {"protocol": protocol, **METHODS[method], "dataset": dataset}
-        label = f"{name}, SmolLM2, {dataset}, {COUNTED[protocol]}"
-        pairs.append(_minus_pro(label, f"{SMOLLM2}/06_benchmark.csv", where, sign))
+        label = f"{name}, {model}, {dataset}, {COUNTED[protocol]}"
+        pairs.append(_minus_pro(label, f"{figures}/06_benchmark.csv", where, sign))
     return tuple(pairs)
+
+
+def _count_significant(pairs: Sequence[Pair]) -> str:
+    """Return in how many of some pairs the difference is significant, in words."""
+    return spelled(sum(bool(cell(pair.path, "significant", **pair.where)) for pair in pairs))
+
+
+def _lowest_and_highest(path: str, method: str) -> dict[str, str]:
+    """Return the lowest and the highest AUROC of a method with repeats counted."""
+    values = rows(path, protocol="paper", method=method)["auroc"]
+    return {"low": f"{values.min():.3f}", "high": f"{values.max():.3f}"}
 
 
 def _signed_range(pairs: Sequence[Pair]) -> str:
     """Write the smallest and the largest difference of some pairs."""
-    differences = [cell(pair.path, pair.column, **pair.where) for pair in pairs]
+    differences = [pair.sign * cell(pair.path, pair.column, **pair.where) for pair in pairs]
     return f"{signed(min(differences))} to {signed(max(differences))}"
 
 
@@ -1374,6 +1420,44 @@ def _in_words() -> list[Sentence]:
             "PE minus PRO is {pe} on the three sets, NE minus PRO {ne}.",
             {name: _signed_range(_small(name.upper(), "paper")) for name in ("pe", "ne")},
             (*_small("PE", "paper"), *_small("NE", "paper")),
+        ),
+        Sentence(
+            real,
+            "With α chosen on validation questions and repeats counted, PRO minus NLL is {nll}, "
+            "significant in {count} of the three sets.",
+            {
+                "nll": _signed_range(_small("NLL", "paper", GEMMA, "Gemma")),
+                "count": _count_significant(_small("NLL", "paper", GEMMA, "Gemma")),
+            },
+            _small("NLL", "paper", GEMMA, "Gemma"),
+        ),
+        Sentence(
+            real,
+            "With each answer once it is {nll}, significant in {count}.",
+            {
+                "nll": _signed_range(_small("NLL", "workbench", GEMMA, "Gemma")),
+                "count": _count_significant(_small("NLL", "workbench", GEMMA, "Gemma")),
+            },
+            _small("NLL", "workbench", GEMMA, "Gemma"),
+        ),
+        Sentence(
+            real,
+            "PE minus PRO is {pe} on the three sets: the AUROC of PE is {low} to {high}, below "
+            "chance.",
+            {
+                "pe": _signed_range(_small("PE", "paper", GEMMA, "Gemma")),
+                **_lowest_and_highest(f"{GEMMA}/06_benchmark.csv", "PE"),
+            },
+            _small("PE", "paper", GEMMA, "Gemma"),
+        ),
+        Sentence(
+            real,
+            "SD (by words) minus PRO is {sd}, significant in {count} of the three sets.",
+            {
+                "sd": _signed_range(_small("SD, lexical", "paper", GEMMA, "Gemma")),
+                "count": _count_significant(_small("SD, lexical", "paper", GEMMA, "Gemma")),
+            },
+            _small("SD, lexical", "paper", GEMMA, "Gemma"),
         ),
         Sentence(more, "K = 1 is best in both protocols.", {}, (*repeats, *once)),
         Sentence(

@@ -12,6 +12,7 @@ from doc_sources import (
     EXACT,
     EXACT_AUROC,
     GAIN,
+    GEMMA,
     METHODS,
     PUBLISHED,
     SEEN,
@@ -252,8 +253,18 @@ def _short(value: float, digits: int = 3) -> str:
 
 def real_smollm2() -> pd.DataFrame:
     """Return the results of SmolLM2 on three question sets."""
-    benchmark, exact = f"{SMOLLM2}/06_benchmark.csv", f"{SMOLLM2}/07_exact_search.csv"
-    bars = f"{SMOLLM2}/05_rouge_threshold.csv"
+    return _small_model(SMOLLM2, "smollm2-135m")
+
+
+def real_gemma() -> pd.DataFrame:
+    """Return the results of Gemma 3 270M on three question sets."""
+    return _small_model(GEMMA, "gemma-3-270m")
+
+
+def _small_model(figures: str, model: str) -> pd.DataFrame:
+    """Return the results of a model on three question sets, from the CSV files of its figures."""
+    benchmark, exact = f"{figures}/06_benchmark.csv", f"{figures}/07_exact_search.csv"
+    bars = f"{figures}/05_rouge_threshold.csv"
     columns = {}
     names = [
         "right by ROUGE-L > 0.3",
@@ -266,7 +277,7 @@ def real_smollm2() -> pd.DataFrame:
         "token-forwards for α = 0.05; 0.005; ten beams; greedy",
     ]
     for name, title in (("world-facts", "world-facts"), ("sciq", "SciQ"), ("nq", "NQ")):
-        of = {"dataset": name, "model": "smollm2-135m"}
+        of = {"dataset": name, "model": model}
         nll = row(benchmark, protocol="workbench", method="NLL", **of)
         where = {"protocol": "paper", "rouge_threshold": 0.3, "method": "NLL", **of}
         accuracy = cell(bars, "accuracy", **where)
@@ -518,6 +529,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         audit_choices,
         real_prompting,
         real_smollm2,
+        real_gemma,
         real_gain,
         real_all_questions,
         intervals_coverage,

@@ -303,7 +303,13 @@ class Parameters:
 
     def _check_generation(self) -> None:
         """Check the parameters of answers that a model generates."""
-        self._check_known("split", question_sets.SPLITS, "anything else")
+        if self.split == "all":
+            raise ValueError("split='all' needs records; without them, report on one split")
+        if self.split not in question_sets.SPLITS:
+            choices = ", ".join(question_sets.SPLITS)
+            raise ValueError(
+                f"split={self.split!r} is unknown; choose {choices}, or all of records"
+            )
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
             raise ValueError(

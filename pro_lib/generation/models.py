@@ -24,6 +24,7 @@ from pro_lib.common.catalog import (
     locate,
     model_folder_name,
 )
+from pro_lib.common.downloads import converted_gguf
 from pro_lib.common.validation import (
     DTYPES,
     QUANTIZATIONS,
@@ -175,6 +176,10 @@ class Model:
             UnsupportedModelError: the chat template raises an error, or a message contains a
                 control token, which would end the message or begin another one.
         """
+        if not self.tokenizer.chat_template:
+            raise UnsupportedModelError(
+                f"model {self.name} has no chat template; leave chat=True (--chat) out"
+            )
         for message in messages:
             control_token = first_control_token(self.tokenizer, message["content"])
             if control_token is not None:
@@ -440,6 +445,8 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     Raises `UnsupportedModelError` if the weights do not match the configuration.
     """
     name = source
+    if source.endswith(".gguf") and not options.get("gguf_file"):
+        source = str(converted_gguf(Path(source)) or source)
     if source.endswith(".gguf"):
         options = {**options, "gguf_file": os.path.basename(source)}
         source = os.path.dirname(source) or "."

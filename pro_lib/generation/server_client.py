@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
-from typing import Annotated, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -36,6 +36,9 @@ from pro_lib.common.validation import (
 with extra("server", "asking a server"):
     import anyio.from_thread
     import httpx
+
+if TYPE_CHECKING:
+    import ssl
 
 _logger = logging.getLogger(__name__)
 _TRIES = 5
@@ -115,7 +118,9 @@ class Server:
         headers = {"Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        client = httpx.AsyncClient(headers=headers, timeout=self.timeout, trust_env=False)
+        client = httpx.AsyncClient(
+            headers=headers, timeout=self.timeout, trust_env=False, verify=_ssl_context()
+        )
         with (
             anyio.from_thread.start_blocking_portal() as portal,
             portal.wrap_async_context_manager(client),
@@ -292,6 +297,12 @@ class Server:
             return ""
         settings = " and ".join(f"{name} {value}" for name, value in _SAMPLING.items())
         return f"they change by {difference:.2g} nats when a request has {settings}"
+
+
+@cache
+def _ssl_context() -> "ssl.SSLContext":
+    """Return the certificates of all clients; a search opens many, and reading them is slow."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 @dataclass(frozen=True)

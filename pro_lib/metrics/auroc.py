@@ -350,11 +350,10 @@ def aligned(
 def _as_booleans(labels: NDArray[Any]) -> Labels:
     """Return labels (n,) as booleans; raise `ValueError` if one is not True, False, 0 or 1."""
     # A column of booleans that may have missing values has the type object.
-    is_binary = all(
+    is_boolean = labels.dtype == bool or all(
         isinstance(label, (bool, int, float)) and label in (0, 1)
         for label in np.ravel(labels).tolist()
     )
-    is_boolean = labels.dtype == bool or is_binary
     if not is_boolean or labels.ndim != 1:
         raise ValueError(
             "correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, "

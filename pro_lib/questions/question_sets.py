@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -316,13 +317,21 @@ def _all_questions(
     if name not in BUNDLED:
         words = f"is unknown; choose {', '.join(NAMES)}, or give path= to a file"
         raise RunError(f"dataset {name!r} {words}")
+    table = _bundled_questions(name)
+    return QuestionRows(table.assign(references=table["references"].map(list)), {}, {})
+
+
+# An experiment loads its questions many times, and the bundled file does not change.
+@lru_cache(len(BUNDLED))
+def _bundled_questions(name: str) -> pd.DataFrame:
+    """Return the questions of a bundled set; the caller must copy what it changes."""
     fact_columns = {
         "question_id": "fact_id",
         "question": BUNDLED[name],
         "references": ["answer", "aliases"],
     }
     table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", fact_columns)
-    return QuestionRows(table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]], {}, {})
+    return table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]]
 
 
 # --- Splits ---

@@ -157,8 +157,10 @@ def part_table(
         A row per question, with its answers as a nested column.
     """
     table = pa.Table.from_pandas(questions.filter(QUESTION_COLUMNS), preserve_index=False)
-    further = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore").to_dict("records")
-    further_json = [json.dumps(row, default=plain) for row in further]
+    further = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore")
+    # Some versions of pandas have no record of a row without columns.
+    records = further.to_dict("records") or [{}] * len(questions)
+    further_json = [json.dumps(row, default=plain) for row in records]
     table = table.append_column(_OWN, pa.array(further_json, pa.string()))
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):

@@ -115,22 +115,39 @@ def jupyter(folder, theme="JupyterLab Light"):
 
 
 @contextmanager
-def browser_page(address, *, width=1200, height=1000):
-    """The page at that address, and a list that collects the errors of its console."""
+def chromium():
+    """A browser, which takes a second to start."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
-            page.set_default_timeout(PATIENCE)
-            errors = []
-            page.on(
-                "console", lambda line: errors.append(line.text) if line.type == "error" else None
-            )
-            page.on("pageerror", lambda error: errors.append(f"{error.name}: {error.message}"))
-            page.goto(address)
-            yield page, errors
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def page_of(browser, address, *, width=1200, height=1000):
+    """The page at that address, and a list that collects the errors of its console.
+
+    The page shares nothing with the browser's other pages.
+    """
+    page = browser.new_page(viewport={"width": width, "height": height})
+    try:
+        page.set_default_timeout(PATIENCE)
+        errors = []
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(f"{error.name}: {error.message}"))
+        page.goto(address)
+        yield page, errors
+    finally:
+        page.close()
+
+
+@contextmanager
+def browser_page(address, *, width=1200, height=1000):
+    """The page at that address in a browser of its own, and the errors of its console."""
+    with chromium() as browser, page_of(browser, address, width=width, height=height) as opened:
+        yield opened
 
 
 def run_all(page):
@@ -323,22 +340,22 @@ FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"],
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1370, 400])
 def test_odd_runs_and_hostile_texts_are_displayed_as_texts(width, tmp_path):
-    for name, sentence in SENTENCES.items():
-        path = explorer.to_html(
-            (ODD | {"nasty": nasty(), "forty answers": FORTY})[name], tmp_path / f"{name}.html"
-        )
-        with browser_page(path.as_uri(), width=width) as (page, errors):
-            page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
-            app = page.locator(".pro-app")
-            expect(app).to_contain_text(sentence)
-            for tab in ("Compare", "Ask", "Questions"):
-                page.get_by_role("tab", name=tab).click()
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-            app.get_by_label("order").select_option("most uncertain first")
-            app.get_by_label("find").fill("no such thing")
-            expect(app).to_contain_text("No question passes the filters.")
-            assert app.locator("img, script").count() == 0
-            assert errors == [], name
+    runs = ODD | {"nasty": nasty(), "forty answers": FORTY}
+    with chromium() as browser:
+        for name, sentence in SENTENCES.items():
+            path = explorer.to_html(runs[name], tmp_path / f"{name}.html")
+            with page_of(browser, path.as_uri(), width=width) as (page, errors):
+                page.on("dialog", lambda dialog, errors=errors: errors.append(dialog.message))
+                app = page.locator(".pro-app")
+                expect(app).to_contain_text(sentence)
+                for tab in ("Compare", "Ask", "Questions"):
+                    page.get_by_role("tab", name=tab).click()
+                    assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+                app.get_by_label("order").select_option("most uncertain first")
+                app.get_by_label("find").fill("no such thing")
+                expect(app).to_contain_text("No question passes the filters.")
+                assert app.locator("img, script").count() == 0
+                assert errors == [], name
 
 
 def take_picture(folder, path, theme):

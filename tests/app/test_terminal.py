@@ -268,7 +268,9 @@ def install_kernel(folder, name, *words):
     (place / "kernel.json").write_text(json.dumps(spec))
 
 
-def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(tmp_path):
+def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(
+    tmp_path, monkeypatch, capfd
+):
     other = [sys.executable, "-c", "raise SystemExit('another Python')"]
     for name in ("python3", "named"):
         install_kernel(tmp_path, name, *other)
@@ -277,7 +279,8 @@ def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(tmp_
     write_notebook(tmp_path / "other.ipynb", "1", "named")
     write_notebook(tmp_path / "none.ipynb", "1", "absent")
     (tmp_path / "damaged.ipynb").write_text("[]")
-    environment = os.environ | {"JUPYTER_PATH": str(tmp_path / "jupyter")}
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.chdir(tmp_path)
     ends = {
         "own": None,
         "dies": f"dies.ipynb: the kernel {sys.executable} failed: Kernel died",
@@ -288,11 +291,10 @@ def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(tmp_
         "damaged": "damaged.ipynb is not a notebook that can be read (AttributeError: ",
     }
     for name, end in ends.items():
-        words = [sys.executable, "-m", "pro_lib", "run", f"{name}.ipynb", "--executed", "copies"]
-        how = {"capture_output": True, "encoding": "utf-8", "check": False}
-        done = subprocess.run(words, cwd=tmp_path, env=environment, **how)
-        assert "Traceback" not in done.stderr
-        assert done.returncode == bool(end), done.stderr
+        done = CliRunner().invoke(cli.pro, ["run", f"{name}.ipynb", "--executed", "copies"])
+        assert isinstance(done.exception, SystemExit | None)  # others would print a traceback
+        assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
+        assert done.exit_code == bool(end), done.stderr
         if end:
             assert done.stderr.splitlines()[-1].startswith(f"Error: {end}")
     assert os.listdir(tmp_path / "copies") == ["own.ipynb"]

@@ -316,27 +316,33 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
     tests = [{**row, "split": "test"} for row in rows[10:70]]
     checks = [{**row, "split": "validation"} for row in rows[70:]]
 
-    def figures(table, out, name):
+    def written_parameters(table, out, name):
         path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
-        words = ["run", "02", "--executed", str(tmp_path / name)]
-        parameters = {
-            "model": f"['{MODEL}']",
-            "dataset": f"['{path}']",
+        return {
+            "model": [MODEL],
+            "dataset": [str(path)],
             "n_answers": 3,
             "n_validation": 30,
-        }
-        parameters |= {
             "generations_dir": tmp_path / out,
             "figures_dir": tmp_path / name,
             "device": "cpu",
         }
-        for parameter, value in parameters.items():
+
+    def figure(table, out, name):
+        """Return what notebook 02 saves, without a kernel."""
+        experiment = Experiment(**written_parameters(table, out, name))
+        experiment.save("02_alpha_sweep", table=experiment.alpha_sweep())
+        return (tmp_path / name / "02_alpha_sweep.csv").read_text()
+
+    def figure_of_notebook(table, out, name):
+        words = ["run", "02", "--executed", str(tmp_path / name)]
+        for parameter, value in written_parameters(table, out, name).items():
             words += ["-p", parameter, str(value)]
         done = CliRunner().invoke(cli.pro, words)
         assert done.exit_code == 0, done.output
         return (tmp_path / name / "02_alpha_sweep.csv").read_text()
 
-    before = figures([*shots, *checks, *tests], "edited", "first")
+    before = figure([*shots, *checks, *tests], "edited", "first")
     tests[5] = {
         **tests[5],
         "question": tests[20]["question"],
@@ -344,6 +350,6 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
     }
     del tests[0], tests[30]
     edited = [*shots, *checks, *tests]
-    after = figures(edited, "edited", "second")
-    assert after == figures(edited, "fresh", "third")
+    after = figure_of_notebook(edited, "edited", "second")
+    assert after == figure(edited, "fresh", "third")
     assert after != before

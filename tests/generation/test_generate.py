@@ -446,7 +446,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         (TIMED, True, "it asks for the date in a way that is unsupported"),
-        (None, True, "llama has no chat template that takes the prompt; leave chat"),
+        (None, True, "llama has no chat template; leave chat=True"),
         ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(.*only saints\)"),
         ("{{ 1 // 0 }}", True, "by zero"),
         ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),

@@ -3,6 +3,7 @@
 import math
 import re
 import socket
+import ssl
 import threading
 from contextlib import suppress
 from copy import deepcopy
@@ -332,6 +333,22 @@ def test_a_server_that_answers_byte_by_byte_is_given_up(facts_2m, ending, monkey
             connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3)
         ended.set()
         thread.join()
+
+
+def test_the_certificates_are_read_once_for_many_connections(facts_2m, monkeypatch):
+    created = []
+    create = ssl.create_default_context
+
+    def counted(*arguments, **options):
+        created.append(options)
+        return create(*arguments, **options)
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    server_client._ssl_context.cache_clear()
+    with serving(facts_2m) as url:
+        for _ in range(2):
+            connected(url, facts_2m)
+    assert len(created) == 1
 
 
 def test_one_question_can_be_asked_over_a_server(facts_2m):

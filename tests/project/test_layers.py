@@ -4,6 +4,7 @@ The order of the packages is a contract in pyproject.toml, which `make lint` che
 """
 
 import ast
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -44,16 +45,34 @@ def imported(path):
     return names
 
 
-def run(code):
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return done.stdout.split()
+# Runs each text on stdin as a program that has not imported the package, and prints their results.
+# One process for all, because imports of other packages take seconds.
+EACH_AFRESH = """
+import json, sys
+results = []
+for code in json.load(sys.stdin):
+    for name in [name for name in sys.modules if name.split('.')[0] == 'pro_lib']:
+        del sys.modules[name]
+    values = {}
+    exec(code, values)
+    results.append(values['result'])
+print(json.dumps(results))
+"""
 
 
-@pytest.mark.parametrize("name", ["", *LIGHT])
-def test_importing_a_package_loads_neither_torch_nor_matplotlib(name):
-    code = f"import sys; import pro_lib{'.' * bool(name)}{name}; "
-    code += "print(*{'torch', 'transformers', 'matplotlib'} & {*sys.modules})"
-    assert run(code) == []
+def results_of(programs):
+    """Return the value of `result` that each program sets, by the program's name."""
+    words = [sys.executable, "-c", EACH_AFRESH]
+    texts = json.dumps([*programs.values()])
+    done = subprocess.run(words, input=texts, check=True, capture_output=True, text=True)
+    return dict(zip(programs, json.loads(done.stdout), strict=True))
+
+
+def test_importing_a_package_loads_neither_torch_nor_matplotlib():
+    heavy = "import sys; result = sorted({'torch', 'transformers', 'matplotlib'} & {*sys.modules})"
+    names = ["pro_lib", *(f"pro_lib.{name}" for name in LIGHT)]
+    loaded = results_of({name: f"import {name}; {heavy}" for name in names})
+    assert loaded == {name: [] for name in names}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -87,9 +106,11 @@ SAME_NAME = [
 ]
 
 
-@pytest.mark.parametrize("first", ["package", "module"])
-@pytest.mark.parametrize("name", SAME_NAME)
-def test_a_function_with_the_name_of_its_module_stays_a_function(name, first):
+FIRST = ["package", "module"]
+
+
+def types_by_import(name, first):
+    """Return a program whose result has the types that three imports of one name give."""
     package, _, function = name.partition(".")
     lines = [
         f"from pro_lib.{package} import {function} as found",
@@ -99,8 +120,19 @@ def test_a_function_with_the_name_of_its_module_stays_a_function(name, first):
     code = "\n".join(["import pro_lib", "from importlib import import_module", *lines])
     code += f"\nfrom_package = type(pro_lib.{name}).__name__"
     code += f"\nfrom_module = type(import_module('pro_lib.{name}')).__name__"
-    code += "\nprint(type(found).__name__, from_package, from_module)"
-    assert run(code) == ["function", "function", "module"]
+    return f"{code}\nresult = [type(found).__name__, from_package, from_module]"
+
+
+@pytest.fixture(scope="module")
+def types():
+    cases = [(name, first) for name in SAME_NAME for first in FIRST]
+    return results_of({case: types_by_import(*case) for case in cases})
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("name", SAME_NAME)
+def test_a_function_with_the_name_of_its_module_stays_a_function(name, first, types):
+    assert types[name, first] == ["function", "function", "module"]
 
 
 def test_the_tree_of_the_docs_has_every_package_and_module():

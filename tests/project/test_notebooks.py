@@ -261,9 +261,26 @@ def run_cells(path, folder, **parameters):
                 namespace |= given
 
 
+@pytest.fixture(scope="module")
+def generations(tmp_path_factory):
+    """One place for the runs of all notebooks, with those that a few of them need.
+
+    The answers of beams are missing, so that the first notebook generates them in its kernel.
+    """
+    folder = tmp_path_factory.mktemp("generations")
+    given = {"model": "facts-1m", "limit": 40, "device": "cpu", "generations_dir": folder}
+    for name, settings in {
+        "multinomial": {"n_answers": 4},
+        "greedy": {},
+        "threshold": {"search_alpha": 0.005},
+    }.items():
+        Experiment(**given, strategy=name, **settings).both_splits("facts-1m", "world-facts")
+    return folder
+
+
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
-    path, tmp_path, caplog
+    path, generations, tmp_path, caplog
 ):
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = (
@@ -273,13 +290,8 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
     )
     undeclared = {"batch_size": 8, "device": "cpu"}
     assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
-    # One place for runs, so that a notebook finds what another has generated.
-    small = (
-        named
-        | undeclared
-        | {"limit": 40, "n_answers": 4, "generations_dir": str(tmp_path.parent / "generations")}
-    )
-    execute(path, tmp_path, **small)
+    small = {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
+    execute(path, tmp_path, **named, **undeclared, **small)
     assert "unknown parameter" not in caplog.text
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)

@@ -52,6 +52,14 @@ def test_bundled_set_has_the_facts_of_the_split_with_answer_and_aliases():
     assert all(fact["question"] != fact["question_reworded"] for fact in FACTS)
 
 
+def test_a_change_of_loaded_questions_does_not_change_the_next_ones():
+    usual = load_questions("world-facts").table.to_json()
+    changed = load_questions("world-facts").table
+    changed.loc[0, "question"] = "Another question?"
+    changed["references"].iloc[0].append("another answer")
+    assert load_questions("world-facts").table.to_json() == usual
+
+
 def test_limit_draws_with_the_seed_and_keeps_the_order():
     everything = load_questions("world-facts").table["question_id"].tolist()
     for seed in (1, 2):

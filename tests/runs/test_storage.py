@@ -67,6 +67,19 @@ def state(path):
     }
 
 
+def test_a_part_has_a_row_per_question_where_pandas_has_no_record_of_rows_without_columns(
+    monkeypatch,
+):
+    # pandas 3.0.6 returned [] for rows without columns.
+    to_dict = pd.DataFrame.to_dict
+    monkeypatch.setattr(
+        pd.DataFrame,
+        "to_dict",
+        lambda table, *how: to_dict(table, *how) if len(table.columns) else [],
+    )
+    assert len(table_of(questions_of(IDS))) == len(IDS)
+
+
 def test_a_part_of_before_own_columns_stood_in_one_is_refused(tmp_path):
     with RunFolder(tmp_path / "run", INFO) as folder:
         [(part, asked)] = folder.missing(questions_of(IDS), per_part=len(IDS)).items()

@@ -166,6 +166,15 @@ def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
     assert scoring.above_one(log_probs).tolist() == [False, True, True, False, False]
 
 
+def test_a_mass_next_to_the_limit_is_rounded_correctly_before_it_is_compared():
+    probs = np.random.default_rng(0).uniform(size=(1000, 20))
+    log_probs = np.log(probs * (1 + 1e-6) / probs.sum(axis=1, keepdims=True))
+    is_above = scoring.mass(log_probs) > 1 + 1e-6
+    assert 0 < is_above.sum() < 1000
+    assert (np.exp(log_probs).sum(axis=1) > 1 + 1e-6).tolist() != is_above.tolist()
+    assert scoring.above_one(log_probs).tolist() == is_above.tolist()
+
+
 def test_the_alpha_floor_by_hand():
     log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
     terms = -0.5 * np.log(0.5) - 0.2 * np.log(0.2) - 0.3 * np.log(0.1)

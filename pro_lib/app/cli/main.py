@@ -8,7 +8,7 @@ import click
 import pro_lib
 from pro_lib.app.cli.ask import ask_command
 from pro_lib.app.cli.base import Group
-from pro_lib.app.cli.download import download_command
+from pro_lib.app.cli.download import download_command, models_command
 from pro_lib.app.cli.explore import explore_command
 from pro_lib.app.cli.generate import generate_command
 from pro_lib.app.cli.label import label_command
@@ -28,6 +28,7 @@ for _command in (
     explore_command,
     generate_command,
     label_command,
+    models_command,
     run_command,
     score_command,
 ):

@@ -160,10 +160,10 @@ def pro_minus_nll(
     # Answers that repeat, or sum to more than 1, are among those that are compared.
     with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
         options = {"search_alpha": search_alpha}
-        scores = [scoring.pro(log_probs, alpha=alpha, **options) for alpha in alphas]
-        scores += [scoring.pro_at_k(log_probs, k, **options) for k in FIXED_KS]
+        by_alpha = scoring.pro(log_probs, alpha=alphas, **options)
+        by_k = scoring.pro_at_k(log_probs, FIXED_KS, **options)
     differences = difference_columns(
-        np.column_stack(scores), nll, correct, name="nll", clusters=clusters
+        np.column_stack([by_alpha, by_k]), nll, correct, name="nll", clusters=clusters
     )
     n_alphas = len(alphas)
     n_ks = len(FIXED_KS)

