@@ -170,3 +170,32 @@ def searched(model, questions, alpha=0.05, **options):
     return generate(
         model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options
     )
+
+
+@contextmanager
+def replying(*replies):
+    """Yield the address of a server that sends these replies in turn, and the requests it got."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            """Say nothing."""
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append((self.path, dict(self.headers), body))
+            reply = replies[min(len(requests), len(replies)) - 1]
+            status, reply = reply if isinstance(reply, tuple) else (200, reply)
+            content = json.dumps(reply).encode()
+            self.send_response_only(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/v1", requests
+    finally:
+        http.shutdown()
+        http.server_close()

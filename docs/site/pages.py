@@ -133,14 +133,15 @@ def gallery() -> str:
     parts = [
         "# All figures\n",
         "This page shows all figures of the notebooks for the bundled models. Some figures also",
-        "exist for SmolLM2-135M and for",
+        "exist for SmolLM2-135M, for Gemma 3 270M and for",
         "[published outputs of large models](results/real_models.md).",
         "A click on a figure opens its notebook.\n",
     ]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")
         for figure, (heading, sentence) in cells.what_to_see(ROOT / name).items():
-            paths = (figure, f"smollm2/{figure}", f"real_models/{figure}")
+            paths = [figure]
+            paths += [f"{folder}/{figure}" for folder in ("smollm2", "gemma-3-270m", "real_models")]
             drawn = [f for f in paths if (ROOT / "figures" / f"{f}.png").is_file()]
             pictures = " ".join(
                 f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn

@@ -486,7 +486,7 @@ def _benchmark() -> list[Sentence]:
         Sentence(page, "where it is right in {told}.", {"told": f"{told:.0%}".replace("%", " %")}),
         Sentence(
             page,
-            "is {nats} nats on average in that cell.",
+            "is {nats} nats on average for these questions.",
             {"nats": f"{exposure['PRO'] - exposure['NLL']:.3f}"},
         ),
         Sentence(
@@ -510,8 +510,8 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "its row correlates with those printed for Gemma-2B, Gemma-7B and Llama2-13B at "
-            "{correlations}.",
+            "the row *kept* of facts-2m correlates with those printed for Gemma-2B, Gemma-7B and "
+            "Llama2-13B at {correlations}.",
             {"correlations": listed(f"{value:.2f}".replace("-", "−") for value in _correlations())},
         ),
         Sentence(
@@ -582,7 +582,8 @@ def _exact(page: str) -> list[Sentence]:
         ),
         Sentence(
             page,
-            "PRO of beams differs from it by {difference} {ends}.",
+            "The AUROC of PRO of beams differs from that of PRO of the search by {difference} "
+            "{ends}.",
             {
                 "difference": signed(beams["auroc_minus_pro"]),
                 "ends": interval(beams["auroc_minus_pro_low"], beams["auroc_minus_pro_high"]),
@@ -680,9 +681,9 @@ def _audit_page() -> list[Sentence]:
     return [
         Sentence(
             page,
-            "The default α = 0.4 instead of the chosen α makes a difference of {default} "
-            "{default_ends}. Repeated beams make one of {repeats} {repeats_ends}; {count} is "
-            "significant. Another rule for the judged answer makes one of {judged} "
+            "With the default α = 0.4 instead of the chosen α, AUROC changes by {default} "
+            "{default_ends}. With repeated beams it changes by {repeats} {repeats_ends}; {count} "
+            "is significant. With another rule for the judged answer it changes by {judged} "
             "{judged_ends}.",
             {
                 **_with_ends("default", default),

@@ -16,6 +16,7 @@ from doc_sources import (
     METHODS,
     PUBLISHED,
     SEEN,
+    SELF_EVALUATION,
     SETTINGS,
     SMOLLM2,
     cell,
@@ -259,6 +260,41 @@ def real_smollm2() -> pd.DataFrame:
 def real_gemma() -> pd.DataFrame:
     """Return the results of Gemma 3 270M on three question sets."""
     return _small_model(GEMMA, "gemma-3-270m")
+
+
+def real_self_evaluation() -> pd.DataFrame:
+    """Return AUROC of P(True), and the agreement of two models as judges, on world-facts."""
+    lines = []
+    for name, model in (("SmolLM2-135M", "smollm2-135m"), ("Gemma 3 270M", "gemma-3-270m")):
+        p_true, nll, judge = (
+            row(SELF_EVALUATION, model=model, method=method)
+            for method in ("P(True)", "NLL", "judge")
+        )
+        agreement = (
+            f"{judge['agreement']:.2f} [{judge['agreement_low']:.2f}, "
+            f"{judge['agreement_high']:.2f}]"
+        )
+        lines.append(
+            [
+                f"{name}, {p_true['n_questions']:,}",
+                _auroc(p_true),
+                _auroc(nll),
+                difference_with_interval(p_true, column="auroc_minus_pro"),
+                agreement,
+                f"{judge['called_right']:.2f}",
+                f"{judge['accuracy']:.2f}",
+            ]
+        )
+    columns = [
+        "model, questions",
+        "AUROC of P(True)",
+        "AUROC of NLL",
+        "P(True) − PRO",
+        "judge agrees with the aliases",
+        "judge says right",
+        "right by the aliases",
+    ]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def _small_model(figures: str, model: str) -> pd.DataFrame:
@@ -530,6 +566,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_prompting,
         real_smollm2,
         real_gemma,
+        real_self_evaluation,
         real_gain,
         real_all_questions,
         intervals_coverage,

@@ -31,6 +31,7 @@ from pro_lib.app.parameters import (
     plain_value,
 )
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
+from pro_lib.app.self_evaluation import with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
@@ -220,6 +221,8 @@ class Experiment(Parameters):
             if not self.records:
                 options["samples"] = self.both_splits(model, dataset, SAMPLES)
                 options["others"] = [self.both_splits(model, dataset, GREEDY)]
+            if self.methods:
+                answers = self._with_p_true(answers, options["samples"], options["others"])
         evaluations: list[Evaluation] = []
         for name in splits:
             split = None if name == "all" else name
@@ -516,6 +519,17 @@ class Experiment(Parameters):
                 # A method may be left out on the questions of one split only.
                 both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
         return both
+
+    def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:
+        """Return the run with the score P(True), which the model gives to its own answers."""
+        model = self.loaded(self._model_of(answers))
+        cache = self.generations_dir / answers.info.dataset / answers.info.model / "p_true.jsonl"
+        return with_p_true(answers, samples, others, model=model, cache=cache)
+
+    def _model_of(self, run: Run) -> str:
+        """Return the parameter `model` whose run this is."""
+        names = {catalog.model_folder_name(name): name for name in as_list(self.model)}
+        return names[run.info.model]
 
     def _runs_of_both_splits(self, strategy: str) -> list[Run]:
         return [self.both_splits(*pair, strategy) for pair in self.pairs()]

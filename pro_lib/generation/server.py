@@ -22,6 +22,7 @@ from transformers import AutoTokenizer
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import tokens
+from pro_lib.generation.choices import encode_choices
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Children, Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts
@@ -30,6 +31,7 @@ from pro_lib.generation.server_client import (
     LOWEST,
     PROBE_PROMPTS,
     ROUNDING,
+    Connection,
     Server,
     largest_difference,
     short_digest,
@@ -166,6 +168,43 @@ class ServedModel(Model):
     ) -> "ServerTree":
         """Return the tree of some prompts, as `Fit.tree` does."""
         return ServerTree(self.server, prompts, counts)
+
+    @property
+    def prompts_at_once(self) -> int:
+        """How many prompts are sent before their log-probabilities are stored."""
+        return 1
+
+    def choice_log_probs(self, prompts: Sequence[str], choices: Sequence[str]) -> np.ndarray:
+        """Return log P(choice | prompt) in nats, (n, C), from the server's lists of next tokens.
+
+        One list is requested for each token of a choice; choices that begin alike share their
+        first lists. A value is NaN if a token of the choice is not in its list.
+
+        Raises:
+            SentenceError: there is no choice, or a choice adds no token to a prompt.
+            RunError: the server does not answer, or its reply is not a list of log-probabilities.
+        """
+        with self.server.connect() as connection:
+            rows = [self._choices_of(connection, prompt, choices) for prompt in prompts]
+        return np.array(rows).reshape(len(prompts), len(choices))
+
+    def _choices_of(
+        self, connection: Connection, prompt: str, choices: Sequence[str]
+    ) -> list[float]:
+        """Return the log-probabilities of the choices after one prompt."""
+        continuations = encode_choices(self, prompt, choices)
+        lists: dict[tuple[int, ...], dict[int, float]] = {}
+        totals = []
+        for token_ids in continuations.choices:
+            total = 0.0
+            for depth, token in enumerate(token_ids):
+                prefix = (*continuations.prompt, *token_ids[:depth])
+                if prefix not in lists:
+                    top = min(self.server.top, len(self.server.texts))
+                    lists[prefix] = self.server.request_list(connection, prefix, top)
+                total += lists[prefix].get(token, np.nan)
+            totals.append(total)
+        return totals
 
 
 class ServerTree:

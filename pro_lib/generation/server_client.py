@@ -112,7 +112,7 @@ class Server:
             raise ValueError(f"base_url has port {port}; a port is a number from 1 to 65535")
 
     @contextmanager
-    def connect(self) -> "Iterator[_Connection]":
+    def connect(self) -> "Iterator[Connection]":
         """Yield an open connection."""
         key = self._key()
         headers = {"Accept-Encoding": "identity"}
@@ -125,7 +125,7 @@ class Server:
             anyio.from_thread.start_blocking_portal() as portal,
             portal.wrap_async_context_manager(client),
         ):
-            yield _Connection(self, client, portal)
+            yield Connection(self, client, portal)
 
     def _key(self) -> str:
         """Return the key, or "" if there is none."""
@@ -136,7 +136,7 @@ class Server:
         return key
 
     def request_list(
-        self, connection: "_Connection", prefix: Sequence[int], n_tokens: int, **sampling: Any
+        self, connection: "Connection", prefix: Sequence[int], n_tokens: int, **sampling: Any
     ) -> dict[int, float]:
         """Return the log-probabilities of the likeliest next tokens.
 
@@ -208,7 +208,7 @@ class Server:
             "probe": {"within": within, "log_probs": probe},
         }
 
-    def _description(self, connection: "_Connection") -> dict[str, Any]:
+    def _description(self, connection: "Connection") -> dict[str, Any]:
         """Return what the server says of its model in `/models` and in llama.cpp's `/props`."""
         base = self.base_url.rstrip("/")
         entries = inner_value(connection.get(f"{base}/models"), "data")
@@ -236,7 +236,7 @@ class Server:
         return json.loads(text) if len(text) <= 1000 and is_finite else short_digest(text)
 
     def _probe(
-        self, connection: "_Connection", prompts: Sequence[Sequence[int]]
+        self, connection: "Connection", prompts: Sequence[Sequence[int]]
     ) -> list[dict[str, float]]:
         """Return the log-probabilities of the likeliest tokens after each prompt, by token id.
 
@@ -276,7 +276,7 @@ class Server:
 
     def _why_sampled(
         self,
-        connection: "_Connection",
+        connection: "Connection",
         prompt: Sequence[int],
         log_probs: dict[int, float],
         n_tokens: int,
@@ -306,23 +306,24 @@ def _ssl_context() -> "ssl.SSLContext":
 
 
 @dataclass(frozen=True)
-class _Connection:
+class Connection:
     """An open connection to a server, which threads may share."""
 
     server: Server
     client: httpx.AsyncClient
     portal: anyio.from_thread.BlockingPortal
 
-    def post(self, fields: dict) -> object:
+    def post(self, fields: dict, path: str = "completions") -> object:
         """Return the JSON reply to a request for one token.
 
         Args:
             fields: the fields of the request, in addition to the model and the defaults.
+            path: the path of the API below `base_url`.
 
         Raises:
             RunError: there is no reply.
         """
-        address = f"{self.server.base_url.rstrip('/')}/completions"
+        address = f"{self.server.base_url.rstrip('/')}/{path}"
         body = {"model": self.server.model, "max_tokens": 1, "temperature": 0, **fields}
         return self.portal.call(self._with_retries, partial(self._try_post, address, body))
 

@@ -161,6 +161,10 @@ def _truth_value(value: object) -> object:
     return _TRUTH.get(str(value).strip().lower(), value)
 
 
+# Values of the column `status` of `pro judge` for answers that have no verdict
+_WITHOUT_VERDICT = ("refused", "unknown")
+
+
 class _Label(Format):
     """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
 
@@ -534,7 +538,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: a file with the columns question_id, text (exactly as in the run) and correct (true or
-            false, 1 or 0).
+            false, 1 or 0). `pro judge` writes a column status too; rows without a verdict are
+            skipped.
 
     Returns:
         The columns question_id, text and correct, one row for each question and answer.
@@ -546,12 +551,13 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     rows = read_rows(not_empty(path, "path"))
     labels = []
     for where, row in json_lines(rows):
-        if isinstance(row, Mapping) and {"plan", "probability"} <= set(row):
+        if {"plan", "probability"} <= set(row):
             raise RunError(
                 f"{where}: these labels are of a sample, whose answers were chosen with different "
                 "probabilities; use pro_lib.evaluation.labels.estimate, which weights them"
             )
-        labels.append(dict(parse(_Label, row, where)))
+        if row.get("status") not in _WITHOUT_VERDICT:
+            labels.append(dict(parse(_Label, row, where)))
     for label in labels:
         for name in ("question_id", "text"):
             label[name] = without_spreadsheet_mark(label[name])

@@ -36,6 +36,7 @@ from pro_lib.metrics.differences import (
     holm,
     readings,
 )
+from pro_lib.metrics.judge import judge, judge_prompt
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [
@@ -60,6 +61,8 @@ __all__ = [
     "differences_in_words",
     "exact_match",
     "holm",
+    "judge",
+    "judge_prompt",
     "need_both",
     "normal",
     "normalize",

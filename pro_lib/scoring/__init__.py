@@ -19,6 +19,7 @@ from pro_lib.scoring.likelihood import (
     row_sums,
     tree_bound,
 )
+from pro_lib.scoring.self_evaluation import p_true, p_true_prompt
 from pro_lib.scoring.semantic import (
     clusters,
     degree,
@@ -57,6 +58,8 @@ __all__ = [
     "meaning_log_probs",
     "nll",
     "normalized_entropy",
+    "p_true",
+    "p_true_prompt",
     "padded_texts",
     "pairwise_similarity",
     "predictive_entropy",

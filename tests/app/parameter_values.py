@@ -45,6 +45,7 @@ OTHER = {
     "engine": "ray",
     "n_workers": 2,
     "similarity": "alias",
+    "methods": "P(True)",
     "correctness": "exact_match",
     "figure_columns": 1,
 }

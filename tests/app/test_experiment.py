@@ -275,7 +275,7 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
 ):
     if (name, kind) == ("strict", "records"):
         return  # about bad lines, which these records do not have; tested below
-    methods = "all" if name == "similarity" else "own"
+    methods = "all" if name in ("similarity", "methods") else "own"
     folder = usual["folder"] / kind / methods
     if (kind, methods) not in usual:
         usual[kind, methods] = observed(

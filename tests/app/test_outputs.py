@@ -19,7 +19,7 @@ from pro_lib.app import explorer
 from pro_lib.app.cli import pro
 from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog, files
+from pro_lib.common import catalog, downloads, files
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.plots import style
@@ -102,6 +102,15 @@ RUN = [
     "['x', 'questions.csv']",
 ]
 RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
+JUDGE = [
+    "judge",
+    "records.jsonl",
+    "--model",
+    "facts-1m",
+    "--questions",
+    "questions.csv",
+    "--output",
+]
 # By option of the output and parameter of the input: the command up to the output, and the input.
 INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
@@ -114,6 +123,8 @@ INPUTS = {
     ("label", "--labels", "run"): (LABEL, "records.jsonl"),
     ("label", "--labels", "run (folder)"): (["label", "greedy", "--labels"], "greedy/run.json"),
     ("label", "--labels", "questions"): (LABEL, "questions.csv"),
+    ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
+    ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
     ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
     ("run", "--executed", "typed (file)"): (RUN, "records.jsonl"),
     ("run", "--executed", "typed (list)"): (RUN, "questions.csv"),
@@ -271,17 +282,17 @@ def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch)
     "error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")]
 )
 def test_an_error_without_a_message_is_named(error, monkeypatch):
-    def fail(_):
+    def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(catalog, "download", fail)
+    monkeypatch.setattr(downloads, "download", fail)
     assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
 def test_generate_and_download_keep_foreign_files(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "HOME", tmp_path)
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(catalog, "subprocess", None)  # nothing is to be downloaded
+    monkeypatch.setattr(downloads, "subprocess", None)  # nothing is to be downloaded
     run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
     for place, line in {

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pro_lib.app import cli
 from pro_lib.app.ask import Answer
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog, files
+from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
@@ -124,7 +124,7 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 
 def test_generate_and_download_print_escapes(nasty, monkeypatch):
     monkeypatch.setattr(Experiment, "both_splits", lambda *_: f"Run({NASTY})")
-    monkeypatch.setattr(catalog, "download", lambda _: Path(NASTY))
+    monkeypatch.setattr(downloads, "download", lambda *_, **__: Path(NASTY))
     assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 

@@ -5,6 +5,7 @@ As a script with a number of kills, this file imports the package once and forks
 """
 
 import builtins
+import importlib
 import io
 import itertools
 import json
@@ -117,6 +118,33 @@ def explore(inputs, out, x):
     pro("explore", inputs / "records.jsonl", "--alpha", x, "--html", out / "page.html")
 
 
+class Judge:
+    """A judge that needs no model and calls every answer wrong."""
+
+    name, fingerprint = "judge", "1"
+
+    def choice_log_probs(self, prompts, choices):
+        return [[-2.0, -0.2]] * len(prompts)
+
+
+def judge(inputs, out, _):
+    """Write verdicts; the replies are in their file after the first time."""
+    module = importlib.import_module("pro_lib.app.cli.judge")
+    module._judge_model = lambda *_: Judge()
+    output = out / "verdicts.csv"
+    pro(
+        "judge",
+        inputs / "records.jsonl",
+        "--model",
+        "judge",
+        "--server",
+        "none",
+        "--yes",
+        "--output",
+        output,
+    )
+
+
 def run(inputs, out, x):
     """Write the executed copy of a notebook."""
     pro("run", inputs / "mine.ipynb", "-p", "x", x, "--executed", out)
@@ -155,6 +183,7 @@ def same_notebook(one, other):
 JOBS = {
     score: (1, 25, bytes.__eq__),
     explore: (1, 25, bytes.__eq__),
+    judge: (1, 20, bytes.__eq__),
     draw: (3, 20, bytes.__eq__),
     run: (9, 10, same_notebook),
     big: (None, 20, bytes.__eq__),

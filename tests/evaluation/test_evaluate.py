@@ -13,7 +13,7 @@ from test_damaged_input import TABLES, WRITE
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import Splits, evaluate
+from pro_lib.evaluation.evaluate import Splits, common_methods, evaluate
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -186,6 +186,37 @@ def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
     assert said in judged.sentence()
     with pytest.raises(RunError, match="PRO needs log-probabilities"):
         judged.pro(0.4)
+
+
+def test_one_answer_with_log_probabilities_among_texts_is_compared_as_a_text():
+    run = mixed_records(1)
+    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
+    assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
+
+
+def test_pro_of_an_evaluation_keeps_answers_from_two_fifths_on():
+    answers = [{"text": "yes", "log_prob": np.log(0.45)}, {"text": "no", "log_prob": np.log(0.42)}]
+    record = {"question_id": "q", "references": ["yes"], "answers": answers}
+    judged = evaluate(importing.from_records([record]))
+    np.testing.assert_array_equal(judged.pro(), judged.pro(0.4))
+    assert judged.pro() != judged.pro(0.43)
+
+
+def test_meanings_that_one_split_lacks_are_left_out_of_the_other():
+    run = mixed_records(8)
+    judged = evaluate(
+        run, samples=run, similarities={"lexical": scoring.lexical}, protocol="workbench"
+    )
+    assert list(judged.meanings) == ["S-PRO, lexical"]
+    common = judged.with_methods_of(replace(judged, meanings={}))
+    assert common.meanings == {}
+    assert "Without S-PRO, lexical, which" in common.sentence()
+
+
+def test_a_question_without_a_label_does_not_make_nll_count():
+    table = pd.DataFrame({"NLL": [0.5, np.nan], "SC": [0.1, 0.2]})
+    selected, left_out = common_methods(table, [None, True])
+    assert (list(selected), left_out) == (["SC"], {"NLL": (0, 1)})
 
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():

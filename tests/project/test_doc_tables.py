@@ -16,7 +16,9 @@ FIGURE_TABLES = sorted((ROOT / "figures").glob("0*.csv"))
 # Figures of other models, which may have been drawn before a column was added
 OTHER_FIGURE_TABLES = sorted((ROOT / "figures").glob("*/0*.csv"))
 OTHER_FIGURE_TABLES = [
-    path for path in OTHER_FIGURE_TABLES if path.parent.name in ("real_models", "smollm2")
+    path
+    for path in OTHER_FIGURE_TABLES
+    if path.parent.name in ("real_models", "smollm2", "gemma-3-270m")
 ]
 NAMED_VALUES = ["alpha_choice", "k_choice", "protocol", "split", "strategy"]
 

@@ -157,6 +157,7 @@ NOT_RUN = {
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (
         "needs a network; see tests/project/test_installation.py and test_downloads.py"
     ),
+    "pro judge .*|.* verdicts.csv": "tests/app/test_judge_command.py runs them on a fake server",
     ".* smollm2-135m": "tests/generation/test_downloads.py runs it if the model is installed",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions",
     "make figures-real|.*data/published.*": "downloads published outputs",

@@ -292,3 +292,9 @@ def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
         True,
     )
     assert run.as_texts().top()["text"].tolist() == ["y"]
+
+
+def test_texts_alone_have_no_log_probabilities():
+    run = records_run({"text": "x"}, {"text": "y"})
+    with pytest.raises(RunError, match="has texts without log-probabilities"):
+        run.log_probs()

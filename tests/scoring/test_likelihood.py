@@ -225,3 +225,9 @@ def test_a_certain_answer_has_no_negative_zero():
         scoring.average_log_likelihood(certain, certain),
     ]
     assert [str(score[0]) for score in scores] == ["0.0"] * 5
+
+
+def test_pro_at_k_needs_k_answers_of_a_search_and_no_more():
+    log_probs = np.log([[0.5, 0.25]])
+    expected = scoring.pro_at_k(log_probs, 2)
+    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 2, search_alpha=0.2), expected)

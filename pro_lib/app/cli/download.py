@@ -23,11 +23,13 @@ def download_command(name: str, accept_license: bool) -> None:
     is_new = model is not None and not (catalog.CACHE / name / "config.json").is_file()
     if model is not None and is_new:
         say(f"{name}: {model.n_bytes / 1e6:.0f} MB, {model.n_converted / 1e9:.1f} GB on the disk")
-        say(f"{model.origin[:1].upper()}{model.origin[1:]}. Licence: {model.licence}.")
+        say(f"{model.origin[:1].upper()}{model.origin[1:]}.")
+        say(f"Licence: {model.licence} ({model.licence_url})")
         if model.must_accept and not accept_license:
-            files = ", ".join(file.name for file in model.licence_files)
-            say(f"The terms are in {model.licence_files[0].requirement} ({files}).")
-            click.confirm(f"Do you accept the {model.licence}?", abort=True)
+            for path in downloads.fetch_licence(name):
+                say(printable(f"  {path}"))
+            question = f"Do you accept the {model.licence}? (In scripts, use --accept-license.)"
+            click.confirm(question, abort=True)
             accept_license = True
     folder = downloads.download(name, accept_license=accept_license)
     say(printable(folder))

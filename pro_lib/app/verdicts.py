@@ -1,0 +1,85 @@
+"""The verdicts of a judge model on the answers of a run, and their CSV file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+
+from pro_lib import metrics
+from pro_lib.common.choice_cache import missing_prompts
+from pro_lib.common.choice_model import ChoiceModel
+from pro_lib.common.files import RunError
+from pro_lib.metrics.judge import JUDGE_CHOICES, JUDGE_THRESHOLD, judge_prompts
+from pro_lib.runs.run import Run
+
+_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
+
+
+def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
+    """Return the answers of a run that a judge is asked about, each text once per question.
+
+    Args:
+        run: a run whose questions have references.
+        every_answer: whether all answers are judged, or only the most probable one of a question.
+
+    Returns:
+        The columns question_id, question, references and text.
+
+    Raises:
+        RunError: no question has references, or no answer has a text.
+    """
+    questions = run.questions[["question_id", "question", "references"]]
+    answers = run.answers if every_answer else run.top()
+    texts = answers[["question_id", "text"]].dropna().drop_duplicates()
+    table = questions.merge(texts, on="question_id")
+    has_references = table["references"].map(lambda value: value is not None and len(value) > 0)
+    if not has_references.any():
+        raise RunError(
+            f"run {run.name}: a judge compares answers with references, and there are none with a "
+            "text; give the questions with --questions"
+        )
+    return table[has_references].reset_index(drop=True)
+
+
+def prompts_to_send(answers: pd.DataFrame, model: ChoiceModel, cache: Path) -> list[str]:
+    """Return the prompts whose verdicts are not stored yet."""
+    prompts = judge_prompts(
+        answers["question"], [list(one) for one in answers["references"]], answers["text"]
+    )
+    return missing_prompts(model, prompts, JUDGE_CHOICES, cache)
+
+
+def verdicts(
+    answers: pd.DataFrame, *, model: ChoiceModel, cache: Path, progress: bool = True
+) -> pd.DataFrame:
+    """Return a judge's verdicts, a row per answer.
+
+    Args:
+        answers: the result of `answers_to_judge`.
+        model: the judge.
+        cache: the file in which its replies are kept.
+        progress: show a progress bar.
+
+    Returns:
+        The columns question_id, question, text, correct (whether the probability is at least 0.5;
+        missing without a verdict), p_right, mass and status, as `metrics.judge` explains them.
+    """
+    table = metrics.judge(
+        list(answers["question"]),
+        [list(one) for one in answers["references"]],
+        list(answers["text"]),
+        model=model,
+        cache=cache,
+        progress=progress,
+    )
+    is_right = table["p_right"] >= JUDGE_THRESHOLD
+    table["correct"] = is_right.astype("boolean").where(table["status"] == "judged")
+    return answers.join(table)[_COLUMNS]
+
+
+def is_verdict_table(path: Path) -> bool:
+    """Return whether a CSV file begins as the tables of `verdicts`."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return next(csv.reader([file.readline(1000)]), []) == _COLUMNS

@@ -1,0 +1,167 @@
+"""Probabilities of a few given continuations of a prompt, for P(True) and for judges."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pro_lib.common.validation import SentenceError
+from pro_lib.generation.decoding import ForwardCounts
+from pro_lib.generation.decoding.packed_tree import (
+    Tree,
+    common_prefix_length,
+    encode_prefix,
+    to_device,
+)
+
+if TYPE_CHECKING:
+    from pro_lib.generation.models import Model
+
+_BATCH = 32  # prompts in one forward pass
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """The token ids of a prompt, and of each choice after it."""
+
+    prompt: list[int]
+    choices: list[list[int]]
+
+
+def choice_log_probs(
+    model: "Model",
+    prompts: Sequence[str],
+    choices: Sequence[str],
+    *,
+    batch_size: int = _BATCH,
+    counts: ForwardCounts | None = None,
+) -> NDArray[np.float64]:
+    r"""Return log P(choice | prompt) in nats for a few choices.
+
+    All prompts of a batch go through the network together, and text that all prompts begin with
+    goes through it once. A choice of several tokens needs one more pass for each further token.
+
+    Args:
+        model: a loaded model.
+        prompts: n prompts.
+        choices: C continuations. A choice usually begins with a space.
+        batch_size: number of prompts in one forward pass.
+        counts: a counter to which the passes and tokens are added.
+
+    Returns:
+        (n, C) log-probabilities in nats; NaN for a prompt that the tokenizer cannot encode, as one
+        in which a control token is written.
+
+    Raises:
+        SentenceError: there is no choice, or a choice adds no token to a prompt.
+
+    Example:
+        >>> from pro_lib import load_model
+        >>> model = load_model("facts-2m")
+        >>> choice_log_probs(model, ["Q: Capital of France?\nA:"], [" Paris", " Rome"]).shape
+        (1, 2)
+    """
+    if not choices:
+        raise SentenceError("choices must have at least one text")
+    counts = counts or ForwardCounts()
+    encoded: list[Continuations] = []
+    places = []
+    for place, prompt in enumerate(prompts):
+        if _can_encode(model, prompt):
+            encoded.append(encode_choices(model, prompt, choices))
+            places.append(place)
+    results = np.full((len(prompts), len(choices)), np.nan)
+    if not encoded:
+        return results
+    longest = max(len(question.prompt) + max(map(len, question.choices)) for question in encoded)
+    fit = model.fit_for(longest)
+    shared = common_prefix_length([question.prompt[:-1] for question in encoded])
+    prefix = encode_prefix(model.network, encoded[0].prompt[:shared], counts=counts)
+    for start in range(0, len(encoded), batch_size):
+        batch = encoded[start : start + batch_size]
+        tree = fit.tree(
+            model.network, [question.prompt for question in batch], prefix=prefix, counts=counts
+        )
+        values = _follow(tree, [question.choices for question in batch])
+        results[places[start : start + batch_size]] = values
+    return results
+
+
+def _can_encode(model: "Model", prompt: str) -> bool:
+    """Return whether the tokenizer of a model can encode a prompt."""
+    try:
+        model.encode(prompt)
+    except SentenceError:
+        return False
+    return True
+
+
+def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Continuations:
+    """Return the tokens of a prompt and of its choices.
+
+    A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
+    begin at the first token that is not the same for the prompt and for every choice.
+    """
+    prompt_ids = model.encode(prompt)
+    with_choices = [model.encode(prompt + choice) for choice in choices]
+    start = common_prefix_length([prompt_ids, *with_choices])
+    remainders = [ids[start:] for ids in with_choices]
+    for choice, remainder in zip(choices, remainders, strict=True):
+        if not remainder:
+            raise SentenceError(f"choice {choice!r} adds no token to the prompt")
+    return Continuations(prompt_ids[:start], remainders)
+
+
+_Row = tuple[int, tuple[int, ...]]  # a question, and the tokens after its prompt
+
+
+@torch.inference_mode()
+def _follow(tree: Tree, choices: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.float64]:
+    """Return the log-probabilities (rows, C) of the choices of each prompt of a tree."""
+    totals = np.zeros((len(choices), len(choices[0])))
+    log_probs = tree.plant()
+    # Choices with the same beginning share the row of that beginning.
+    rows: dict[_Row, int] = {(question, ()): question for question in range(len(choices))}
+    for depth in range(max(len(ids) for continuations in choices for ids in continuations)):
+        if depth > 0:
+            beginnings = _distinct_beginnings(choices, depth)
+            parents = [rows[question, tokens[:-1]] for question, tokens in beginnings]
+            last_tokens = [tokens[-1] for _, tokens in beginnings]
+            log_probs = tree.grow(torch.tensor(parents), torch.tensor(last_tokens))
+            rows = {beginning: row for row, beginning in enumerate(beginnings)}
+        _add_tokens(totals, log_probs, rows, choices, depth)
+    return totals
+
+
+def _distinct_beginnings(choices: Sequence[Sequence[Sequence[int]]], depth: int) -> list[_Row]:
+    """Return the first `depth` tokens of all choices that are longer, each once per question."""
+    beginnings = {
+        (question, tuple(ids[:depth])): None
+        for question, continuations in enumerate(choices)
+        for ids in continuations
+        if len(ids) > depth
+    }
+    return list(beginnings)
+
+
+def _add_tokens(
+    totals: NDArray[np.float64],
+    log_probs: Tensor,
+    rows: dict[_Row, int],
+    choices: Sequence[Sequence[Sequence[int]]],
+    depth: int,
+) -> None:
+    """Add the log-probabilities of the tokens at `depth` to the totals (rows, C)."""
+    places = [
+        (question, number, rows[question, tuple(ids[:depth])], ids[depth])
+        for question, continuations in enumerate(choices)
+        for number, ids in enumerate(continuations)
+        if len(ids) > depth
+    ]
+    question, number, row, token = np.array(places).T
+    row, token = to_device(log_probs.device, row, token)
+    totals[question, number] += log_probs[row, token].double().cpu().numpy()

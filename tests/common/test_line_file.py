@@ -1,0 +1,42 @@
+"""Append-only files of JSON lines: what a killed process leaves does no harm."""
+
+import pytest
+
+from pro_lib.common.files import RunError
+from pro_lib.common.line_file import append_lines, read_lines
+
+
+def test_lines_are_read_as_they_were_appended(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    append_lines(path, [{"a": 1}, {"b": "é"}])
+    append_lines(path, [{"c": None}])
+    assert read_lines(path) == [{"a": 1}, {"b": "é"}, {"c": None}]
+
+
+def test_a_file_that_does_not_exist_has_no_lines(tmp_path):
+    assert read_lines(tmp_path / "none.jsonl") == []
+
+
+@pytest.mark.parametrize("length", [3, 5000, 20_000])
+def test_an_unfinished_line_is_not_read_and_is_replaced(tmp_path, length):
+    path = tmp_path / "lines.jsonl"
+    append_lines(path, [{"a": 1}])
+    with open(path, "ab") as file:
+        file.write(b'{"b": "' + b"x" * length)
+    assert read_lines(path) == [{"a": 1}]
+    append_lines(path, [{"c": 3}])
+    assert read_lines(path) == [{"a": 1}, {"c": 3}]
+
+
+def test_a_file_of_one_unfinished_line_begins_anew(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"x" * 10_000)
+    append_lines(path, [{"a": 1}])
+    assert read_lines(path) == [{"a": 1}]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"a": 1}\n\xff\n')
+    with pytest.raises(RunError, match=r"lines\.jsonl, line 2 is not JSON"):
+        read_lines(path)

@@ -1,0 +1,155 @@
+"""A judge behind a server: letters in the lists of a reply, faults, and the key."""
+
+import logging
+import math
+
+import numpy as np
+import pytest
+from fake_server import connected, replying, serving
+
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
+from pro_lib.generation.choice_server import connect_choice_server
+from pro_lib.metrics.judge import judge
+
+CHOICES = (" (A)", " (B)")
+KEY = "sk-very-secret-0123456789"
+SURE = {"A": 0.9, "B": 0.08, "maybe": 0.01}
+
+
+def token(text, **probabilities):
+    """An entry of a chat reply: the generated token, and the likely ones at its place."""
+    listed = [{"token": name, "logprob": math.log(p)} for name, p in probabilities.items()]
+    chosen = probabilities.get(text, 0.5)
+    return {"token": text, "logprob": math.log(chosen), "top_logprobs": listed}
+
+
+def chat(*tokens):
+    return {"choices": [{"logprobs": {"content": list(tokens)}}]}
+
+
+def probabilities(reply, **options):
+    """Return the probabilities of A and B that one reply shows."""
+    with replying(reply) as (url, _):
+        server = connect_choice_server(url, model="judge", **options)
+        return np.exp(server.choice_log_probs(["Is it?"], CHOICES))[0]
+
+
+def test_the_letters_of_a_chat_reply_have_their_probabilities():
+    np.testing.assert_allclose(probabilities(chat(token("A", **SURE))), [0.9, 0.08])
+
+
+def test_tokens_that_show_the_same_letter_are_added():
+    listed = {"A": 0.5, " A": 0.2, "(A)": 0.1, "B": 0.1}
+    np.testing.assert_allclose(probabilities(chat(token("A", **listed))), [0.8, 0.1])
+
+
+def test_a_letter_after_a_bracket_has_the_probability_of_both():
+    first = token("(", **{"(": 0.8, "B": 0.1})
+    reply = chat(first, token("A", A=0.75, B=0.25))
+    np.testing.assert_allclose(probabilities(reply), [0.6, 0.3])
+
+
+def test_a_letter_that_is_not_listed_has_at_most_what_the_list_leaves():
+    # The list leaves 0.02, and its least probability is 0.03.
+    reply = chat(token("A", A=0.95, maybe=0.03))
+    np.testing.assert_allclose(probabilities(reply), [0.95, 0.02])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        chat(token("Sorry", Sorry=0.9, I=0.1)),
+        chat({"token": "A", "logprob": -0.1}),
+        chat(token("A", A=0.9, B=0.9)),
+        chat(token("A") | {"top_logprobs": [{"token": "A", "logprob": "high"}]}),
+        {"choices": []},
+        [],
+    ],
+    ids=["other words", "no list", "above 1", "no number", "no choice", "no object"],
+)
+def test_a_reply_without_letters_is_no_value(reply):
+    assert np.isnan(probabilities(reply)).all()
+
+
+def test_an_endpoint_for_texts_gets_the_common_beginning_of_the_choices():
+    reply = {
+        "choices": [{"logprobs": {"top_logprobs": [{"A": math.log(0.7), "B": math.log(0.2)}]}}]
+    }
+    with replying(reply) as (url, requests):
+        server = connect_choice_server(url, model="judge", endpoint="completions")
+        values = np.exp(server.choice_log_probs(["Is it?"], CHOICES))
+    np.testing.assert_allclose(values, [[0.7, 0.2]])
+    path, _, body = requests[0]
+    assert (path, body["prompt"]) == ("/v1/completions", "Is it? (")
+
+
+def test_a_request_that_fails_for_a_while_is_repeated():
+    with replying((503, {}), (500, {}), chat(token("A", **SURE))) as (url, requests):
+        server = connect_choice_server(url, model="judge")
+        values = server.choice_log_probs(["Is it?"], CHOICES)
+    assert len(requests) == 3
+    assert not np.isnan(values).any()
+
+
+def test_verdicts_before_a_failure_are_kept(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    questions = [f"Who is {number}?" for number in range(40)]
+    arguments = (questions, [["Ada"]] * 40, ["Ada"] * 40)
+    good = chat(token("A", **SURE))
+    with replying(*[good] * 35, (401, {})) as (url, _), pytest.raises(RunError, match="401"):
+        judge(*arguments, model=connect_choice_server(url, model="judge"), cache=cache)
+    with replying(good) as (url, requests):
+        table = judge(*arguments, model=connect_choice_server(url, model="judge"), cache=cache)
+    assert len(requests) == 5
+    assert set(table["status"]) == {"judged"}
+
+
+def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    cache = tmp_path / "verdicts.jsonl"
+    with (
+        caplog.at_level(logging.DEBUG),
+        replying(chat(token("A", **SURE)), (401, KEY)) as (
+            url,
+            requests,
+        ),
+    ):
+        server = connect_choice_server(url, model="judge")
+        judge(["Who?"], [["Ada"]], ["Ada"], model=server, cache=cache)
+        with pytest.raises(RunError) as error:
+            server.choice_log_probs(["Is it?"], CHOICES)
+    assert requests[0][1]["Authorization"] == f"Bearer {KEY}"
+    own_log = [
+        record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")
+    ]
+    for text in (cache.read_text(), str(error.value), repr(server), *own_log):
+        assert KEY not in text
+
+
+@pytest.mark.parametrize("choices", [(" (A)", " A"), (" (", " (B)")])
+def test_choices_need_different_letters(choices):
+    server = connect_choice_server("http://localhost:1/v1", model="judge")
+    with pytest.raises(SentenceError, match="a different letter each"):
+        server.choice_log_probs(["Is it?"], choices)
+
+
+def test_an_unknown_endpoint_is_an_error():
+    with pytest.raises(ValueError, match="choose chat or completions"):
+        connect_choice_server("http://localhost:1/v1", model="judge", endpoint="echo")
+
+
+def test_a_connected_model_has_the_values_of_the_model_in_process(facts_2m):
+    prompts = ["Question: What is the capital of France?\nAnswer:", "Question: Who?\nAnswer:"]
+    choices = [" Paris", " Parma", " Rome"]
+    with serving(facts_2m) as url:
+        model = connected(url, facts_2m, top=10_000)
+        values = model.choice_log_probs(prompts, choices)
+    np.testing.assert_allclose(values, facts_2m.choice_log_probs(prompts, choices), atol=1e-4)
+
+
+def test_a_choice_that_a_short_list_leaves_out_is_no_value(facts_2m):
+    prompt = "Question: What is the capital of France?\nAnswer:"
+    with serving(facts_2m, most=20) as url:
+        values = connected(url, facts_2m).choice_log_probs([prompt], [" Paris", " xylophone"])
+    assert np.isnan(values[0]).tolist() == [False, True]

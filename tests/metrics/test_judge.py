@@ -1,0 +1,122 @@
+"""A language model as judge: verdicts, refusals, and the file that keeps the verdicts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
+from pro_lib.metrics.judge import judge
+
+QUESTIONS = [f"Who is number {number}?" for number in range(40)]
+REFERENCES = [["Ada"]] * 40
+ANSWERS = ["Ada", "Bob"] * 20
+
+
+class Judge:
+    """A judge that compares the texts of its prompt, and can fail after some prompts."""
+
+    name = "judge"
+
+    def __init__(self, *, fingerprint="1", fails_after=1000):
+        self.fingerprint = fingerprint
+        self.n_left = fails_after
+        self.prompts = []
+
+    def choice_log_probs(self, prompts, choices):
+        self.n_left -= len(prompts)
+        if self.n_left < 0:
+            raise ConnectionError("the server is gone")
+        self.prompts += prompts
+        return np.log([[0.6, 0.3] if "answer: Ada" in prompt else [0.1, 0.8] for prompt in prompts])
+
+
+class Constant(Judge):
+    """A judge with the same row for every prompt."""
+
+    def __init__(self, row):
+        super().__init__()
+        self.row = row
+
+    def choice_log_probs(self, prompts, choices):
+        return np.array([self.row] * len(prompts))
+
+
+def test_a_verdict_is_the_share_of_the_first_choice():
+    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge())
+    assert table["p_right"][:2].tolist() == [pytest.approx(2 / 3), pytest.approx(1 / 9)]
+    assert table["mass"][:2].tolist() == [pytest.approx(0.9)] * 2
+    assert set(table["status"]) == {"judged"}
+
+
+def test_a_refusal_is_no_verdict():
+    table = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant(np.log([0.01, 0.3])))
+    assert table["status"].tolist() == ["refused"]
+    assert table["p_right"].isna().all()
+
+
+def test_a_probability_that_the_model_does_not_return_is_no_verdict():
+    table = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, -0.1]))
+    assert table["status"].tolist() == ["unknown"]
+    assert table["p_right"].isna().all()
+
+
+def test_equal_prompts_are_sent_once():
+    model = Judge()
+    table = judge(["Who?"] * 3, [["Ada"]] * 3, ["Ada"] * 3, model=model)
+    assert (len(model.prompts), table["status"].tolist()) == (1, ["judged"] * 3)
+
+
+def test_stored_verdicts_are_not_asked_again(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    first = judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
+    silent = Judge(fails_after=0)
+    second = judge(QUESTIONS, REFERENCES, ANSWERS, model=silent, cache=cache)
+    assert second.equals(first)
+
+
+def test_an_interrupted_call_goes_on_where_it_stopped(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    with pytest.raises(ConnectionError):
+        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(fails_after=32), cache=cache)
+    model = Judge()
+    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=model, cache=cache)
+    assert len(model.prompts) == 8
+    assert table.equals(judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge()))
+
+
+def test_another_model_does_not_read_the_verdicts(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
+    other = Judge(fingerprint="2")
+    judge(QUESTIONS, REFERENCES, ANSWERS, model=other, cache=cache)
+    assert len(other.prompts) == 40
+
+
+def test_unknown_values_are_not_stored(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, -0.1]), cache=cache)
+    assert cache.read_text() == ""
+
+
+@pytest.mark.parametrize("line", ["not JSON", "[1]", json.dumps({"model": "judge"})])
+def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
+    cache = tmp_path / "verdicts.jsonl"
+    cache.write_text(line + "\n")
+    with pytest.raises(SentenceError, match=r"verdicts\.jsonl, line 1"):
+        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
+
+
+def test_a_folder_is_not_a_file_of_verdicts(tmp_path):
+    with pytest.raises(RunError, match="not a regular file"):
+        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("references", "words"),
+    [([["Ada"]], "same length"), ([[]] * 40, "row 0"), (["Ada"] * 40, "row 0")],
+)
+def test_every_question_needs_references(references, words):
+    with pytest.raises(SentenceError, match=words):
+        judge(QUESTIONS, references, ANSWERS, model=Judge())
