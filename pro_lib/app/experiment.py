@@ -23,6 +23,7 @@ from pro_lib.app.parameter_use import check_use
 from pro_lib.app.parameters import (
     BEAMS,
     EXACT,
+    EXAMPLE_LABELS,
     GREEDY,
     N_ANSWERS,
     SAMPLES,
@@ -36,6 +37,7 @@ from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
@@ -113,13 +115,29 @@ class Experiment(Parameters):
 
     @property
     def choices(self) -> Choices:
-        """The rule for correct answers, from `correctness`, `convention` and `distinct`."""
+        """The rule for correct answers, from `correctness`, `convention` and `distinct`.
+
+        If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
+        `label_sample`.
+        """
         judge: dict[str, Any] = {}
         if self.correctness in CORRECTNESS:
             judge["correctness"] = self.correctness
+        elif self.label_sample is not None:
+            judge["correctness"] = "rouge_l"
         else:
             judge["labels"] = importing.read_labels(self.correctness)
         return Choices(**judge, **self._values("convention", "distinct"))
+
+    @cached_property
+    def label_sample(self) -> LabelSample | None:
+        """The labels of a sample that `correctness` names; None for another rule or file."""
+        if self.correctness in CORRECTNESS:
+            return None
+        path = self.correctness
+        if path == EXAMPLE_LABELS:
+            path = str(catalog.EXAMPLE_LABELS)
+        return LabelSample.read(path) if is_label_sample(path) else None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), or those of the records.
@@ -202,6 +220,9 @@ class Experiment(Parameters):
     ) -> list[Evaluation]:
         """Return the evaluations of each split, one for each protocol.
 
+        With labels of a sample, the reported splits have `sampled_labels`. The validation questions
+        are judged by ROUGE-L, because α is chosen without the labels.
+
         Args:
             model: a model of the experiment.
             dataset: a dataset of the experiment.
@@ -232,7 +253,13 @@ class Experiment(Parameters):
             if self.reported and judged.split != "validation" and one_class:
                 reason = "so scores cannot be compared"
                 raise metrics.OneClassError(f"{one_class}, {reason}")
-        return evaluations
+        sample = self.label_sample
+        if sample is None:
+            return evaluations
+        return [
+            judged if judged.split == "validation" else sample.estimated(judged)
+            for judged in evaluations
+        ]
 
     def splits(self, methods: str = "own") -> list[Splits]:
         """Return the validation and reported questions of every pair and protocol.
@@ -329,6 +356,32 @@ class Experiment(Parameters):
         return tables.redraws(self.own_splits, "alpha", seed=self.seed)
 
     @kept_table
+    def label_estimates(self) -> pd.DataFrame:
+        """Return AUROC of every method by labels of a sample and by ROUGE-L, with differences.
+
+        `tables.label_estimates` has the columns.
+        """
+        sample = self._needed_sample
+        return tables.label_estimates(self._label_splits, sample)
+
+    @kept_table
+    def label_counts(self) -> pd.DataFrame:
+        """Return a row per bin of ROUGE-L: how many answers and how many labels it has."""
+        sample = self._needed_sample
+        return tables.label_counts(self._label_splits, sample)
+
+    @kept_table
+    def label_agreement(self) -> pd.DataFrame:
+        """Return how often each automatic judge agrees with the labels, and the accuracy."""
+        sample = self._needed_sample
+        return tables.label_agreement(self._label_splits, sample)
+
+    @kept_table
+    def labellers(self) -> pd.DataFrame:
+        """Return how often each labeller repeats a label, and agrees with each other labeller."""
+        return tables.labellers(self._needed_sample)
+
+    @kept_table
     def k_vs_alpha(self) -> pd.DataFrame:
         """Return the mean number of answers that PRO keeps at each α."""
         return tables.k_vs_alpha(self.reported_evaluations)
@@ -401,6 +454,7 @@ class Experiment(Parameters):
     @cached_property
     def search_runs(self) -> list[tables.SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
+        self._refuse_sample()
         runs = []
         for pair in self.pairs():
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
@@ -438,12 +492,14 @@ class Experiment(Parameters):
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
         """All validation questions and the reported ones for all methods, by distinct answers."""
+        self._refuse_sample()
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 
     @cached_property
     def evaluation_once(self) -> Evaluation:
         """The evaluation of the only pair and `split` in which each answer counts once."""
+        self._refuse_sample()
         evaluations = self.evaluations(*self.pair(), self.split, methods="all")
         [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
         return workbench
@@ -456,6 +512,7 @@ class Experiment(Parameters):
     @cached_property
     def all_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of samples too."""
+        self._refuse_sample()
         return self.splits(methods="all")
 
     @cached_property
@@ -507,6 +564,29 @@ class Experiment(Parameters):
                     f"for this model ({error.__cause__})"
                 ) from error
             raise
+
+    @cached_property
+    def _label_splits(self) -> list[Splits]:
+        """The splits of every pair and protocol, for all methods, judged by ROUGE-L and labels."""
+        return self.splits(methods="all")
+
+    @property
+    def _needed_sample(self) -> LabelSample:
+        """The labels of a sample; an error if `correctness` does not have them."""
+        if self.label_sample is None:
+            raise SentenceError(
+                f"correctness={self.correctness!r} does not have labels of a sample; "
+                "give the label file of `pro label` or of the tab Label"
+            )
+        return self.label_sample
+
+    def _refuse_sample(self) -> None:
+        """Raise an error if only a sample of the answers has labels."""
+        if self.label_sample is not None:
+            raise SentenceError(
+                f"correctness={self.correctness!r} has labels of a sample, but this result needs "
+                "a label of every answer; notebooks 02, 04 and 10 can use the file"
+            )
 
     def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
         """Return all validation questions and the reported ones, of every pair and protocol."""

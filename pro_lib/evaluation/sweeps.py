@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics
 from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 
 __all__ = ["DEFAULT_ALPHA", "DRAWN_ALPHAS", "chosen_alpha", "redraw_benchmark", "select_alpha"]
@@ -55,7 +54,7 @@ def select_alpha(
     distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
     nearest_first = grid[np.argsort(distances, kind="stable")]
     scores = validation.pro(nearest_first, name=name)
-    aurocs = metrics.auroc_intervals(scores, validation.correct)[0]
+    aurocs = validation.aurocs(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
 
@@ -89,8 +88,8 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     reported = splits.reported
     redrawn = np.array(_redrawn_alphas(splits, n_redraws, seed))
     alphas, places = np.unique(redrawn, return_inverse=True)
-    aurocs = metrics.auroc_intervals(reported.pro(alphas), reported.correct)[0][places]
-    nll_auroc = metrics.auroc(reported.baselines["NLL"], reported.correct)
+    aurocs = reported.aurocs(reported.pro(alphas))[places]
+    nll_auroc = reported.aurocs(reported.baselines[["NLL"]].to_numpy())[0]
     columns = {
         "redraw": np.arange(n_redraws),
         "alpha": redrawn,

@@ -554,7 +554,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         if {"plan", "probability"} <= set(row):
             raise RunError(
                 f"{where}: these labels are of a sample, whose answers were chosen with different "
-                "probabilities; use pro_lib.evaluation.labels.estimate, which weights them"
+                "probabilities; use them in a notebook, or pro_lib.evaluation.labels.estimate"
             )
         if row.get("status") not in _WITHOUT_VERDICT:
             labels.append(dict(parse(_Label, row, where)))

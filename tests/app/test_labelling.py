@@ -13,9 +13,9 @@ from test_explorer import many
 
 from pro_lib import importing
 from pro_lib.app.explorer.label_server import LabelServer
-from pro_lib.app.explorer.labelling import LabelSession, default_label_file, plan_path
+from pro_lib.app.explorer.labelling import LabelSession, default_label_file
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.labels import estimate, read_label_file
+from pro_lib.evaluation.labels import estimate, plan_path, read_label_file
 
 
 def half_right():

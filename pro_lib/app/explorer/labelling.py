@@ -18,6 +18,7 @@ from pro_lib.evaluation.labels import (
     consistency,
     estimate,
     label_table,
+    plan_path,
     read_label_file,
 )
 from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
@@ -188,11 +189,6 @@ def default_label_file(path: str | Path) -> Path:
     path = Path(path).resolve()
     name = path.name if path.is_dir() else path.stem
     return path.with_name(f"{name}.labels.jsonl")
-
-
-def plan_path(path: str | Path) -> Path:
-    """Return where the plan of a label file is stored."""
-    return Path(path).with_suffix(".plan.json")
 
 
 def _read_labels(path: Path) -> pd.DataFrame:

@@ -8,18 +8,23 @@ from pro_lib.evaluation.labels.label_file import (
     append_undo,
     as_correctness,
     consistency,
+    is_label_sample,
     label_table,
     labeller_agreement,
     merge_labels,
     read_label_file,
 )
-from pro_lib.evaluation.labels.plan import LabelPlan, Request
+from pro_lib.evaluation.labels.plan import LabelPlan, PlanAnswers, Request, plan_path
+from pro_lib.evaluation.labels.sampled import LabelSample, SampledLabels
 
 __all__ = [
     "Answers",
     "Label",
     "LabelPlan",
+    "LabelSample",
+    "PlanAnswers",
     "Request",
+    "SampledLabels",
     "accuracy_at_coverage",
     "append_label",
     "append_undo",
@@ -27,9 +32,11 @@ __all__ = [
     "collect_answers",
     "consistency",
     "estimate",
+    "is_label_sample",
     "judge_agreement",
     "label_table",
     "labeller_agreement",
     "merge_labels",
+    "plan_path",
     "read_label_file",
 ]

@@ -12,6 +12,7 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
+from pro_lib.evaluation.labels.estimator import label_weights
 from pro_lib.evaluation.labels.inference import (
     SCOPES,
     Sample,
@@ -26,11 +27,12 @@ from pro_lib.evaluation.labels.intervals import (
     share_interval,
 )
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
+from pro_lib.evaluation.labels.plan import PlanAnswers
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 FloatArray = NDArray[np.float64]
-_OUTSIDE = "an estimate is not between 0 and 1"
+OUTSIDE = "an estimate is not between 0 and 1"
 _SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
 
 
@@ -40,6 +42,7 @@ def estimate(
     *,
     alphas: Alphas = DEFAULT_ALPHA,
     scope: Scope = "population",
+    plan: PlanAnswers | None = None,
 ) -> pd.DataFrame:
     """Estimate the AUROC of every method as if all answers had labels, with 95 % intervals.
 
@@ -54,6 +57,8 @@ def estimate(
         scope: "population" for intervals about the population that the questions come from, as
             everywhere else; "questions" for these questions, whose intervals have length 0
             once all answers have labels.
+        plan: the answers of the plan, if they are others than those of the evaluations, which must
+            all be among them (see `LabelSample.covered`).
 
     Returns:
         A row per setting and method. Columns: dataset, model, strategy, protocol, split,
@@ -77,7 +82,7 @@ def estimate(
         0    NLL  0.812      0.751       0.861
         1    PRO  0.815      0.752       0.865
     """
-    answers, sample, merged = _prepared(labels, evaluations, alphas, scope)
+    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
     tables = [_auroc_table(setting, sample, merged, scope) for setting in answers.settings]
     return pd.concat(tables, ignore_index=True)
 
@@ -87,6 +92,7 @@ def judge_agreement(
     evaluations: Sequence[Evaluation],
     *,
     scope: Scope = "population",
+    plan: PlanAnswers | None = None,
 ) -> pd.DataFrame:
     """Estimate the accuracy of the answers, and the agreement of each judge with the labels.
 
@@ -94,6 +100,7 @@ def judge_agreement(
         labels: from `read_label_file`.
         evaluations: those of the plan, in the same order.
         scope: "population" or "questions", what the intervals are about.
+        plan: as for `estimate`.
 
     Returns:
         A row per setting and judge. Columns: those of the setting; judge ("rouge_l" above 0.3,
@@ -109,7 +116,7 @@ def judge_agreement(
                  judge  agreement
         0      rouge_l      0.884
     """
-    answers, sample, merged = _prepared(labels, evaluations, DEFAULT_ALPHA, scope)
+    answers, sample, merged = _prepared(labels, evaluations, DEFAULT_ALPHA, scope, plan)
     tables = [_judge_table(setting, sample, merged, scope) for setting in answers.settings]
     return pd.concat(tables, ignore_index=True)
 
@@ -121,6 +128,7 @@ def accuracy_at_coverage(
     coverages: Sequence[float] = (0.2, 0.5, 0.8, 1.0),
     alphas: Alphas = DEFAULT_ALPHA,
     scope: Scope = "population",
+    plan: PlanAnswers | None = None,
 ) -> pd.DataFrame:
     """Return the accuracy of the answers with the lowest uncertainty, for each method.
 
@@ -133,6 +141,7 @@ def accuracy_at_coverage(
             all answered.
         alphas: as for `estimate`.
         scope: "population" or "questions", what the intervals are about.
+        plan: as for `estimate`.
 
     Returns:
         A row per setting, method and coverage. Columns: those of the setting; method and
@@ -144,7 +153,7 @@ def accuracy_at_coverage(
     """
     if not all(0 < coverage <= 1 for coverage in coverages):
         raise RunError(f"coverages must be above 0 and at most 1; got {list(coverages)}")
-    answers, sample, merged = _prepared(labels, evaluations, alphas, scope)
+    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
     tables = [
         _coverage_table(setting, sample, merged, coverages, scope) for setting in answers.settings
     ]
@@ -152,7 +161,11 @@ def accuracy_at_coverage(
 
 
 def _prepared(
-    labels: pd.DataFrame, evaluations: Sequence[Evaluation], alphas: Alphas, scope: str
+    labels: pd.DataFrame,
+    evaluations: Sequence[Evaluation],
+    alphas: Alphas,
+    scope: str,
+    plan: PlanAnswers | None = None,
 ) -> tuple[Answers, Sample, pd.DataFrame]:
     """Return the answers, the sample of labels, and a row per unit with the merged label."""
     if scope not in SCOPES:
@@ -165,24 +178,55 @@ def _prepared(
             "use correctness= instead"
         )
     answers = collect_answers(evaluations, alphas=alphas)
-    if set(labels["plan"]) - {answers.digest}:
+    digest = answers.digest if plan is None else plan.digest
+    if set(labels["plan"]) - {digest}:
         raise RunError(
             "the labels belong to a plan for other answers; pass the evaluations "
-            "that the plan was made for"
+            "that the plan was made for, or the plan"
         )
+    sample, table = unit_labels(labels, answers, plan)
+    return answers, sample, table
+
+
+def unit_labels(
+    labels: pd.DataFrame, answers: Answers, plan: PlanAnswers | None = None
+) -> tuple[Sample, pd.DataFrame]:
+    """Return the labels of answers as a sample, and a row per unit with its merged label.
+
+    Args:
+        labels: from `read_label_file`.
+        answers: the units, all of which are among the answers of the plan.
+        plan: the answers that the labels were chosen from, if these are other ones than `answers`.
+            Its further answers count for the weights of the labels only.
+
+    Returns:
+        The sample of the units, and a table with the columns of `merge_labels`, NaN for units
+        without a label.
+
+    Raises:
+        RunError: if a label is not for an answer of the plan.
+    """
     merged = merge_labels(labels)
-    units = answers.positions(merged)
-    table = merged.assign(unit=units).set_index("unit").reindex(range(len(answers)))
-    decided = table["correct"].astype(float).to_numpy()
-    sample = Sample.of(
-        decided,
+    n_planned = len(answers) if plan is None else len(plan.table)
+    positions = answers.positions(merged) if plan is None else plan.positions(merged)
+    if (positions < 0).any():
+        question_id = merged["question_id"][positions < 0].iloc[0]
+        raise RunError(f"the label of question {question_id!r} is not for an answer of the plan")
+    table = merged.assign(unit=positions).set_index("unit").reindex(range(n_planned))
+    weights = label_weights(
+        table["correct"].astype(float).to_numpy(),
         (table["phase"] == 1).to_numpy(),
         table["probability"].to_numpy(float),
-        answers.features,
         n_first=int(merged["n_first"].max()) if len(merged) else 0,
         n_second=int(merged["n_second"].max()) if len(merged) else 0,
     )
-    return answers, sample, table.drop(columns=KEY)
+    if plan is not None:
+        chosen = plan.positions(answers.table)
+        table = table.iloc[chosen].reset_index(drop=True)
+        weights = weights[chosen]
+    decided = table["correct"].astype(float).to_numpy()
+    sample = Sample.weighted(decided, weights, answers.features)
+    return sample, table.drop(columns=KEY)
 
 
 def _auroc_table(
@@ -203,10 +247,10 @@ def _auroc_table(
             values = estimates.difference(names.index(reference))
         for suffix, column in zip(("", "_low", "_high"), values, strict=True):
             table[f"auroc_minus_{reference.lower()}{suffix}"] = column
-    counts = _counts(setting, sample, merged)
-    reason = _too_few_of_a_class(counts) or _reason(counts, setting, scope)
+    counts = counts_of(setting, sample, merged)
+    reason = why_no_auroc(counts, setting, scope)
     is_outside = np.isnan(estimates.auroc)
-    shown = np.where(is_outside & (reason == "yes"), _OUTSIDE, reason)
+    shown = np.where(is_outside & (reason == "yes"), OUTSIDE, reason)
     if reason != "yes":
         table[table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns] = np.nan
     return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
@@ -216,7 +260,7 @@ def _judge_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
 ) -> pd.DataFrame:
     answers = setting.evaluation.answers
-    counts = _counts(setting, sample, merged)
+    counts = counts_of(setting, sample, merged)
     reason = _reason(counts, setting, scope)
     rows = []
     for judge in ("rouge_l", *MATCHES):
@@ -236,7 +280,7 @@ def _judge_table(
                 for end in ("", "_low", "_high")
             ]
             row |= dict.fromkeys(hidden, np.nan)
-        shown = _OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
+        shown = OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
         rows.append(row | counts | {"scope": scope, "shown": shown})
     return _with_setting(pd.DataFrame(rows), setting)
 
@@ -245,7 +289,7 @@ def _coverage_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
 ) -> pd.DataFrame:
     has_label = ~np.isnan(sample.labels)[setting.codes]
-    reason = _reason(_counts(setting, sample, merged), setting, scope)
+    reason = _reason(counts_of(setting, sample, merged), setting, scope)
     scores = setting.scores.to_numpy(np.float64)
     tables = []
     for coverage in coverages:
@@ -260,7 +304,7 @@ def _coverage_table(
         }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
-    table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), _OUTSIDE, reason)
+    table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), OUTSIDE, reason)
     if reason != "yes":
         table[["accuracy", "accuracy_low", "accuracy_high"]] = np.nan
     return _with_setting(table, setting)
@@ -295,7 +339,7 @@ def _method_columns(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame({"method": parts[0], "similarity": parts[2]})
 
 
-def _counts(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str, float]:
+def counts_of(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str, float]:
     """Return how many labels a setting has, and how many equally weighted ones carry as much."""
     labels = sample.labels[setting.members]
     own = merged[setting.members]
@@ -310,6 +354,11 @@ def _counts(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str,
         "n_disputed": int((own["is_disputed"] == True).sum()),  # noqa: E712
         "n_effective": float(total**2 / (weights**2).sum()) if n_labels else 0.0,
     }
+
+
+def why_no_auroc(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
+    """Return "yes" if there are enough labels for AUROCs, or why there are not."""
+    return _too_few_of_a_class(counts) or _reason(counts, setting, scope)
 
 
 def _too_few_of_a_class(counts: dict[str, float]) -> str:

@@ -10,6 +10,7 @@ from pro_lib.evaluation.labels.design import cross_fitted
 from pro_lib.evaluation.labels.estimator import Areas, Ranking, areas, label_weights, pseudo_labels
 from pro_lib.evaluation.labels.intervals import (
     difference_interval,
+    difference_p_value,
     label_variance,
     population_variance,
     share_interval,
@@ -65,6 +66,24 @@ class Sample:
         """
         labels = np.asarray(labels, dtype=np.float64)
         weights = label_weights(labels, is_first, probabilities, n_first=n_first, n_second=n_second)
+        return cls.weighted(labels, weights, features, seed=seed)
+
+    @classmethod
+    def weighted(
+        cls, labels: ArrayLike, weights: FloatArray, features: ArrayLike, *, seed: int = 0
+    ) -> "Sample":
+        """Fit the label model and compute the pseudo-labels for known weights.
+
+        Args:
+            labels: (G,) 1 for right, 0 for wrong, NaN without a label.
+            weights: (G,) from `label_weights`, perhaps of further answers.
+            features: (G, F) of all answers, for the label model.
+            seed: of the folds of the label model.
+
+        Returns:
+            The sample.
+        """
+        labels = np.asarray(labels, dtype=np.float64)
         model = cross_fitted(features, labels, seed=seed)
         return cls(labels, weights, model, pseudo_labels(model, labels, weights))
 
@@ -113,6 +132,16 @@ class AurocEstimates:
         population = self.areas.population - self.areas.population[reference]
         low, high = difference_interval(values, *self._variance(influence, population))
         return values, low, high
+
+    def p_values(self, reference: int) -> FloatArray:
+        """Return two-sided p-values (M,) of equal AUROCs, from Student's distribution.
+
+        They are 1 for scores without a difference whose variance is 0.
+        """
+        values = np.abs(self.areas.auroc - self.areas.auroc[reference])
+        influence = self.areas.influence - self.areas.influence[reference]
+        population = self.areas.population - self.areas.population[reference]
+        return difference_p_value(values, *self._variance(influence, population))
 
     def _variance(
         self, influence: FloatArray, population: FloatArray

@@ -135,3 +135,22 @@ def difference_interval(
     difference = np.asarray(difference, dtype=np.float64)
     half = stats.t.isf(0.025, freedom) * np.sqrt(variance)
     return np.clip(difference - half, -1, 1), np.clip(difference + half, -1, 1)
+
+
+def difference_p_value(
+    difference: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+) -> FloatArray:
+    """Return two-sided p-values (A,) of differences by Student's test; 1 for 0 with variance 0.
+
+    Example:
+        >>> difference_p_value([0.0, 0.2], [0.0, 0.01], [3.0, 30.0]).round(3)
+        array([1.   , 0.055])
+    """
+    difference = np.abs(np.asarray(difference, dtype=np.float64))
+    error = np.sqrt(np.asarray(variance, dtype=np.float64))
+    ratio = np.zeros_like(difference)
+    np.divide(difference, error, out=ratio, where=error > 0)
+    ratio = np.where((error == 0) & (difference > 0), np.inf, ratio)
+    ratio = np.where(np.isnan(error) | np.isnan(difference), np.nan, ratio)
+    p_value: FloatArray = 2 * stats.t.sf(ratio, freedom)
+    return p_value

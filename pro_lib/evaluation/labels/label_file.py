@@ -185,6 +185,21 @@ def _withdraw(labels: list[Label], labeller: str) -> None:
             return
 
 
+def is_label_sample(path: str | Path) -> bool:
+    """Return whether a file has labels of a sample, with inclusion probabilities.
+
+    Args:
+        path: a file of labels of any kind. Its first line decides.
+    """
+    with reading(path), open(regular(path), "rb") as file:
+        line = file.readline()
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(values, dict) and {"plan", "probability"} <= set(values)
+
+
 def label_table(labels: Iterable[Label]) -> pd.DataFrame:
     """Return a table of labels, a row each, with the columns of `Label` and `answer`."""
     rows = [label.model_dump() for label in labels]

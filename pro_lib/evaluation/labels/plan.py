@@ -9,9 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pro_lib.common.files import RunError, parse, reading, regular, write_whole
-from pro_lib.common.validation import Format, Name, PositiveInt, Probability, WholeNumber
+from pro_lib.common.validation import (
+    Format,
+    Name,
+    PositiveInt,
+    Probability,
+    Text,
+    WholeNumber,
+)
 from pro_lib.evaluation.evaluate import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, collect_answers
 from pro_lib.evaluation.labels.design import (
@@ -20,7 +28,7 @@ from pro_lib.evaluation.labels.design import (
     second_phase,
     second_probabilities,
 )
-from pro_lib.evaluation.labels.label_file import Label, merge_labels
+from pro_lib.evaluation.labels.label_file import KEY, Label, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 REPEAT_EVERY = 10  # after so many answers one of them, or of those before, is shown again
@@ -30,12 +38,13 @@ _STREAMS = {"first": 1, "second": 2, "repetitions": 3}
 class _SavedPlan(Format):
     """The file of a plan.
 
-    `first` and `second` are positions among the answers, which `digest` identifies.
+    `answers` has dataset, question_id and `answer_key` of each answer, and `digest` identifies
+    them. `first` and `second` are positions among them.
     """
 
     version: PositiveInt
     digest: Name
-    n_answers: PositiveInt
+    answers: list[list[Text]]
     n_labels: PositiveInt
     seed: WholeNumber
     first: list[WholeNumber]
@@ -150,12 +159,10 @@ class LabelPlan:
         Raises:
             RunError: if the file cannot be read, or the evaluations have other answers.
         """
-        with reading(path):
-            values = json.loads(regular(path).read_text(encoding="utf-8"))
-        saved = parse(_SavedPlan, values, str(path))
+        saved = _read_saved_plan(path)
         answers = collect_answers(evaluations, alphas=alphas)
         if saved.digest != answers.digest:
-            counts = f"it has {saved.n_answers} answers, the evaluations {len(answers)}"
+            counts = f"it has {len(saved.answers)} answers, the evaluations {len(answers)}"
             raise RunError(
                 f"{path} is a plan for other answers ({counts}); "
                 "create a new plan for these evaluations"
@@ -169,7 +176,7 @@ class LabelPlan:
         values = {
             "version": 1,
             "digest": self.answers.digest,
-            "n_answers": len(self.answers),
+            "answers": self.answers.table[KEY].to_numpy().tolist(),
             "n_labels": self.n_labels,
             "seed": self.seed,
             "first": self.first,
@@ -310,3 +317,49 @@ class LabelPlan:
                 "use another label file"
             )
         return labels
+
+
+@dataclass(frozen=True)
+class PlanAnswers:
+    """The answers that a plan chose from, as its file has them.
+
+    Attributes:
+        table: a row per answer, in the order of the plan: dataset, question_id and answer.
+        digest: what tells this set of answers from others, in hexadecimal.
+    """
+
+    table: pd.DataFrame
+    digest: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> PlanAnswers:
+        """Return the answers of a saved plan.
+
+        Args:
+            path: a file that `LabelPlan.save` wrote.
+
+        Raises:
+            RunError: if the file cannot be read.
+        """
+        saved = _read_saved_plan(path)
+        return cls(pd.DataFrame(saved.answers, columns=KEY), saved.digest)
+
+    def positions(self, table: pd.DataFrame) -> NDArray[np.intp]:
+        """Return the position of each row of a table with the same columns; -1 for others."""
+        answers = pd.MultiIndex.from_frame(self.table)
+        positions: NDArray[np.intp] = answers.get_indexer(pd.MultiIndex.from_frame(table[KEY]))
+        return positions
+
+
+def plan_path(path: str | Path) -> Path:
+    """Return where the plan of a label file is stored: beside it, with the suffix `.plan.json`."""
+    return Path(path).with_suffix(".plan.json")
+
+
+def _read_saved_plan(path: str | Path) -> _SavedPlan:
+    with reading(path):
+        values = json.loads(regular(path).read_text(encoding="utf-8"))
+    saved: _SavedPlan = parse(_SavedPlan, values, str(path))
+    if any(len(answer) != len(KEY) for answer in saved.answers):
+        raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
+    return saved

@@ -41,6 +41,12 @@ from pro_lib.evaluation.tables.guarantees import (
     guarantees,
 )
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
+from pro_lib.evaluation.tables.labelled_answers import (
+    label_agreement,
+    label_counts,
+    label_estimates,
+    labellers,
+)
 from pro_lib.evaluation.tables.rouge_thresholds import (
     ROUGE_THRESHOLDS,
     printed_rouge_thresholds,
@@ -88,6 +94,10 @@ __all__ = [
     "generated_answers",
     "guarantees",
     "k_vs_alpha",
+    "label_agreement",
+    "label_counts",
+    "label_estimates",
+    "labellers",
     "method_columns",
     "nll_comparison_columns",
     "overview",
