@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from scipy.stats import rankdata
 
 from pro_lib.evaluation.labels.estimator import Ranking, areas
 
@@ -72,7 +71,9 @@ def ranks(values: ArrayLike) -> FloatArray:
     known = ~np.isnan(values)
     n = np.count_nonzero(known)
     if n:
-        result[known] = (2 * rankdata(values[known]) - n - 1) / n
+        _, codes, counts = np.unique(values[known], return_inverse=True, return_counts=True)
+        mean_ranks = np.cumsum(counts) - (counts - 1) / 2
+        result[known] = (2 * mean_ranks[codes] - n - 1) / n
     return result
 
 

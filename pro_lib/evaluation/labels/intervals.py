@@ -5,8 +5,7 @@ The constants were chosen by simulation; docs/log.md has what was tried.
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, logit, stdtr, stdtrit
 
 FloatArray = NDArray[np.float64]
 FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
@@ -122,7 +121,7 @@ def share_interval(
     is_inside = (share > 0) & (share < 1)
     middle = np.where(is_inside, share, 0.5)
     slope = middle * (1 - middle)
-    half = stats.t.isf(0.025, freedom) * np.sqrt(variance) / slope
+    half = stdtrit(freedom, 0.975) * np.sqrt(variance) / slope
     low = np.where(is_inside, expit(logit(middle) - half), np.nan)
     high = np.where(is_inside, expit(logit(middle) + half), np.nan)
     return low, high
@@ -133,7 +132,7 @@ def difference_interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends (A,) of Student's 95 % intervals of differences, between -1 and 1."""
     difference = np.asarray(difference, dtype=np.float64)
-    half = stats.t.isf(0.025, freedom) * np.sqrt(variance)
+    half = stdtrit(freedom, 0.975) * np.sqrt(variance)
     return np.clip(difference - half, -1, 1), np.clip(difference + half, -1, 1)
 
 
@@ -152,5 +151,5 @@ def difference_p_value(
     np.divide(difference, error, out=ratio, where=error > 0)
     ratio = np.where((error == 0) & (difference > 0), np.inf, ratio)
     ratio = np.where(np.isnan(error) | np.isnan(difference), np.nan, ratio)
-    p_value: FloatArray = 2 * stats.t.sf(ratio, freedom)
+    p_value: FloatArray = 2 * stdtr(freedom, -ratio)
     return p_value
