@@ -13,6 +13,7 @@ import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.app.kept_tables import kept_table
+from pro_lib.app.label_files import label_file
 from pro_lib.app.notebook_parameters import (
     injected_names,
     notebook_use,
@@ -23,7 +24,6 @@ from pro_lib.app.parameter_use import check_use
 from pro_lib.app.parameters import (
     BEAMS,
     EXACT,
-    EXAMPLE_LABELS,
     GREEDY,
     N_ANSWERS,
     SAMPLES,
@@ -134,10 +134,7 @@ class Experiment(Parameters):
         """The labels of a sample that `correctness` names; None for another rule or file."""
         if self.correctness in CORRECTNESS:
             return None
-        path = self.correctness
-        if path == EXAMPLE_LABELS:
-            path = str(catalog.EXAMPLE_LABELS)
-        return LabelSample.read(path) if is_label_sample(path) else None
+        return LabelSample.read(self.correctness) if is_label_sample(self.correctness) else None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), or those of the records.
@@ -359,27 +356,26 @@ class Experiment(Parameters):
     def label_estimates(self) -> pd.DataFrame:
         """Return AUROC of every method by labels of a sample and by ROUGE-L, with differences.
 
-        `tables.label_estimates` has the columns.
+        The labels are those of the file `correctness`; or those of the tab Label, in
+        `generations_dir`; or the bundled example labels, if they are for these answers. Without
+        labels the table has the values by ROUGE-L only. `tables.label_estimates` has the columns.
         """
-        sample = self._needed_sample
-        return tables.label_estimates(self._label_splits, sample)
+        return tables.label_estimates(self._labelled_splits)
 
     @kept_table
     def label_counts(self) -> pd.DataFrame:
         """Return a row per bin of ROUGE-L: how many answers and how many labels it has."""
-        sample = self._needed_sample
-        return tables.label_counts(self._label_splits, sample)
+        return tables.label_counts(self._labelled_splits)
 
     @kept_table
     def label_agreement(self) -> pd.DataFrame:
         """Return how often each automatic judge agrees with the labels, and the accuracy."""
-        sample = self._needed_sample
-        return tables.label_agreement(self._label_splits, sample)
+        return tables.label_agreement(self._labelled_splits)
 
     @kept_table
     def labellers(self) -> pd.DataFrame:
         """Return how often each labeller repeats a label, and agrees with each other labeller."""
-        return tables.labellers(self._needed_sample)
+        return tables.labellers(self._labelled_splits)
 
     @kept_table
     def k_vs_alpha(self) -> pd.DataFrame:
@@ -566,19 +562,25 @@ class Experiment(Parameters):
             raise
 
     @cached_property
-    def _label_splits(self) -> list[Splits]:
-        """The splits of every pair and protocol, for all methods, judged by ROUGE-L and labels."""
-        return self.splits(methods="all")
+    def _labelled_splits(self) -> list[tables.LabelledSplits]:
+        """The splits of every pair and protocol, for all methods, with the labels of the pair."""
+        options = self._values("n_validation", "seed", "alphas")
+        labelled = []
+        for pair in self.pairs():
+            for both in self._pools_and_reports_of(pair, "all"):
+                sample = self._label_sample_of(pair, both[1])
+                labelled.append(tables.LabelledSplits(Splits(*both, **options), sample))
+        return labelled
 
-    @property
-    def _needed_sample(self) -> LabelSample:
-        """The labels of a sample; an error if `correctness` does not have them."""
-        if self.label_sample is None:
-            raise SentenceError(
-                f"correctness={self.correctness!r} does not have labels of a sample; "
-                "give the label file of `pro label` or of the tab Label"
-            )
-        return self.label_sample
+    def _label_sample_of(self, pair: tuple[str, str], reported: Evaluation) -> LabelSample:
+        """Return the labels of a pair; without any label if nobody has labelled its answers."""
+        if self.label_sample is not None:
+            return self.label_sample
+        path = label_file(self.generations_dir, self.run(*pair))
+        if path.exists():
+            return LabelSample.read(path)
+        examples = LabelSample.read(catalog.EXAMPLE_LABELS)
+        return examples if examples.covers(reported) else LabelSample.without_labels(reported)
 
     def _refuse_sample(self) -> None:
         """Raise an error if only a sample of the answers has labels."""
@@ -590,14 +592,20 @@ class Experiment(Parameters):
 
     def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
         """Return all validation questions and the reported ones, of every pair and protocol."""
+        parts = [self._pools_and_reports_of(pair, methods) for pair in self.pairs()]
+        return list(chain.from_iterable(parts))
+
+    def _pools_and_reports_of(
+        self, pair: tuple[str, str], methods: str
+    ) -> list[tuple[Evaluation, Evaluation]]:
+        """Return the validation questions and the reported ones of one pair, by protocol."""
+        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+        pools = evaluations[: len(PROTOCOLS)]
+        reported = evaluations[len(PROTOCOLS) :]
         both: list[tuple[Evaluation, Evaluation]] = []
-        for pair in self.pairs():
-            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-            pools = evaluations[: len(PROTOCOLS)]
-            reported = evaluations[len(PROTOCOLS) :]
-            for pool, report in zip(pools, reported, strict=True):
-                # A method may be left out on the questions of one split only.
-                both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
+        for pool, report in zip(pools, reported, strict=True):
+            # A method may be left out on the questions of one split only.
+            both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
         return both
 
     def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:

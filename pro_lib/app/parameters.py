@@ -49,7 +49,6 @@ BEAMS = "diverse_beam"
 SAMPLES = "multinomial"
 EXACT = "threshold"
 GREEDY = "greedy"
-EXAMPLE_LABELS = "example_labels"  # correctness by the bundled label file
 N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
 
 # Values that a notebook gives and its user does not.
@@ -290,8 +289,7 @@ class Parameters:
         other_similarity = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
         self._check_methods()
-        rules = (*CORRECTNESS, EXAMPLE_LABELS)
-        self._check_known("correctness", rules, "a file of labels", os.path.isfile)
+        self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         self._check_distinct("protocol", str)
         self._check_distinct("similarity", lambda name: Path(name).name)
         self._check_distinct("target", str)

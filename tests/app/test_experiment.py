@@ -452,8 +452,3 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     assert splits.pool.sampled_labels is None
     with pytest.raises(SentenceError, match="needs a label of every answer"):
         experiment.benchmark()
-
-
-def test_label_tables_need_labels_of_a_sample():
-    with pytest.raises(SentenceError, match="does not have labels of a sample"):
-        Experiment().label_estimates()

@@ -13,7 +13,8 @@ from test_explorer import many
 
 from pro_lib import importing
 from pro_lib.app.explorer.label_server import LabelServer
-from pro_lib.app.explorer.labelling import LabelSession, default_label_file
+from pro_lib.app.explorer.labelling import LabelSession
+from pro_lib.app.label_files import default_label_file
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.labels import estimate, plan_path, read_label_file
 

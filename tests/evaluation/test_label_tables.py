@@ -96,7 +96,7 @@ def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):
 
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
     judged, _, sample = labelled
-    table = tables.label_estimates([Splits(judged, judged)], sample)
+    table = tables.label_estimates([tables.LabelledSplits(Splits(judged, judged), sample)])
     assert list(table["judge"].unique()) == ["labels", "rouge_l"]
     by_judge = table[(table["judge"] == "rouge_l") & (table["method"] == "NLL")].iloc[0]
     exact = metrics.auroc(judged.baselines["NLL"], judged.correct)
@@ -108,7 +108,9 @@ def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
 
 def test_the_bins_of_rouge_count_answers_and_labels(labelled):
     judged, truth, sample = labelled
-    table = tables.label_counts([Splits(judged, judged)], sample).set_index("rouge_l_bin")
+    table = tables.label_counts([tables.LabelledSplits(Splits(judged, judged), sample)]).set_index(
+        "rouge_l_bin"
+    )
     assert table.loc["1", "n_answers"] == judged.correct.sum()
     assert table["n_answers"].sum() == 120
     assert (table["n_first"].sum(), table["n_second"].sum()) == (20, 40)
@@ -117,11 +119,11 @@ def test_the_bins_of_rouge_count_answers_and_labels(labelled):
 
 
 def test_labellers_have_a_row_for_their_repetitions_and_one_for_each_pair(labelled):
-    _, _, sample = labelled
+    judged, _, sample = labelled
     second = sample.labels[~sample.labels["repetition"]].head(10).assign(labeller="ben")
     second["correct"] = [not second["correct"].iloc[0], *second["correct"].iloc[1:]]
     both = replace(sample, labels=pd.concat([sample.labels, second]))
-    table = tables.labellers(both)
+    table = tables.labellers([tables.LabelledSplits(Splits(judged, judged), both)])
     assert table["labeller"].tolist() == ["ada", "ben", "ada"]
     assert table["other_labeller"].tolist() == [None, None, "ben"]
     assert table[["n_both", "n_same"]].to_numpy().tolist() == [[6, 6], [0, 0], [10, 9]]

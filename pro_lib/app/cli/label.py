@@ -57,7 +57,8 @@ def label_command(  # noqa: PLR0913 - one argument per option
     command to continue.
     """
     from pro_lib.app.explorer.label_server import LabelServer
-    from pro_lib.app.explorer.labelling import LabelSession, default_label_file
+    from pro_lib.app.explorer.labelling import LabelSession
+    from pro_lib.app.label_files import default_label_file
 
     names = question_file_parameters(
         columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True

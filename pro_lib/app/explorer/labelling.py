@@ -184,13 +184,6 @@ class LabelSession:
         return table[columns].to_dict("records")
 
 
-def default_label_file(path: str | Path) -> Path:
-    """Return the default label file of a run folder or of a file, which lies beside it."""
-    path = Path(path).resolve()
-    name = path.name if path.is_dir() else path.stem
-    return path.with_name(f"{name}.labels.jsonl")
-
-
 def _read_labels(path: Path) -> pd.DataFrame:
     return read_label_file(path) if path.exists() else label_table([])
 

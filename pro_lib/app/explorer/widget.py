@@ -13,6 +13,7 @@ from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
+from pro_lib.app.label_files import label_file
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
@@ -131,10 +132,9 @@ class Explorer(anywidget.AnyWidget):
     def _label(self, action: str, n_given: int, correct: bool | None) -> dict[str, Any]:
         """Label the answers of the run that is shown; the label file is in `generations_dir`."""
         if self._label_session is None:
-            name = self._run.name.replace("/", "_")
-            folder = Path(self._experiment.generations_dir) / "labels"
-            folder.mkdir(parents=True, exist_ok=True)
-            self._label_session = LabelSession.open(self._run, folder / f"{name}.labels.jsonl")
+            path = label_file(self._experiment.generations_dir, self._run)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._label_session = LabelSession.open(self._run, path)
         return self._label_session.reply(action, n_given, correct)
 
     def _stored_samples(self) -> Run | None:

@@ -17,7 +17,7 @@ from pro_lib.evaluation.labels.answers import collect_answers
 from pro_lib.evaluation.labels.estimate import counts_of, unit_labels, why_no_auroc
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
-from pro_lib.evaluation.labels.label_file import read_label_file
+from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_file
 from pro_lib.evaluation.labels.plan import PlanAnswers, plan_path
 
 FloatArray = NDArray[np.float64]
@@ -62,6 +62,16 @@ class LabelSample:
             raise RunError(f"{path} has labels that do not belong to the plan {plan_file}")
         return cls(labels, plan)
 
+    @classmethod
+    def without_labels(cls, evaluation: Evaluation) -> LabelSample:
+        """Return the sample before the first label, for the answers of an evaluation."""
+        answers = collect_answers([evaluation])
+        return cls(label_table([]), PlanAnswers(answers.table[KEY], answers.digest))
+
+    def covers(self, evaluation: Evaluation) -> bool:
+        """Return whether at least 95 % of the judged answers are answers of the plan."""
+        return bool(self._is_known(evaluation).mean() >= 1 - MISSING_SHARE)
+
     def covered(self, evaluation: Evaluation) -> Evaluation:
         """Return the questions whose judged answer is one of the plan's answers.
 
@@ -76,17 +86,22 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        answers = collect_answers([evaluation])
-        is_known = (self.plan.positions(answers.table) >= 0)[answers.settings[0].codes]
+        is_known = self._is_known(evaluation)
         n_unknown = int((~is_known).sum())
         if not n_unknown:
             return evaluation
         setting = f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}"
         counts = f"{n_unknown} of {len(is_known)} answers are not among those of the label plan"
-        if n_unknown > MISSING_SHARE * len(is_known):
+        if not self.covers(evaluation):
             raise RunError(f"{setting}: {counts}; use labels of these answers")
         exclusions = f"{evaluation.exclusions} Left out: {counts}."
         return replace(evaluation.rows(is_known), exclusions=exclusions)
+
+    def _is_known(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+        """Return whether each judged answer (n,) is one of the plan's answers."""
+        answers = collect_answers([evaluation])
+        is_known: NDArray[np.bool_] = self.plan.positions(answers.table) >= 0
+        return is_known[answers.settings[0].codes]
 
     def estimated(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.

@@ -42,6 +42,7 @@ from pro_lib.evaluation.tables.guarantees import (
 )
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.labelled_answers import (
+    LabelledSplits,
     label_agreement,
     label_counts,
     label_estimates,
@@ -68,6 +69,7 @@ __all__ = [
     "BOTH_VARIED",
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
+    "LabelledSplits",
     "SearchRuns",
     "accuracy_by_coverage",
     "alpha_choices",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,20 @@ JUDGES = ("labels", "rouge_l")
 ROUGE_BIN_NAMES = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 
 
-def label_estimates(splits: Sequence[Splits], sample: LabelSample) -> pd.DataFrame:
+@dataclass(frozen=True)
+class LabelledSplits:
+    """The questions of a setting, with the labels of a sample of the reported answers.
+
+    Attributes:
+        splits: the validation questions and the reported questions.
+        sample: the labels.
+    """
+
+    splits: Splits
+    sample: LabelSample
+
+
+def label_estimates(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """Return AUROC of every method by labels of a sample, and by ROUGE-L for all answers.
 
     Both are about the same questions: those whose judged answer is one of the plan's answers. PRO
@@ -40,14 +54,13 @@ def label_estimates(splits: Sequence[Splits], sample: LabelSample) -> pd.DataFra
     shown, `yes` or why there is no AUROC. n_correct of the rows by labels is an estimate.
 
     Args:
-        splits: the settings.
-        sample: the labels.
+        settings: the settings with their labels.
     """
-    tables = [_setting_rows(setting, sample) for setting in splits]
+    tables = [_setting_rows(setting.splits, setting.sample) for setting in settings]
     return pd.concat(tables, ignore_index=True)
 
 
-def label_counts(splits: Sequence[Splits], sample: LabelSample) -> pd.DataFrame:
+def label_counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """Return how many answers and labels each bin of ROUGE-L has.
 
     Answers with the same words to the same question count once.
@@ -57,43 +70,46 @@ def label_counts(splits: Sequence[Splits], sample: LabelSample) -> pd.DataFrame:
     the share of the answers that have a label.
 
     Args:
-        splits: the settings.
-        sample: the labels.
+        settings: the settings with their labels.
     """
-    tables = [_bin_rows(setting.reported, sample) for setting in splits]
+    tables = [_bin_rows(setting.splits.reported, setting.sample) for setting in settings]
     return pd.concat(tables, ignore_index=True)
 
 
-def label_agreement(splits: Sequence[Splits], sample: LabelSample) -> pd.DataFrame:
+def label_agreement(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """Return the estimated accuracy, and how often each automatic judge agrees with the labels.
 
     Columns: those of `labels.judge_agreement`, a row per setting and judge.
 
     Args:
-        splits: the settings.
-        sample: the labels.
+        settings: the settings with their labels.
     """
     tables = []
-    for setting in splits:
-        covered = sample.covered(setting.reported)
+    for setting in settings:
+        sample = setting.sample
+        covered = sample.covered(setting.splits.reported)
         tables.append(judge_agreement(sample.labels, [covered], plan=sample.plan))
     return pd.concat(tables, ignore_index=True)
 
 
-def labellers(sample: LabelSample) -> pd.DataFrame:
+def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """Return how often each labeller gave the same label twice, and agrees with each other one.
+
+    Settings may share a label file, whose labels count once.
 
     Columns: labeller; other_labeller, None for the labeller's own repetitions; n_both, the answers
     with two decided labels; n_same; agreement with its 95 % interval; kappa, Cohen's κ, NaN for
     repetitions.
 
     Args:
-        sample: the labels.
+        settings: the settings with their labels.
     """
-    own = consistency(sample.labels).rename(columns={"n_repeated": "n_both"})
+    samples = {setting.sample.plan.digest: setting.sample.labels for setting in settings}
+    labels = pd.concat(samples.values(), ignore_index=True)
+    own = consistency(labels).rename(columns={"n_repeated": "n_both"})
     own.insert(1, "other_labeller", None)
     own = own.astype({"other_labeller": object}).assign(kappa=np.nan)
-    pairs = labeller_agreement(sample.labels)
+    pairs = labeller_agreement(labels)
     return own if pairs.empty else pd.concat([own, pairs], ignore_index=True)
 
 
