@@ -165,7 +165,11 @@ class SampledLabels:
         return f"{text} No AUROC is shown: {self.problem}." if self.problem else text
 
     def rows(self, places: NDArray[np.intp]) -> SampledLabels:
-        """Return the labels of some of the answers."""
+        """Return the labels of some of the answers.
+
+        Args:
+            places: positions among the n answers, of shape (k,).
+        """
         return replace(self, codes=self.codes[places])
 
     def estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
