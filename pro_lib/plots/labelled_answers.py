@@ -99,12 +99,12 @@ def _draw_judge(
 ) -> None:
     """Draw the values by one judge; `order` is its number and the number of judges."""
     index, n_judges = order
+    if quantity == "auroc_minus_nll":
+        rows = rows[rows["method"] != "NLL"]
     shift = 0.6 * ((index + 0.5) / n_judges - 0.5)
     places = rows["row"].map(methods.index) + shift
     style = {**line_style(index), "ls": "", "ms": 3}
     is_shown = rows[quantity].notna()
-    if quantity == "auroc_minus_nll":
-        is_shown &= rows["method"] != "NLL"
     for place in places[rows[quantity].isna()].to_numpy(float):
         ax.text(
             0.02, place, "not shown", transform=ax.get_yaxis_transform(), fontsize=7, va="center"

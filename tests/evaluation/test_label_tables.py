@@ -9,7 +9,7 @@ from test_labels import evaluation, label_all
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Splits, tables
+from pro_lib.evaluation import Splits, findings, tables
 from pro_lib.evaluation.labels import (
     LabelPlan,
     LabelSample,
@@ -152,3 +152,61 @@ def test_labels_of_two_plans_are_refused(labelled, tmp_path):
     append_label(tmp_path / "labels.jsonl", labels[0])
     with pytest.raises(RunError, match="labels that do not belong to the plan"):
         LabelSample.read(tmp_path / "labels.jsonl")
+
+
+# Findings
+
+
+def found(**changes):
+    """Return the tables of notebook 10 for two methods, in which PRO is better than NLL."""
+    rows = []
+    for judge, auroc in (("labels", 0.8), ("rouge_l", 0.78)):
+        for method, difference, p_value in (("NLL", 0.0, np.nan), ("PRO", 0.05, 0.001)):
+            row = {"dataset": "toy", "model": "m", "protocol": "workbench", "judge": judge}
+            row |= {"method": method, "similarity": None, "n_questions": 500, "n_correct": 200}
+            row |= {"auroc": auroc, "auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05}
+            row |= {"auroc_minus_nll": difference, "p_value": p_value}
+            row |= {"auroc_minus_nll_low": difference - 0.02}
+            row |= {"auroc_minus_nll_high": difference + 0.02}
+            row |= {"n_labels": 90, "n_right": 40, "n_wrong": 50, "n_effective": 70.4}
+            rows.append(row | {"shown": "yes"})
+    agreement = {"dataset": "toy", "model": "m", "judge": "rouge_l", "accuracy_by_judge": 0.5}
+    for name, value in (("accuracy", 0.4), ("agreement", 0.9)):
+        agreement |= {name: value, f"{name}_low": value - 0.1, f"{name}_high": value + 0.05}
+    people = {"labeller": "ada", "other_labeller": None, "n_both": 9, "n_same": 8, "kappa": np.nan}
+    pair = {"labeller": "ada", "other_labeller": "ben", "n_both": 50, "n_same": 45, "kappa": 0.79}
+    estimates = pd.DataFrame(rows).assign(**changes)
+    return estimates, pd.DataFrame([agreement]), pd.DataFrame([people, pair])
+
+
+def test_findings_say_which_differences_the_labels_show():
+    first, second, third = findings.label_answers(*found()).split("\n\n")
+    assert first == (
+        "If each answer counts once (protocol `workbench`), m on toy: by the labels, significantly "
+        "better than NLL: PRO (difference +0.050, 95 % confidence interval +0.030 to +0.070)."
+    )
+    assert second == (
+        "m on toy: 90 labels (40 right, 50 wrong) carry as much information as 70 equally weighted "
+        "labels. By the labels, the accuracy is 0.400 (95 % confidence interval 0.300 to 0.450); "
+        "by ROUGE-L, it is 0.500. ROUGE-L agrees with the labels on 0.900 (95 % confidence interval "
+        "0.800 to 0.950). AUROC of NLL is 0.800 (95 % confidence interval 0.750 to 0.850) by the "
+        "labels and 0.780 by ROUGE-L, so a shift by ROUGE-L was not shown."
+    )
+    assert third == (
+        "Labeller `ada` gave the same label to 8 of 9 answers shown twice. Labellers `ada` and "
+        "`ben` agree on 45 of 50 answers (Cohen's κ 0.79)."
+    )
+
+
+def test_findings_do_not_call_methods_equal():
+    text = findings.label_answers(*found(p_value=0.4))
+    assert "a difference to NLL was not shown: PRO" in text
+    assert "equal to" not in text
+
+
+def test_findings_without_labels_say_what_is_missing():
+    reason = "labels of right answers: 0, needed: 10"
+    estimates, agreement, labellers = found(p_value=np.nan, auroc=np.nan, n_labels=0, shown=reason)
+    text = findings.label_answers(estimates, agreement.assign(accuracy=np.nan), labellers.head(0))
+    assert f"no difference to NLL is estimated ({reason})" in text
+    assert "m on toy: no answer has a label." in text

@@ -69,6 +69,8 @@ def _judge_sentences(rows: pd.DataFrame, agreement: pd.DataFrame) -> str:
         return ""
     by_labels = nll.loc["labels"]
     by_rouge = nll.loc["rouge_l"]
+    if not by_labels["n_labels"]:
+        return f"{by_labels['model']} on {by_labels['dataset']}: no answer has a label."
     sentences = [
         f"{by_labels['model']} on {by_labels['dataset']}: {by_labels['n_labels']:.0f} labels "
         f"({by_labels['n_right']:.0f} right, {by_labels['n_wrong']:.0f} wrong) carry as much "
