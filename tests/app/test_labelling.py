@@ -2,11 +2,15 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from test_explorer import many
@@ -16,7 +20,7 @@ from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.label_files import default_label_file
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.labels import estimate, plan_path, read_label_file
+from pro_lib.evaluation.labels import estimate, labeller_agreement, plan_path, read_label_file
 
 
 def half_right():
@@ -31,6 +35,10 @@ RUN = half_right()
 
 def opened(folder, **options):
     return LabelSession.open(RUN, folder / "run.labels.jsonl", n_planned=30, **options)
+
+
+def labels_of(session):
+    return read_label_file(session.path)
 
 
 def give(session, n, state=None):
@@ -109,6 +117,87 @@ def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_p
         importing.read_labels(session.path)
 
 
+def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(tmp_path):
+    give(opened(tmp_path, labeller="ada"), 33)
+    second = opened(tmp_path, labeller="ben")
+    answer = second.reply("open")["answer"]
+    is_right = answer["text"] in answer["references"]
+    state = second.reply("give", 0, not is_right)
+    assert "disagreements" not in state
+    state = give(second, 32, state)
+    [pair] = state["labellers"]
+    assert (pair["n_both"], pair["n_same"]) == (30, 29)
+    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(second))["kappa"][0])
+    [disagreement] = state["disagreements"]
+    assert (disagreement["question"], disagreement["text"]) == (answer["question"], answer["text"])
+    assert disagreement["right" if is_right else "wrong"] == ["ada"]
+    assert disagreement["wrong" if is_right else "right"] == ["ben"]
+
+
+def test_the_history_has_the_estimates_after_fewer_labels(tmp_path):
+    session = opened(tmp_path)
+    state = give(session, 25)
+    first, last = state["history"]
+    assert (first["n_labels"], last["n_labels"]) == (19, 23)
+    labels = labels_of(session)
+    assert labels["repetition"].head(20).sum() == 1
+    expected = estimate(labels, session.evaluations).set_index("method").loc["NLL", "auroc"]
+    assert last["auroc"] == pytest.approx(expected)
+
+
+@contextmanager
+def label_process(folder):
+    """Start `pro label` in a process of its own, and return the process and how to send to it."""
+    command = ["-m", "pro_lib", "label", "records.jsonl", "--planned", "20", "--no-browser"]
+    with subprocess.Popen(
+        [sys.executable, "-u", *command], stdout=subprocess.PIPE, text=True, cwd=folder
+    ) as process:
+        try:
+            line = next(line for line in process.stdout if line.startswith("Page: "))
+            host, token = re.search(r"http://(.*)/\?token=(.*)", line).groups()
+            server = SimpleNamespace(host=host)
+            yield process, lambda message: post(server, message, token)
+        finally:
+            process.kill()
+
+
+def send_labels(send, n):
+    """Label `n` answers as right exactly if they equal the reference; return the state."""
+    state = send({"action": "open", "n_given": 0, "correct": None})
+    for _ in range(n):
+        answer = state["answer"]
+        is_right = answer["text"] in answer["references"]
+        state = send({"action": "give", "n_given": state["n_given"], "correct": is_right})
+    return state
+
+
+def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
+    rows = []
+    for number in range(40):
+        answers = [{"text": "gamma", "log_prob": -3.0}]
+        answers.append({"text": "alpha" if number % 2 else "beta", "log_prob": -0.1 - number / 50})
+        questions = {"question": f"Question {number}?", "references": ["alpha"]}
+        rows.append({"question_id": f"q{number}", **questions, "answers": answers})
+    (tmp_path / "records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path = tmp_path / "records.labels.jsonl"
+    with label_process(tmp_path) as (process, send):
+        assert send_labels(send, 9)["n_given"] == 9
+        process.send_signal(signal.SIGKILL)
+    with path.open("a") as file:  # a kill in the middle of a write leaves such a line
+        file.write('{"dataset": "reco')
+    with label_process(tmp_path) as (_, send):
+        state = send_labels(send, 13)
+    assert state["answer"] is None
+    labels = read_label_file(path)
+    assert labels["repetition"].tolist().count(False) == 20
+    assert len(labels) == len(path.read_text().splitlines()) == state["n_requests"] == 22
+    run = importing.import_answers(tmp_path / "records.jsonl")
+    session = LabelSession.open(run, path)
+    table = estimate(labels, session.evaluations).set_index("method")
+    nll = next(row for row in state["estimates"] if row["method"] == "NLL")
+    assert nll["auroc"] == pytest.approx(table.loc["NLL", "auroc"])
+
+
 def test_labels_without_their_plan_are_an_error(tmp_path):
     session = opened(tmp_path)
     give(session, 1)
@@ -175,7 +264,7 @@ def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server
             page.goto(second.address)
             label_with_keys(page, 16, 17)
             page.get_by_text("All planned answers have a label").wait_for()
-            table = page.locator(".pro-table").inner_text()
+            table = page.locator(".pro-table").first.inner_text()
             state = second.session.reply("open")
     assert len(read_label_file(first.session.path)) == 33
     nll = next(row for row in state["estimates"] if row["method"] == "NLL")

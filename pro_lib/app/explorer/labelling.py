@@ -18,16 +18,20 @@ from pro_lib.evaluation.labels import (
     consistency,
     estimate,
     label_table,
+    labeller_agreement,
+    merge_labels,
     plan_path,
     read_label_file,
 )
 from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
+from pro_lib.evaluation.labels.label_file import KEY
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import plain
 from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 DEFAULT_LABELLER = "me"
+_HISTORY_STEP = 20  # labels
 
 
 @dataclass
@@ -53,6 +57,8 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
+        # The estimates after each of the first labels, by what these labels are.
+        self._earlier_estimates: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     @classmethod
     def open(
@@ -116,8 +122,9 @@ class LabelSession:
 
         Returns:
             The state of the page, as JSON data: `n_given`, `n_requests`, `labels_file`, `answer`
-            (question, references and text; None at the end), `estimates` and, at the end,
-            `consistency`.
+            (question, references and text; None at the end), `estimates`, `history` (the intervals
+            after fewer labels), `labellers` (the agreement of several labellers) and, at the end,
+            `consistency` and `disagreements`.
         """
         if action not in ("open", "give", "undo"):
             raise RunError(f"Unknown action {action!r}. Choose open, give or undo.")
@@ -159,29 +166,81 @@ class LabelSession:
             "n_requests": self.plan.n_requests,
             "labels_file": str(self.path),
             "answer": None,
-            "estimates": self._estimates(labels),
+            **self._estimates(labels),
+            "labellers": [],
         }
+        if labels["labeller"].nunique() > 1:
+            state["labellers"] = labeller_agreement(labels).to_dict("records")
         if request is None:
             state["consistency"] = consistency(own).to_dict("records")[0] if len(own) else None
+            state["disagreements"] = self._disagreements(labels)
             return _without_nan(state)
         question = self.questions.loc[request.question_id]
         references = question["references"]
         state["answer"] = {
-            "question": plain(question.get("question")) or f"question {request.question_id}",
+            "question": _question_text(question, request.question_id),
             "references": [] if references is None else list(references),
             "text": request.text,
         }
         return _without_nan(state)
 
-    def _estimates(self, labels: pd.DataFrame) -> list[dict[str, Any]]:
-        """Return the estimates; empty as long as there are too few labels for any."""
+    def _estimates(self, labels: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+        """Return the estimates from all labels, and those of NLL and PRO from fewer labels.
+
+        Both are empty as long as there are too few labels for any.
+        """
         if len(labels) < FEWEST_LABELS:
-            return []
+            return {"estimates": [], "history": []}
         table = estimate(labels, self.evaluations)
-        columns = ["method", "similarity", "shown"]
+        columns = ["method", "similarity", "shown", "auroc_by_judge", "n_labels", "n_effective"]
         for name in ("auroc", "auroc_minus_nll"):
             columns += [name, f"{name}_low", f"{name}_high"]
-        return table[columns].to_dict("records")
+        history = []
+        for n_labels in range(FEWEST_LABELS, len(labels), _HISTORY_STEP):
+            history.append(self._earlier_estimate(labels.head(n_labels)))
+        history.append(_history_row(table))
+        return {"estimates": table[columns].to_dict("records"), "history": history}
+
+    def _earlier_estimate(self, labels: pd.DataFrame) -> dict[str, Any]:
+        """Return the row of the history for some labels, which is computed once."""
+        columns = ["question_id", "answer", "correct", "labeller", "repetition"]
+        key = tuple(map(tuple, labels[columns].to_numpy().tolist()))
+        if key not in self._earlier_estimates:
+            self._earlier_estimates[key] = _history_row(estimate(labels, self.evaluations))
+        return self._earlier_estimates[key]
+
+    def _disagreements(self, labels: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return the answers that labellers decided differently, with the label of each."""
+        merged = merge_labels(labels)
+        first = labels[~labels["repetition"].astype(bool)]
+        rows = []
+        for label in merged[merged["is_disputed"]].to_dict("records"):
+            is_same = (first[KEY] == [label[name] for name in KEY]).all(axis=1)
+            decided = first[is_same].dropna(subset="correct").drop_duplicates("labeller")
+            question = self.questions.loc[label["question_id"]]
+            rows.append(
+                {
+                    "question": _question_text(question, label["question_id"]),
+                    "text": label["text"],
+                    "right": decided["labeller"][decided["correct"] == True].tolist(),  # noqa: E712
+                    "wrong": decided["labeller"][decided["correct"] == False].tolist(),  # noqa: E712
+                }
+            )
+        return rows
+
+
+def _history_row(table: pd.DataFrame) -> dict[str, Any]:
+    """Return AUROC of NLL and the difference of PRO to it from a table of estimates."""
+    row: dict[str, Any] = {"n_labels": int(table["n_labels"].iloc[0])}
+    for method, name in (("NLL", "auroc"), ("PRO", "auroc_minus_nll")):
+        rows = table[table["method"] == method]
+        for column in (name, f"{name}_low", f"{name}_high"):
+            row[column] = rows[column].iloc[0] if len(rows) else None
+    return row
+
+
+def _question_text(question: pd.Series, question_id: str) -> str:
+    return str(plain(question.get("question")) or f"question {question_id}")
 
 
 def _read_labels(path: Path) -> pd.DataFrame:

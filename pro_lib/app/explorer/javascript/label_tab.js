@@ -2,7 +2,7 @@
 // of the model are hidden, because they would influence the labels.
 
 import { createElement, createTable, createText } from "./elements.js";
-import { formatCount, formatWithInterval } from "./labels.js";
+import { formatCount, formatNumber, formatWithInterval } from "./labels.js";
 
 /**
  * The estimate of a method. A value is null as long as it is not shown; then `shown` says why.
@@ -11,12 +11,49 @@ import { formatCount, formatWithInterval } from "./labels.js";
  * @property {string} method
  * @property {string} similarity
  * @property {string} shown
+ * @property {number | null} auroc_by_judge
+ * @property {number} n_labels
+ * @property {number} n_effective
  * @property {number | null} auroc
  * @property {number | null} auroc_low
  * @property {number | null} auroc_high
  * @property {number | null} auroc_minus_nll
  * @property {number | null} auroc_minus_nll_low
  * @property {number | null} auroc_minus_nll_high
+ */
+
+/**
+ * AUROC of NLL and the difference of PRO to it after some labels.
+ *
+ * @typedef {object} EarlierEstimate
+ * @property {number} n_labels
+ * @property {number | null} auroc
+ * @property {number | null} auroc_low
+ * @property {number | null} auroc_high
+ * @property {number | null} auroc_minus_nll
+ * @property {number | null} auroc_minus_nll_low
+ * @property {number | null} auroc_minus_nll_high
+ */
+
+/**
+ * How often two labellers agree, and Cohen's κ.
+ *
+ * @typedef {object} LabellerPair
+ * @property {string} labeller
+ * @property {string} other_labeller
+ * @property {number} n_both
+ * @property {number} n_same
+ * @property {number | null} kappa
+ */
+
+/**
+ * An answer that labellers decided differently, with their names.
+ *
+ * @typedef {object} Disagreement
+ * @property {string} question
+ * @property {string} text
+ * @property {string[]} right
+ * @property {string[]} wrong
  */
 
 /**
@@ -28,17 +65,28 @@ import { formatCount, formatWithInterval } from "./labels.js";
  * @property {string} labels_file
  * @property {{ question: string, references: string[], text: string } | null} answer
  * @property {MethodEstimate[]} estimates
+ * @property {EarlierEstimate[]} history
+ * @property {LabellerPair[]} labellers
  * @property {{ n_repeated: number, n_same: number } | null} [consistency]
+ * @property {Disagreement[]} [disagreements]
  */
 
 /** @typedef {"open" | "give" | "undo"} LabelAction */
 
 const NO_KERNEL_TO_LABEL =
   "Labels are written by Python: open this run in a notebook, or run `pro label` with its path.";
-const LIMITS =
-  "200 labels give about ±0.055 on an AUROC, so they rarely prove that a judge is biased by 0.02. " +
-  "Differences between methods are estimated about three times as precisely. Wrong labels bias " +
-  "every estimate, so choose “cannot decide” when in doubt. Do not stop because of a result.";
+const LIMITS = [
+  "200 labels give about ±0.055 on an AUROC, so they rarely prove that a judge shifts it by 0.02. " +
+    "If the shift is that small, the AUROC by the judge has the smaller error.",
+  "Differences between methods are estimated about three times as precisely.",
+  "Wrong labels bias every estimate: 5 % flipped labels cost 0.03 of AUROC if 45 % of the answers " +
+    "are right, and 0.17 if 4 % are right. Choose “cannot decide” when in doubt.",
+  "Do not stop because of a result: the intervals are valid only if the results do not decide when " +
+    "you stop.",
+];
+const NOT_SHOWN =
+  "If the interval of a difference contains 0, a difference was not shown. The methods need not be " +
+  "equal.";
 
 /** @type {{ name: string, key: string, correct: boolean | null }[]} */
 const CHOICES = [
@@ -121,7 +169,9 @@ export class LabelTab {
       this.createButtons(state),
       createElement("h4", {}, "Estimates from the labels"),
       createEstimates(state),
-      createElement("p", { class: "pro-quiet" }, LIMITS),
+      createHistory(state),
+      createLabellers(state),
+      createLimits(),
     );
     this.element.focus({ preventScroll: true });
   }
@@ -212,14 +262,93 @@ function createEnd({ labels_file: file, consistency }) {
  * @param {LabelState} state
  * @returns {HTMLElement}
  */
-function createEstimates({ estimates }) {
+function createEstimates({ estimates, answer }) {
   if (!estimates.length) return createElement("p", {}, "Not shown before 20 labels.");
-  const rows = estimates.map((row) => [
-    row.similarity ? `${row.method}, ${row.similarity}` : row.method,
-    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
-    describeDifference(row),
+  const headers = ["method", "difference to NLL", "AUROC by labels"];
+  // The values by ROUGE-L come last, so that they cannot influence a label.
+  if (!answer) headers.push("AUROC by ROUGE-L");
+  const rows = estimates.map((row) => {
+    const cells = [
+      row.similarity ? `${row.method}, ${row.similarity}` : row.method,
+      describeDifference(row),
+      describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
+    ];
+    return answer ? cells : [...cells, formatNumber(row.auroc_by_judge ?? NaN)];
+  });
+  const { n_labels: labels, n_effective: effective } = estimates[0];
+  const counts =
+    `${formatCount(labels)} answers with a decided label carry as much information as ` +
+    `${formatNumber(effective, 0)} equally weighted labels. `;
+  return createElement(
+    "div",
+    {},
+    createTable(headers, rows),
+    createElement("p", { class: "pro-quiet" }, counts + NOT_SHOWN),
+  );
+}
+
+/**
+ * Return the intervals after fewer labels, folded; empty if there are none.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement | string}
+ */
+function createHistory({ history }) {
+  if (history.length < 2) return "";
+  const rows = history.map((row) => [
+    formatCount(row.n_labels),
+    describeEstimate(
+      row.auroc_minus_nll,
+      row.auroc_minus_nll_low,
+      row.auroc_minus_nll_high,
+      "not shown",
+    ),
+    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, "not shown"),
   ]);
-  return createTable(["method", "AUROC", "difference to NLL"], rows);
+  const headers = ["labels", "difference of PRO to NLL", "AUROC of NLL"];
+  const summary = createElement("summary", {}, "Estimates after fewer labels");
+  return createElement("details", {}, summary, createTable(headers, rows));
+}
+
+/**
+ * Return the agreement of several labellers; empty for one.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement | string}
+ */
+function createLabellers({ labellers, disagreements = [] }) {
+  if (!labellers.length) return "";
+  const rows = labellers.map((pair) => [
+    createText(`${pair.labeller}, ${pair.other_labeller}`),
+    `${formatCount(pair.n_same)} of ${formatCount(pair.n_both)}`,
+    formatNumber(pair.kappa ?? NaN, 2),
+  ]);
+  const disputed = disagreements.map((item) => [
+    createText(item.question),
+    createText(item.text),
+    createText(item.right.join(", ")),
+    createText(item.wrong.join(", ")),
+  ]);
+  const title = `Answers that labellers decided differently: ${formatCount(disputed.length)}`;
+  return createElement(
+    "div",
+    {},
+    createElement("h4", {}, "Agreement of the labellers"),
+    createTable(["labellers", "same label", "Cohen’s κ"], rows),
+    disputed.length ? createElement("h4", {}, title) : "",
+    disputed.length ? createTable(["question", "answer", "right", "wrong"], disputed) : "",
+  );
+}
+
+/**
+ * Return what labels cannot do.
+ *
+ * @returns {HTMLElement}
+ */
+function createLimits() {
+  const items = LIMITS.map((text) => createElement("li", {}, text));
+  const title = createElement("h4", {}, "What labels cannot do");
+  return createElement("div", { class: "pro-quiet" }, title, createElement("ul", {}, items));
 }
 
 /**
