@@ -118,16 +118,23 @@ def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_p
 
 
 def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(tmp_path):
-    give(opened(tmp_path, labeller="ada"), 33)
-    second = opened(tmp_path, labeller="ben")
-    answer = second.reply("open")["answer"]
+    session = opened(tmp_path, labeller="ben")
+    answer = session.reply("open")["answer"]
     is_right = answer["text"] in answer["references"]
-    state = second.reply("give", 0, not is_right)
+    state = session.reply("give", 0, not is_right)
     assert "disagreements" not in state
-    state = give(second, 32, state)
+    give(session, 32, state)
+    # Another person decides the first answer differently, and all others alike.
+    lines = [json.loads(line) for line in session.path.read_text().splitlines()]
+    lines = [line | {"labeller": "ada"} for line in lines]
+    lines[0]["correct"] = is_right
+    with session.path.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    state = session.reply("open")
     [pair] = state["labellers"]
+    assert (pair["labeller"], pair["other_labeller"]) == ("ada", "ben")
     assert (pair["n_both"], pair["n_same"]) == (30, 29)
-    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(second))["kappa"][0])
+    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"][0])
     [disagreement] = state["disagreements"]
     assert (disagreement["question"], disagreement["text"]) == (answer["question"], answer["text"])
     assert disagreement["right" if is_right else "wrong"] == ["ada"]

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -284,8 +283,6 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
     Example:
         >>> labeller_agreement(pd.concat([first, second]))  # doctest: +SKIP
     """
-    from sklearn.metrics import cohen_kappa_score  # slow to import, and needed here only
-
     decided = _first_labels(labels).dropna(subset="correct")
     by_labeller = {
         name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")
@@ -295,20 +292,28 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
         pair = {name: by_labeller.get(name, pd.Series(dtype=object)) for name in (labeller, other)}
         both = pd.concat(pair, axis=1, join="inner").astype(bool)
         n_same = int((both[labeller] == both[other]).sum())
-        kappa = np.nan
-        if len(np.unique(both)) == 2:
-            with warnings.catch_warnings(action="ignore"):
-                kappa = cohen_kappa_score(both[labeller], both[other])
         rows.append(
             {
                 "labeller": labeller,
                 "other_labeller": other,
                 **_share(n_same, len(both)),
-                "kappa": kappa,
+                "kappa": _cohens_kappa(both[labeller], both[other]),
             }
         )
     columns = ["labeller", "other_labeller", *_share(0, 0), "kappa"]
     return pd.DataFrame(rows, columns=columns).rename(columns={"n": "n_both"})
+
+
+def _cohens_kappa(first: pd.Series, second: pd.Series) -> float:
+    """Return Cohen's κ of two series of Boolean labels; NaN if all labels are the same."""
+    if len(first) == 0:
+        return np.nan
+    share = first.mean()
+    other_share = second.mean()
+    by_chance = share * other_share + (1 - share) * (1 - other_share)
+    if by_chance == 1:
+        return np.nan
+    return float(((first == second).mean() - by_chance) / (1 - by_chance))
 
 
 def consistency(labels: pd.DataFrame) -> pd.DataFrame:
