@@ -54,6 +54,25 @@ def benchmark_auroc() -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def alpha_choices() -> pd.DataFrame:
+    """Return the mean AUROC of PRO minus that of NLL for rules that choose α."""
+    path = "docs/results/data/alpha_choices.csv"
+    measured = rows(path, protocol="workbench", rule="α chosen")
+    records = []
+    for (setting, strategy), group in measured.groupby(["setting", "strategy"], sort=False):
+        where = {"protocol": "workbench", "setting": setting, "strategy": strategy}
+        words = "" if strategy == "records" else f", {strategy}"
+        record = {"answers": f"{setting.replace('_', ', ')}{words}"}
+        record["α = 0.4"] = signed(cell(path, "gain", rule="α = 0.4", n_judged=300, **where))
+        gains = group.set_index("n_judged")["gain"]
+        for count in (40, 100, 300, 1000):
+            record[f"chosen on {count:,}"] = signed(gains[count]) if count in gains else "–"
+        kept = cell(path, "gain", rule="2 answers kept", n_judged=300, **where)
+        record["two answers kept"] = signed(kept)
+        records.append(record)
+    return pd.DataFrame(records)
+
+
 def _method_name(record: Mapping | pd.Series) -> str:
     """Return the name of a row's method on the pages."""
     for name, where in METHODS.items():
@@ -555,6 +574,7 @@ def _against_goal(ratio: float, goal: str) -> str:
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     function.__name__: function
     for function in (
+        alpha_choices,
         benchmark_auroc,
         benchmark_meanings,
         benchmark_exposure,

@@ -179,7 +179,8 @@ def _check_alpha(alpha: float, strategy: str, settings: Mapping[str, Any]) -> No
 
 def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
     """Return the answer in a run of one question, with a probability if there is a calibration."""
-    fit, calibrated = None, ""
+    fit = None
+    calibrated = ""
     if calibration:
         fit, calibrated = guarantees.right_probability(calibration, alpha=alpha)
     ranked = run.ranked_answers()

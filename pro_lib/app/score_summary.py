@@ -1,116 +1,228 @@
-"""The sentences below the table of `pro score`: what its scores are, and how well they separate."""
+"""The summary of `pro score`: how well the scores separate right answers from wrong ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pro_lib.app.score_table import ScoreTable
-from pro_lib.common.files import RunError
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.evaluation.evaluate import Evaluation
-    from pro_lib.metrics.correctness import Choices
-    from pro_lib.runs.run import Run
+    from pro_lib.evaluation.answer_comparison import AnswerComparison
+    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
 
-_FEW = 20  # right or wrong answers; fewer of one kind say little
+_AUROC_TITLE = (
+    "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
+    "(95 % interval):"
+)
+NOT_JUDGED = (
+    "Accuracy and AUROC are unknown, because the right answers are not known. Give them with "
+    "--questions FILE (questions with references) or --labels FILE (question_id, text, correct)."
+)
 
 
-def notes(scores: ScoreTable) -> list[str]:
-    """Return sentences about the scores of the table: texts alone, and PRO that equals NLL."""
-    lines = []
-    if scores.run.is_texts:
-        lines.append(
-            "Texts alone: SC, Deg and SE are by counts of samples; "
-            "PRO and NLL need log-probabilities."
-        )
-    if scores.n_texts_alone:
-        share = f"{scores.n_texts_alone:,} of {len(scores.rows):,} questions"
-        lines.append(f"{share} have texts alone: PRO and NLL need log-probabilities.")
-        lines.append("SC, Deg and SE are by counts of samples.")
-    if "n_kept" in scores.rows and scores.rows["n_kept"].max() == 1:
-        lines.append(
-            f"At α = {scores.alpha:g} one answer of each question is kept, and PRO is NLL; "
-            "try a smaller --alpha."
-        )
+def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
+    """Return the lines above the table: counts, accuracy, α, AUROCs and the most certain answers.
+
+    Args:
+        scored: the scored answers.
+        method: the method that selects the most certain answers.
+    """
+    lines = [*count_lines(scored), *alpha_lines(scored)]
+    evaluation = scored.evaluation
+    if evaluation is None:
+        return [*lines, NOT_JUDGED]
+    if evaluation.one_class():
+        return [*lines, f"AUROC is not defined: {printable(evaluation.one_class())}."]
+    lines += ["", _AUROC_TITLE, *_auroc_lines(scored), *difference_lines(scored)]
+    lines += reservations(scored)
+    if method in scored.judged_scores():
+        lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
+        lines += _certain_lines(scored.most_certain(method))
     return lines
 
 
-def quality(run: Run, choices: Choices, *, alpha: float, is_required: bool) -> list[str]:
-    """Return the accuracy, and AUROC of the scores with paired differences and 95 % intervals.
-
-    The scores are PRO and NLL, or SC, Deg and SE if the run has texts without log-probabilities.
-
-    Args:
-        run: the run.
-        choices: what makes an answer correct.
-        alpha: α of PRO.
-        is_required: whether it is an error if no answer can be judged.
-
-    Raises:
-        RunError: if no answer can be judged, and `is_required`.
-    """
-    try:
-        evaluation = _evaluate(run, choices)
-    except RunError as error:
-        if is_required:
-            raise
-        remedy = "Right answers come with --questions, or --correctness and a file of labels."
-        return [f"No accuracy: {printable(error)}. {remedy}"]
-    exclusions = printable(evaluation.exclusions)
-    if evaluation.one_class():
-        return [exclusions, f"No AUROC: {printable(evaluation.one_class())}."]
-    scores = evaluation.baselines
-    if not run.is_texts:
-        scores = evaluation.with_pro({"PRO": alpha})[["PRO", "NLL"]]
-    lines = [exclusions, evaluation.cautions(), *_comparison_lines(evaluation, scores)]
+def count_lines(scored: ScoredAnswers) -> list[str]:
+    """Return the numbers of questions and right answers, and which questions are left out."""
+    n = len(scored.rows)
+    words = f"{n:,} questions"
+    evaluation = scored.evaluation
+    if evaluation is None or not len(evaluation.correct):
+        return [f"{words}, {len(scored.run.answers):,} answers."]
+    n_judged = len(evaluation.correct)
+    n_right = int(evaluation.correct.sum())
+    counts = f"{n_right:,} of {n_judged:,} judged answers"
+    lines = [f"{words}, {evaluation.correct.mean():.1%} answered correctly ({counts})."]
+    lines += [printable(evaluation.exclusions), evaluation.cautions()]
     return [line for line in lines if line]
 
 
-def _evaluate(run: Run, choices: Choices) -> Evaluation:
-    """Judge the answers of a run; those of texts also get the scores that count samples."""
-    from pro_lib import evaluation, scoring
-
-    options: dict[str, Any] = {}
-    if run.is_texts:
-        options = {"samples": run, "similarities": {"lexical": scoring.lexical}}
-    return evaluation.evaluate(run, choices=choices, **options)
-
-
-def _comparison_lines(evaluation: Evaluation, scores: pd.DataFrame) -> list[str]:
-    """Return AUROC of every score, and the paired differences to NLL or else to the first score."""
-    from pro_lib import metrics
-
-    reference = "NLL" if "NLL" in scores else str(scores.columns[0])
-    comparison = metrics.compare_aurocs(
-        scores,
-        evaluation.correct,
-        reference=reference,
-        clusters=evaluation.answers.get("cluster"),
-    )
-    aurocs = []
-    for row in comparison.itertuples():
-        words = metrics.auroc_in_words(row.auroc, row.low, row.high)
-        aurocs.append(f"{row.method} {words}")
-    n_questions = len(evaluation.correct)
-    accuracy = evaluation.correct.mean()
-    where = f"on {n_questions:,} questions, {accuracy:.1%} right."
-    lines = [" ".join([f"AUROC {', '.join(aurocs)} {where}", *_reservations(evaluation)])]
-    differences = metrics.differences_in_words(comparison, reference)
-    if differences:
-        lines.append(f"Paired difference (95 % interval): {'; '.join(differences)}.")
+def alpha_lines(scored: ScoredAnswers) -> list[str]:
+    """Return where α comes from, and an α at which PRO differs from NLL if it does not."""
+    if "PRO" not in scored.methods:
+        words = (
+            "The answers are texts alone: SC, Deg and SE count samples; PRO needs probabilities."
+        )
+        return [words] if scored.run.is_texts else []
+    lines = [scored.alpha.reason]
+    if scored.n_texts_alone:
+        share = f"{scored.n_texts_alone:,} of {len(scored.rows):,} questions"
+        lines.append(f"{share} have texts alone: PRO and NLL need log-probabilities.")
+    if scored.rows["n_kept"].max() <= 1:
+        words = "PRO keeps one answer of each question, so it equals NLL."
+        more = scored.alpha_that_keeps_more()
+        if more is not None:
+            alpha, n_questions = more
+            kept = f"keeps two or more answers of {n_questions:,} questions"
+            words = f"{words} --alpha {alpha:g} {kept}."
+        lines.append(words)
     return lines
 
 
-def _reservations(evaluation: Evaluation) -> list[str]:
+def _auroc_lines(scored: ScoredAnswers) -> list[str]:
+    from pro_lib import metrics
+
+    width = max(len(name) for name in scored.methods)
+    lines = []
+    for row in scored.comparison.itertuples():
+        words = metrics.auroc_in_words(row.auroc, row.low, row.high)
+        lines.append(f"  {printable(row.method):{width}}  {words}")
+    return lines
+
+
+def difference_lines(scored: ScoredAnswers) -> list[str]:
+    """Return the paired differences to the reference; with NLL, that of PRO alone."""
+    from pro_lib import metrics
+
+    table = scored.comparison
+    reference = "NLL" if "NLL" in set(table["method"]) else str(table["method"].iloc[0])
+    if reference == "NLL":
+        table = table[table["method"].isin(["PRO", "NLL"])]
+    words = metrics.differences_in_words(table, reference)
+    if not words:
+        return []
+    lines = [f"Paired difference (95 % interval): {'; '.join(words)}."]
+    tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
+    if scored.alpha.is_chosen and tested:
+        verb = "was" if len(tested) == 1 else "were"
+        lines.append(f"{' and '.join(tested)} {verb} tested on questions that did not choose α.")
+    return lines
+
+
+def reservations(scored: ScoredAnswers) -> list[str]:
     """Return sentences about the intervals: clusters of questions, and few answers of a kind."""
+    from pro_lib.evaluation.scored_answers import FEW
+
+    evaluation = scored.evaluation
+    assert evaluation is not None
     sentences = []
     clusters = evaluation.answers.get("cluster")
     if clusters is not None:
-        sentences.append(f"Intervals by cluster ({clusters.nunique():,} clusters).")
-    if evaluation.n_rarer < _FEW:
+        sentences.append(f"AUROC has intervals by cluster ({clusters.nunique():,} clusters).")
+    if evaluation.n_rarer < FEW:
         rarer_kind = "right" if evaluation.correct.mean() < 0.5 else "wrong"
         sentences.append(f"Only {evaluation.n_rarer} {rarer_kind}: too few to say much.")
     return sentences
+
+
+def _certain_lines(table: pd.DataFrame) -> list[str]:
+    lines = []
+    for row in table.itertuples():
+        interval = f"({row.low:.1%} to {row.high:.1%})"
+        words = f"{row.accuracy:6.1%} right {interval}"
+        lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
+    return lines
+
+
+def mistrust_line(mistrust: Mistrust) -> str:
+    """Return the rule of the marks in the table."""
+    n = int(mistrust.is_mistrusted.sum())
+    return f"{mistrust.sentence} This marks {n:,} answers with !."
+
+
+def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
+    """Return the summary as data of JSON; None stands for what is unknown."""
+    evaluation = scored.evaluation
+    data: dict[str, Any] = {
+        "n_questions": len(scored.rows),
+        "n_judged": 0,
+        "accuracy": None,
+        "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
+        "auroc": None,
+        "most_certain": None,
+        "mistrust": {"method": mistrust.method, "sentence": mistrust.sentence},
+    }
+    if evaluation is None or not len(evaluation.correct):
+        return data
+    data["n_judged"] = len(evaluation.correct)
+    data["accuracy"] = float(evaluation.correct.mean())
+    data["exclusions"] = evaluation.exclusions
+    data["cautions"] = evaluation.cautions()
+    if evaluation.one_class():
+        return data
+    columns = ["method", "auroc", "low", "high", "difference", "difference_low", "difference_high"]
+    data["auroc"] = scored.comparison[columns].to_dict("records")
+    if mistrust.method in scored.judged_scores():
+        data["most_certain"] = scored.most_certain(mistrust.method).to_dict("records")
+    return data
+
+
+def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> list[str]:
+    """Return the lines that compare two files.
+
+    Args:
+        comparison: the result of `evaluation.compare_answers`.
+        names: the names of the files.
+    """
+    first, second = map(printable, names)
+    by = "Intervals are by cluster; the p-value is not." if comparison.is_clustered else ""
+    difference = comparison.difference
+    lines = [
+        f"A: {first}",
+        f"B: {second}",
+        f"{comparison.n_questions:,} judged questions are in both.",
+        f"Accuracy: A {comparison.accuracies[0]:.1%}, B {comparison.accuracies[1]:.1%}. B minus A "
+        f"{_percent(difference.value)} points "
+        f"[{_percent(difference.low)}, {_percent(difference.high)}], "
+        f"p = {comparison.p_value:.2g} (McNemar's exact test). {comparison.only_first:,} questions "
+        f"are right in A alone and {comparison.only_second:,} in B alone. {by}".rstrip(),
+    ]
+    if comparison.aurocs.empty:
+        return [*lines, "AUROC cannot be compared: one file has right answers or wrong ones alone."]
+    lines.append("AUROC on these questions, with the 95 % interval of the paired difference:")
+    width = max(len(name) for name in comparison.aurocs["method"])
+    for row in comparison.aurocs.itertuples():
+        ends = "without an interval: fewer than 5 right or wrong answers"
+        if row.low == row.low:  # not NaN
+            ends = f"[{_signed(row.low)}, {_signed(row.high)}]"
+        words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {_signed(row.difference)} {ends}"
+        lines.append(f"  {printable(row.method):{width}}  {words}")
+    return lines
+
+
+def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
+    """Return a comparison as data of JSON."""
+    difference = comparison.difference
+    return {
+        "n_questions": comparison.n_questions,
+        "accuracy": list(comparison.accuracies),
+        "only_first": comparison.only_first,
+        "only_second": comparison.only_second,
+        "accuracy_difference": [difference.value, difference.low, difference.high],
+        "p_value": comparison.p_value,
+        "auroc": comparison.aurocs.to_dict("records"),
+        "by_cluster": comparison.is_clustered,
+    }
+
+
+def _signed(value: float) -> str:
+    """Return a number with its sign, and zero without one."""
+    text = f"{value:+z.3f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
+
+
+def _percent(share: float) -> str:
+    """Return a difference of shares in percentage points, with its sign."""
+    text = f"{100 * share:+z.1f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")

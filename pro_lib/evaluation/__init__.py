@@ -1,5 +1,13 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
+from pro_lib.evaluation.alpha_choice import (
+    AlphaChoice,
+    Estimate,
+    ScoreTest,
+    choose_alpha,
+    default_alpha,
+)
+from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
 from pro_lib.evaluation.evaluate import (
     DRAWN_ALPHAS,
     MISSING_SHARE,
@@ -29,6 +37,13 @@ from pro_lib.evaluation.methods import (
     similarity_matrices,
     text_scores,
 )
+from pro_lib.evaluation.scored_answers import (
+    Mistrust,
+    ScoredAnswers,
+    score_answers,
+    score_texts,
+)
+from pro_lib.evaluation.scored_tables import auroc_table, calibration_table, risk_coverage
 from pro_lib.evaluation.settings import (
     SettingCounts,
     beyond_chance,
@@ -47,20 +62,31 @@ __all__ = [
     "MISSING_SHARE",
     "PROTOCOLS",
     "SCORES",
+    "AlphaChoice",
+    "AnswerComparison",
     "AnswerMatrices",
+    "Estimate",
     "Evaluation",
     "Guarantee",
     "MethodScores",
+    "Mistrust",
     "Protocol",
+    "ScoreTest",
+    "ScoredAnswers",
     "SettingCounts",
     "Splits",
     "alpha_grid",
     "answer_matrices",
+    "auroc_table",
     "beyond_chance",
+    "calibration_table",
+    "choose_alpha",
     "chosen_alpha",
     "common_methods",
+    "compare_answers",
     "count_beyond_chance",
     "count_settings",
+    "default_alpha",
     "evaluate",
     "evaluations",
     "find_protocol",
@@ -69,7 +95,10 @@ __all__ = [
     "miss_rate",
     "redraw_benchmark",
     "right_probability",
+    "risk_coverage",
     "rouge_and_correct",
+    "score_answers",
+    "score_texts",
     "select_alpha",
     "set_threshold",
     "similarity_matrices",

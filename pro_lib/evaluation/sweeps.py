@@ -5,10 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.metrics.auroc import FloatArray
 
-__all__ = ["DEFAULT_ALPHA", "DRAWN_ALPHAS", "chosen_alpha", "redraw_benchmark", "select_alpha"]
+__all__ = [
+    "DEFAULT_ALPHA",
+    "DRAWN_ALPHAS",
+    "chosen_alpha",
+    "nearest_alphas",
+    "redraw_benchmark",
+    "select_alpha",
+]
 
 DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 
@@ -49,14 +58,28 @@ def select_alpha(
             stacklevel=2,
         )
         return DEFAULT_ALPHA
-    grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
-    # Rounding makes 0.35 and 0.45 equally far from 0.4.
-    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
-    nearest_first = grid[np.argsort(distances, kind="stable")]
+    nearest_first = nearest_alphas(
+        alpha_grid(validation.search_alpha) if alphas is None else alphas
+    )
     scores = validation.pro(nearest_first, name=name)
     aurocs = validation.aurocs(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
+
+
+def nearest_alphas(alphas: ArrayLike) -> FloatArray:
+    """Return the different values of α, those nearest to 0.4 first.
+
+    Args:
+        alphas: the values (A,).
+
+    Returns:
+        The values without repeats, at most A. Of two equally near ones, the smaller is first.
+    """
+    grid = np.unique(alphas)
+    # Rounding makes 0.35 and 0.45 equally far from 0.4.
+    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
+    return np.asarray(grid[np.argsort(distances, kind="stable")])
 
 
 def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFrame:

@@ -192,7 +192,8 @@ def _listing(entries: object) -> _Listing:
     """Return the listed tokens; nothing if an entry is not a token with a log-probability."""
     pairs: _Listing = []
     for entry in entries if isinstance(entries, list) else []:
-        text, value = inner_value(entry, "token"), inner_value(entry, "logprob")
+        text = inner_value(entry, "token")
+        value = inner_value(entry, "logprob")
         if not isinstance(text, str) or not _is_log_prob(value):
             return []
         pairs.append((text, float(value)))  # type: ignore[arg-type]  # it is a number

@@ -36,6 +36,7 @@ from pro_lib.metrics.differences import (
     holm,
     readings,
 )
+from pro_lib.metrics.influence import influence, influence_error, placements
 from pro_lib.metrics.judge import judge, judge_prompt
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
@@ -61,6 +62,8 @@ __all__ = [
     "differences_in_words",
     "exact_match",
     "holm",
+    "influence",
+    "influence_error",
     "judge",
     "judge_prompt",
     "need_both",
@@ -68,6 +71,7 @@ __all__ = [
     "normalize",
     "normalized_words",
     "pairs_won",
+    "placements",
     "readings",
     "rejection",
     "rouge_and_correct",

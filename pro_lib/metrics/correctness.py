@@ -280,6 +280,26 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
     return np.where(has_hidden_letters & exact_match(texts, references), 1.0, values)
 
 
+def nearest_reference(text: str, references: Sequence[str]) -> str:
+    """Return the reference that decides about the correctness of an answer.
+
+    Args:
+        text: the answer.
+        references: the accepted answers, at least one.
+
+    Returns:
+        The reference with the highest `closeness`, the first of those that have it.
+
+    Example:
+        >>> nearest_reference("Carl Orff", ["Anderson", "Carl Anderson"])
+        'Carl Anderson'
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TokenizerWarning)
+        values = closeness([text] * len(references), [[reference] for reference in references])
+    return references[int(values.argmax())]
+
+
 def _has_hidden_letter(text: str) -> bool:
     """Return whether a text has a letter that ROUGE does not see."""
     return any(character.isalpha() and not character.isascii() for character in text)

@@ -11,8 +11,9 @@ from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.labelled_answers import label_estimates
+from pro_lib.plots.risk_coverage import risk_coverage
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
-from pro_lib.plots.saving import save_figure
+from pro_lib.plots.saving import save_figure, svg_text
 from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
     COLORS,
@@ -68,8 +69,10 @@ __all__ = [
     "name_rows",
     "panels",
     "reliability",
+    "risk_coverage",
     "rouge_thresholds",
     "save_figure",
     "set_ticks",
+    "svg_text",
     "worlds",
 ]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 # Marker, size and legend text of each choice of α. A smaller marker lies on top of a larger one.
 _CHOICES = {
-    "validation": ("o", 3, "α chosen on validation"),
+    "validation": ("o", 3, "α chosen on validation questions"),
     "default": ("s", 6, "default α"),
-    "oracle": ("*", 11, "oracle α"),
+    "oracle": ("*", 11, "best α on the questions shown"),
 }
 _MARKER: dict[str, Any] = {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     checked_table,
@@ -27,6 +28,7 @@ _PRO_COLOR = COLORS[0]
 _ORACLE_COLOR = COLORS[7]
 _OTHER_COLOR = COLORS[6]
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
+_SETTING_NOTE = "A setting is a model with a dataset."
 _MARKS = {"▲": "^", "▼": "v"}
 _DIFFERENCE_LABEL = (
     "AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)"
@@ -77,6 +79,7 @@ def benchmark(
             x=_axis_label(table),
             y="method",
             entries=_entries(table, left),
+            note=_benchmark_note(table),
         )
     return figure
 
@@ -130,7 +133,14 @@ def beside_paper(
         ax.yaxis.grid(visible=False)
         name_rows(ax, names, names)
         entries = _source_entries(sources)
-        label_figure(figure, title=title, x=_DIFFERENCE_LABEL, y="method", entries=entries)
+        label_figure(
+            figure,
+            title=title,
+            x=_DIFFERENCE_LABEL,
+            y="method",
+            entries=entries,
+            note=" ".join([_SETTING_NOTE, method_note(all_rows), _sources_note(table)]),
+        )
     return figure
 
 
@@ -150,6 +160,20 @@ def _axis_label(table: pd.DataFrame) -> str:
     if "significant" in table:
         label = f"{label}. Significance: DeLong's test, Holm-corrected over the methods of a panel"
     return label
+
+
+def _benchmark_note(table: pd.DataFrame) -> str:
+    """Return what the methods mean, and what an oracle is if there is one."""
+    has_oracle = "alpha_choice" in table and (table["alpha_choice"] == "oracle").any()
+    oracle = " Oracle α: the best α on these questions." if has_oracle else ""
+    return method_note(table) + oracle
+
+
+def _sources_note(table: pd.DataFrame) -> str:
+    """Return what the similarities in the names of sources mean."""
+    if "similarity" not in table:
+        return ""
+    return method_note(table[["similarity"]].assign(method="PRO"))
 
 
 def _left_end(table: pd.DataFrame) -> float:

@@ -36,17 +36,17 @@ _PANELS = {
     "status of the search": _Panel(
         "share of questions",
         {
-            "share_certified": "certified",
-            "share_fallback": "fallback",
-            "share_undecided": "undecided",
+            "share_certified": "certified: every answer\nwith p ≥ α is known",
+            "share_fallback": "fallback: no answer\nhas p ≥ α",
+            "share_undecided": "undecided: the search\nstopped too early",
         },
     ),
     _BOUNDS_TITLE: _Panel(
         "nats, mean over\ncertified questions",
         {
             "entropy": "entropy, by samples\n(95 % interval)",
-            "tree_bound": "tree bound",
-            "alpha_floor": "α-floor",
+            "tree_bound": "tree bound, from\nall searched prefixes",
+            "alpha_floor": "α-floor, from\nthe found answers",
             "pro": "PRO",
         },
     ),

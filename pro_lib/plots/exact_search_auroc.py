@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     checked_table,
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
 
 _ANSWERS = {"threshold": "exact search", "diverse_beam": "beams"}
 # The panels, by the column that they show.
-_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "difference to PRO"}
+_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus the first row"}
+# Names of scores that only this project has
+_NAMES = {
+    "α-floor": "α-floor (bound of entropy)",
+    "tree bound": "tree bound (bound of entropy)",
+}
+_NOTE = (
+    "PRO of beams reads diverse beams. The exact search finds every answer with p ≥ α. Its lower "
+    "bounds of the entropy, and the probability of what it did not find, are used as scores."
+)
 
 
 def exact_search_auroc(
@@ -76,6 +86,7 @@ def exact_search_auroc(
             title=title,
             x="AUROC, and its paired difference to PRO of the exact search, with 95 % intervals",
             y="score",
+            note=f"{_NOTE} {method_note(table[table['method'].isin(['NLL', 'ALL'])])}",
         )
     return figure
 
@@ -84,10 +95,10 @@ def _score_names(table: pd.DataFrame) -> list[str]:
     """Return the name of the score of each row; that of PRO says which answers it uses."""
     names = []
     for row in table.to_dict("records"):
-        name = row["method"]
+        name = _NAMES.get(row["method"], row["method"])
         if name == "PRO":
             name = f"PRO, {_ANSWERS.get(row['strategy'], row['strategy'])}"
         if row["alpha_choice"] == "exact search":
-            name = f"{name}, α of search"
+            name = f"{name}, α of the first row"
         names.append(name)
     return names

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_TITLE_LENGTH = 46  # characters of a line above a panel
+_LABEL_LENGTH = 24  # characters of an answer beside a panel
 _EXAMPLE_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
 
 
@@ -79,7 +81,7 @@ def exposure(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Accuracy and uncertainty, by what the training documents say about a fact",
+    title: str = "Accuracy and uncertainty, by the training documents about the fact that is asked",
 ) -> Figure:
     """Draw accuracy, NLL and PRO against the number of training documents about a fact.
 
@@ -114,9 +116,13 @@ def exposure(
             title=title,
             x="number of training documents about a fact (bars: 95 % interval)",
             y="",
-            entries=handles([f"{100 * conflict:g} % of them false" for conflict in conflicts]),
+            entries=handles([_conflict_name(conflict) for conflict in conflicts]),
         )
     return figure
+
+
+def _conflict_name(conflict: float) -> str:
+    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"
 
 
 def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
@@ -125,20 +131,24 @@ def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
     names = []
     for text, is_correct in zip(rows["text"], rows["is_correct"], strict=True):
         mark = "✓ " if pd.notna(is_correct) and is_correct else ""
-        names.append(mark + (_short(text) or "(empty)"))
+        names.append(mark + (_short(text, _LABEL_LENGTH) or "(empty)"))
     ax.set_yticks(range(len(rows)), names)
     first = rows.iloc[0]
-    lines = [textwrap.shorten(first["question"], 46, placeholder=" …")]
+    lines = [_short(first["question"], _TITLE_LENGTH)]
     lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
     reference = first.get("reference")
     if isinstance(reference, str):
-        lines.append(f"reference: {_short(reference)}")
+        lines.append(_short(f"reference: {reference}", _TITLE_LENGTH))
     title_at_right(ax, "\n".join(lines), fontsize=7)
 
 
-def _short(text: str, most: int = 24) -> str:
-    """Return a text that is cut at a number of characters, so that it fits beside a panel."""
-    return text if len(text) <= most else f"{text[: most - 2]} …"
+def _short(text: str, most: int) -> str:
+    """Return a text that is cut after a whole word, so that it fits the figure.
+
+    Only a first word that is too long by itself is cut inside.
+    """
+    words = textwrap.shorten(text, most, placeholder=" …")
+    return words if words != "…" else f"{text.strip()[: most - 2]} …"
 
 
 def _answer_entries(alpha: float | None) -> list:

@@ -70,7 +70,7 @@ def fixed_k(
         label_figure(
             figure,
             title=title,
-            x="K, the number of answers that PRO uses (K = 1 is NLL)",
+            x="K, the number of answers that PRO uses (K = 1 is NLL; adaptive: answers with p ≥ α)",
             y="AUROC with 95 % interval",
             entries=entries,
         )

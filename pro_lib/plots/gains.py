@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 _GAIN = ["auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high"]
 _LINEAR = 0.02  # the x-axis is linear up to this difference, and logarithmic beyond
+# Names of causes that a figure alone has to explain
+_CAUSES = {
+    "spellings merged": "spellings of a meaning merged",
+    "endings left out": "probability of endings left out",
+    "repeats kept": "repeated answers counted",
+}
+_WORLD_NOTE = "A world draws the answers' probabilities and the true answer of each question."
 _X = f"AUROC of PRO minus AUROC of NLL, with 95 % interval (log scale beyond ±{_LINEAR:g})"
 
 
@@ -65,7 +72,7 @@ def worlds(
         figure_columns=figure_columns,
         per_line=figure_columns,
         title=title,
-        x=f"{_X}. {_describe_base(table)}",
+        x=f"{_X}. {_WORLD_NOTE} {_describe_base(table)}",
         y=y,
     )
 
@@ -74,7 +81,7 @@ def causes(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Gain of PRO over NLL if one suspected cause is removed",
+    title: str = "Gain of PRO over NLL if one suspected cause at a time is removed",
 ) -> Figure:
     """Draw the gain of PRO over NLL in a setting: a row for each cause that is removed alone.
 
@@ -90,7 +97,7 @@ def causes(
     needed = ["cause", "k_choice", "k", "alpha", *_GAIN]
     table = checked_table(table, needed, "causes")
     return _draw_gains(
-        table.assign(row=table["cause"]),
+        table.assign(row=table["cause"].replace(_CAUSES)),
         ["dataset", "model"],
         figure_columns=figure_columns,
         per_line=1,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The rows of panels: the column, what the titles call it, and what the x axes show.
 _COUNTS = "distinct answers"
-_SUMS = "their probability"
+_SUMS = "sum of their probabilities"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
@@ -74,7 +74,7 @@ def generated_answers(
             figure,
             title=title,
             x="",
-            y="share of questions with 95 % interval",
+            y="share of questions, 95 % interval",
             entries=model_entries(models, marker=""),
         )
     return figure

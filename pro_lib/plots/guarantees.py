@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
@@ -15,6 +16,7 @@ from pro_lib.plots.style import (
     draw_curve,
     label_figure,
     panels,
+    plt,
     set_ticks,
 )
 
@@ -24,19 +26,28 @@ if TYPE_CHECKING:
 
 # The lines of the figure of answer sets: column, whether its interval is drawn, and name.
 _SET_LINES = (
-    ("missed_limit", False, "missed, limit from validation"),
-    ("missed", True, "missed, with 95 % interval"),
-    ("share_empty", False, "empty sets"),
-    ("auroc", False, "AUROC of PRO"),
+    ("missed_limit", False, "no correct answer: limit known before the test"),
+    ("missed", True, "no correct answer: test questions, 95 % interval"),
+    ("share_empty", False, "no answer at all"),
 )
+_SETS_NOTE = (
+    "The limit is computed from validation questions. They also give the α of each diamond, whose "
+    "height is the limit that was wanted."
+)
+_GUARANTEE_NOTE = "A method answers the questions below a threshold from validation questions."
+_ENTROPY_NOTE = "Each question is a dot with its interval; at most 200 are drawn, evenly spaced."
 _MOST_QUESTIONS = 200  # of the figure of entropies
+_ENTROPY_DOTS = (
+    ("entropy", "estimate from samples, 95 % interval"),
+    ("tree_bound", "lower bound from the exact search (tree bound)"),
+)
 
 
 def guarantees(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Share of questions that may be answered with a guaranteed accuracy",
+    title: str = "Share of questions that each method may answer with a guaranteed accuracy",
 ) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
@@ -54,7 +65,7 @@ def guarantees(
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
     table = table.assign(row_name=method_labels(table).to_numpy())
-    table["goal"] = [f"{100 * target:g} % correct" for target in table["target"]]
+    table["goal"] = [f"guarantee: {100 * target:g} % correct" for target in table["target"]]
     coverages = table.groupby("row_name", sort=False)["coverage"].mean()
     names = list(coverages.sort_values(ascending=False, kind="stable").index)
     shape: dict[str, Any] = {
@@ -69,9 +80,10 @@ def guarantees(
         label_figure(
             figure,
             title=title,
-            x="share of questions, or of answered questions",
+            x="share of all questions (bars), share of correct answers among the answered (points)",
             y="method",
             entries=[bars, points, line],
+            note=f"{_GUARANTEE_NOTE} {method_note(table)}",
         )
     return figure
 
@@ -80,13 +92,13 @@ def answer_sets(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "How often the set of all answers with p ≥ α misses every correct answer",
+    title: str = "How often the set of all answers with p ≥ α has no correct answer",
 ) -> Figure:
     """Draw how often answer sets miss, against α: a panel for each model and dataset.
 
     Args:
         table: needs the columns alpha, delta (missing for an α that is fixed beforehand),
-            missed_limit, missed, share_empty, auroc and set_size. It may have missed_low and
+            missed_limit, missed, share_empty and set_size. It may have missed_low and
             missed_high, and dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
@@ -107,8 +119,9 @@ def answer_sets(
             figure,
             title=title,
             x="α, the least probability of an answer in a set (mean number of answers in a set)",
-            y="share of questions, or AUROC",
+            y="share of questions",
             entries=drawn[0][0].get_legend_handles_labels()[0],
+            note=_SETS_NOTE,
         )
     return figure
 
@@ -117,7 +130,7 @@ def entropies(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Entropy of the answers to each question",
+    title: str = "Entropy of the answers to each question, and a certain lower bound",
 ) -> Figure:
     """Draw the entropy of each question in ascending order: a panel for each dataset and model.
 
@@ -145,7 +158,8 @@ def entropies(
             title=title,
             x="share of questions, from the smallest entropy to the largest",
             y="entropy, nats",
-            entries=drawn[0][0].get_legend_handles_labels()[0],
+            entries=_entropy_entries(),
+            note=_ENTROPY_NOTE,
         )
     return figure
 
@@ -180,7 +194,7 @@ def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
         draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=interval, label=name)
     chosen = rows.dropna(subset=["delta", "alpha"])
     style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
-    name = "guaranteed δ, at α = τ"
+    name = "α chosen for a wanted limit"
     ax.plot(chosen["alpha"], chosen["delta"], marker="D", label=name, **style)
     ax.set(xscale="log", ylim=(0, 1))
     labels = []
@@ -190,14 +204,27 @@ def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
     ax.minorticks_off()
 
 
+def _entropy_styles() -> list[dict[str, Any]]:
+    """Return the style of the dots of each column."""
+    shape = {"ls": "", "ms": 2.2}
+    return [shape | {"color": COLORS[index], "marker": "os"[index]} for index in (0, 1)]
+
+
+def _entropy_entries() -> list[plt.Line2D]:
+    """Return the legend of the figure of entropies."""
+    pairs = zip(_ENTROPY_DOTS, _entropy_styles(), strict=True)
+    return [plt.Line2D([], [], label=name, **style) for (_, name), style in pairs]
+
+
 def _draw_entropies(ax: Axes, rows: pd.DataFrame) -> None:
     places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
     some = rows.iloc[places]
     shares = pd.Series((places + 1) / len(rows), some.index)
-    name = "mean over samples, 95 % interval"
-    draw_curve(ax, shares, some, 0, y="entropy", interval="entropy_", marker="", label=name)
-    name = "tree bound, a lower bound from the exact search"
-    draw_curve(ax, shares, some, 1, y="tree_bound", marker="", lw=0.6, label=name)
-    ax.set_xlim(0, 1)
+    if "entropy_low" in some:
+        ends = some["entropy_low"].astype(float), some["entropy_high"].astype(float)
+        ax.vlines(shares, *ends, color=COLORS[0], lw=0.5, alpha=0.5)
+    for (column, _), style in zip(_ENTROPY_DOTS, _entropy_styles(), strict=True):
+        ax.plot(shares, some[column], **style)
+    ax.set_xlim(-0.01, 1.01)
     if "entropy_high" in some and some["entropy_high"].notna().any():
         ax.set_ylim(0, some["entropy_high"].quantile(0.98))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     PRINTED,
     checked_table,
@@ -75,9 +76,10 @@ def rouge_thresholds(
         label_figure(
             figure,
             title=title,
-            x="ROUGE-L threshold, and the share of correct answers",
+            x="ROUGE-L above which an answer is correct, and the share of correct answers",
             y="AUROC minus that of NLL, 95 % interval\n(log scale beyond ±0.05)",
             entries=entries,
+            note=f"The line at 0 is NLL. {method_note(table)}",
         )
     return figure
 

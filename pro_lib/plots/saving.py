@@ -69,7 +69,7 @@ def save_figure(
     for path in paths:
         check_output(path, option=f"figures_dir={folder}", inputs=inputs)
     numbers = table.to_csv(index=False, float_format="%.6g")
-    drawing = "" if figure is None else _svg(figure)
+    drawing = "" if figure is None else svg_text(figure)
     stored = [path.read_bytes().decode(errors="replace") for path in paths if path.is_file()]
     is_complete = len(stored) == len(paths)
     if is_complete and tables_agree(numbers, stored[0]) and drawings_agree(drawing, stored[-1]):
@@ -118,7 +118,7 @@ def _cells_agree(one: str, other: str) -> bool:
     return isclose(*values, rel_tol=_RELATIVE_TOLERANCE, abs_tol=_ABSOLUTE_TOLERANCE)
 
 
-def _svg(figure: Figure) -> str:
+def svg_text(figure: Figure) -> str:
     """Return the figure as SVG without a date or the version of a library."""
     buffer = io.BytesIO()
     with plt.rc_context(STYLE):

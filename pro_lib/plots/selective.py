@@ -9,6 +9,7 @@ import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The shares of questions at which the accuracy of NLL is written.
-_WRITTEN_SHARES = np.array([0.02, 0.25, 0.5, 0.75, 1.0])
+_WRITTEN_SHARES = np.array([0.1, 0.4, 0.7, 1.0])
+# The lines have a point at these shares; with smaller shares or more points they are tangled.
+_DRAWN_SHARES = np.arange(1, 11) / 10
+_LOWEST_SHARE = 0.09
+_RELIABILITY_NOTE = (
+    "A point is a bin of questions; its area is the share of the questions. "
+    "ECE: expected calibration error."
+)
 
 
 def accuracy_by_coverage(
@@ -71,9 +79,10 @@ def accuracy_by_coverage(
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
     with panels(table, "model", "dataset", **shape) as (figure, grid):
         for ax, _, rows in grid:
-            differences = minus_nll(rows, "coverage", "accuracy")
-            draw_curves(ax, differences, "label", labels, "coverage", "difference")
-            nll = rows[rows["method"] == "NLL"]
+            differences = _at_drawn_shares(minus_nll(rows, "coverage", "accuracy"))
+            style: dict[str, Any] = {"shift": 0.006, "bars": True}
+            draw_curves(ax, differences, "label", labels, "coverage", "difference", **style)
+            nll = rows[(rows["method"] == "NLL") & (rows["coverage"] >= _LOWEST_SHARE)]
             if "accuracy_low" in nll:
                 ends = [nll[f"accuracy_{end}"] - nll["accuracy"] for end in ("low", "high")]
                 ax.fill_between(nll["coverage"], *ends, color=COLORS[7], alpha=0.3, lw=0)
@@ -92,6 +101,7 @@ def accuracy_by_coverage(
             x="share of questions answered (in parentheses: accuracy of NLL)",
             y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
             entries=entries,
+            note=f"The line at 0 is NLL. {method_note(table[table['label'].isin(labels)])}",
         )
     return figure
 
@@ -100,7 +110,7 @@ def reliability(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Accuracy against the confidence that validation questions give each score",
+    title: str = "Reliability: accuracy of the questions that have about the same confidence",
 ) -> Figure:
     """Draw accuracy against confidence: a point for each bin of questions.
 
@@ -139,11 +149,19 @@ def reliability(
         label_figure(
             figure,
             title=title,
-            x="confidence, fitted on validation questions (area: share of the questions)",
+            x="confidence: probability of a correct answer, fitted on validation questions",
             y="accuracy with 95 % interval",
             entries=[*handles(labels, ls="", mfc="none"), diagonal],
+            note=f"{_RELIABILITY_NOTE} {method_note(table)}",
         )
     return figure
+
+
+def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows at the shares that are drawn, or at those that are nearest to them."""
+    coverages = np.sort(table["coverage"].unique())
+    nearest = {coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES}
+    return table[table["coverage"].isin(nearest)]
 
 
 def _write_accuracies(ax: Axes, nll: pd.DataFrame) -> None:

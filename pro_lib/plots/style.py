@@ -44,6 +44,7 @@ PRINTED: dict[str, Any] = {
     "ls": "",
     "zorder": 1,
 }
+_LINE_HEIGHT = 0.14  # inches, of a line of 8 points
 # Letters in an inch of a title, by its font size in points
 _TITLE_SIZES = {8: 14.8, 7: 16.9}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
@@ -369,11 +370,22 @@ def printed_entry(**style: Any) -> plt.Line2D:
 
 
 def label_figure(
-    figure: Figure, *, title: str, x: str, y: str, entries: Sequence[plt.Artist] = ()
+    figure: Figure,
+    *,
+    title: str,
+    x: str,
+    y: str,
+    entries: Sequence[plt.Artist] = (),
+    note: str = "",
 ) -> None:
-    """Put the title and one legend above all panels, and name the two axes."""
+    """Put the title and one legend above all panels, name the two axes, and add a note below.
+
+    The figure becomes higher by the lines of the note.
+    """
     letters = int(14 * figure.get_figwidth())
-    explain(figure, entries, "\n".join(textwrap.wrap(x, letters)), y)
+    note_lines = ["", *textwrap.wrap(note, letters)] if note else []
+    figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * len(note_lines))
+    explain(figure, entries, "\n".join([*textwrap.wrap(x, letters), *note_lines]), y)
     heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
     if figure.legends:  # the legend lies where a title would
         figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))

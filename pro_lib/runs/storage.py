@@ -296,8 +296,11 @@ class RunFolder(AbstractContextManager[Any]):
             self.info = read_info(self.path)
             other_parameter = difference(self.info.parameters, requested)
             if other_parameter:
+                reason = ""
+                if other_parameter.startswith("shots"):
+                    reason = " (another question file of the same name gave the examples)"
                 raise RunError(
-                    f"run folder {self.path} was made with {other_parameter} is asked for; "
+                    f"run folder {self.path} was made with {other_parameter} is asked for{reason}; "
                     f"{_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, _PROMPTED)
@@ -626,6 +629,15 @@ def read_info(path: Path) -> RunInfo:
         if checksum != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
         return info
+
+
+def find_run(folder: Path, info: RunInfo) -> Path | None:
+    """Return the run folder in a folder that has the parameters of a run; None if there is none."""
+    for file in sorted(folder.glob("*/run.json")):
+        stored = read_info(file.parent)
+        if stored.strategy == info.strategy and stored.parameters == info.parameters:
+            return file.parent
+    return None
 
 
 def difference(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> str | None:

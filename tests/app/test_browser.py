@@ -3,6 +3,7 @@
 The command `python tests/app/test_browser.py` writes the pictures of the docs to docs/images.
 """
 
+import itertools
 import json
 import os
 import re
@@ -186,6 +187,12 @@ def lab(tmp_path_factory):
 class TestExplorerInJupyterLab:
     """The tests share one JupyterLab, which takes long to start; the last ones end its kernel."""
 
+    def test_running_all_cells_leaves_the_explorer_in_view(self, lab):
+        page, _, _ = lab
+        notebook = page.locator(".jp-WindowedPanel-outer").bounding_box()
+        explorer = page.locator(".pro-app").bounding_box()
+        assert notebook["y"] <= explorer["y"] <= notebook["y"] + 300
+
     def test_a_key_moves_the_slider_and_the_charts(self, lab):
         page, _, _ = lab
         explorer = page.locator(".pro-app")
@@ -250,6 +257,19 @@ class TestExplorerInJupyterLab:
         assert explorer.get_by_role("alert").count() == 0
         assert errors == []
 
+    def test_leaving_the_appendix_restores_alpha_and_how_repeats_count(self, lab):
+        page, _, _ = lab
+        explorer = page.locator(".pro-app")
+        slider = explorer.get_by_role("slider", name="α")
+        repeats = explorer.get_by_label("count repeated answers")
+        choose_run(page, "the paper's appendix")
+        expect(repeats).to_be_checked()
+        slider.press("End")
+        choose_run(page, "world-facts/facts-1m/diverse_beam")
+        expect(explorer).to_contain_text("n = 200")
+        expect(slider).to_have_attribute("aria-valuetext", "0.07")
+        expect(repeats).not_to_be_checked()
+
     def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, lab):
         page, _, _ = lab
         alert = page.locator(".pro-app").get_by_role("alert")
@@ -268,6 +288,16 @@ class TestExplorerInJupyterLab:
         alert = page.locator(".pro-app").get_by_role("alert")
         expect(alert).to_contain_text("The kernel is gone")
         assert (folder / "figures_dir" / "00_explore_examples.png").is_file()
+
+
+def overlap(first, second):
+    """Return whether the glyphs of two texts overlap; a box has 1 or 2 pixels around its glyphs."""
+    starts = [max(first[name], second[name]) for name in ("x", "y")]
+    ends = [
+        min(box[name] + box[size] for box in (first, second))
+        for name, size in (("x", "width"), ("y", "height"))
+    ]
+    return all(end - start > 3 for start, end in zip(starts, ends, strict=True))
 
 
 def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
@@ -293,13 +323,15 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         head = page.locator(".pro-head")
         expect(app.locator(".pro-summary")).to_contain_text(f"AUROC {auroc(pro)} · mean K ")
         expect(app).to_contain_text("n = 400, 33 % right of the 399 that can be judged")
+        most_uncertain = run.questions["question"].iloc[1 + int(np.argmax(pro))]
+        expect(head).to_have_text(most_uncertain)
+        why = re.compile("✓ right: ROUGE-L 1 with “alpha”, above 0.3|✗ wrong: ROUGE-L 0 with every")
+        expect(app.locator(".pro-facts")).to_contain_text(why)
         # A click on a point leads to its question.
-        before, chart = (
-            head.inner_text(),
-            app.locator(".pro-charts").last.locator("figure svg").first,
-        )
+        before = head.inner_text()
+        chart = app.locator(".pro-charts").last.locator(".pro-chooses svg")
         box = chart.bounding_box()
-        chart.click(position={"x": box["width"] - 12, "y": box["height"] - 60})
+        chart.click(position={"x": 60, "y": box["height"] - 60})
         expect(head).not_to_have_text(before)
         chart.hover(position={"x": 60, "y": 60})
         expect(app.locator(".pro-charts").last.locator("figcaption").first).not_to_have_text("")
@@ -320,6 +352,9 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         expect(app).to_contain_text(
             f"SE, lexical {auroc(methods['SE, lexical'])}. 399 of the 400 questions shown"
         )
+        labels = [label.bounding_box() for label in app.locator(".pro-number").all()]
+        assert len(labels) == 10
+        assert not any(itertools.starmap(overlap, itertools.combinations(labels, 2)))
         app.get_by_label("count repeated answers").check()
         expect(app).to_contain_text("Comparing this needs a running kernel")
         assert errors == []
@@ -327,6 +362,7 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
 
 SENTENCES = {
     "one question": "AUROC not defined: all 1 judged answers are right",
+    "twelve questions": "12 questions are too few for curves of AUROC and mean K against α.",
     "no question": "No question passes the filters.",
     "no answer": "No answer ended before it was cut.",
     "no text": "This run has no texts",
@@ -340,7 +376,7 @@ FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"],
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1370, 400])
 def test_odd_runs_and_hostile_texts_are_displayed_as_texts(width, tmp_path):
-    runs = ODD | {"nasty": nasty(), "forty answers": FORTY}
+    runs = ODD | {"nasty": nasty(), "forty answers": FORTY, "twelve questions": many(n=12)}
     with chromium() as browser:
         for name, sentence in SENTENCES.items():
             path = explorer.to_html(runs[name], tmp_path / f"{name}.html")

@@ -73,7 +73,7 @@ def test_help_lists_the_commands_without_slow_imports():
     code += "pro(['--help'])"
     printed = python("-c", code).stdout
     assert printed.startswith("set()\n")
-    commands = "ask download explore generate judge label models run score"
+    commands = "ask download explore generate judge label models report run score"
     assert re.findall(r"^  (\w+)  ", printed, re.MULTILINE) == commands.split()
 
 
@@ -85,14 +85,13 @@ def test_help_lists_the_commands_without_slow_imports():
         (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
         (["ask", "Who?", "--model", "runs/mine"], "model='runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
-        (["generate", "facts-1m", "beams"], "'beams'"),
         (["score", "empty.jsonl"], "empty.jsonl"),
         (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
         (["score", "records.jsonl", "--labels", "labels.csv"], "labels"),
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
         (["score", "records.jsonl", "--questions", "questions.jsonl"], "'q1'"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -112,8 +111,9 @@ def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path
 
 
 def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
-    out, err = typed("ask", FRANCE, "--alpha", "0.1")
-    answer = Answer(**json.loads(typed("ask", FRANCE, "--alpha", "0.1", "--json")[0]))
+    words = ["ask", FRANCE, "--model", "facts-2m", "--alpha", "0.1"]
+    out, err = typed(*words)
+    answer = Answer(**json.loads(typed(*words, "--json")[0]))
     assert out.splitlines() == [
         "Paris",
         answer.sentence(),
@@ -124,6 +124,36 @@ def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
         "All answers with p ≥ 0.02 were found; whether they are right, the model does not know.",
     ]
     assert err.rstrip().endswith(catalog.scope("facts-2m"))
+
+
+@pytest.fixture
+def no_downloads(tmp_path, monkeypatch):
+    """Let no model be downloaded yet, and return the folder of downloads."""
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "models")
+    return tmp_path / "models"
+
+
+def test_ask_takes_the_best_downloaded_model(no_downloads):
+    assert catalog.best_download() is None
+    for name in ("smollm2-135m", "gemma-3-270m"):
+        (no_downloads / name).mkdir(parents=True)
+        (no_downloads / name / "config.json").touch()
+        assert catalog.best_download() == name
+
+
+def test_ask_without_a_real_model_says_how_to_get_one(no_downloads):
+    error = refused("ask", FRANCE)
+    assert error.startswith("no real model is installed; run `pro download smollm2-135m` (98 MB)")
+    assert "--model facts-2m" in error
+
+
+def test_ask_offers_a_download_at_a_terminal(no_downloads, monkeypatch):
+    downloaded = []
+    monkeypatch.setattr("pro_lib.app.cli.ask._is_terminal", lambda: True)
+    monkeypatch.setattr("pro_lib.common.downloads.download", downloaded.append)
+    done = CliRunner().invoke(cli.pro, ["ask", FRANCE], input="y\n")
+    assert "No real model is installed. Download smollm2-135m (98 MB)? [y/N]: y" in done.output
+    assert downloaded == ["smollm2-135m"]
 
 
 def test_only_bundled_models_have_a_sentence_about_their_scope():
@@ -143,44 +173,71 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     out, _ = typed(
         "generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2
     )
-    assert out.count("\n") == 2
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
+    assert out.splitlines()[:5] == [
+        "world-facts: 14 questions: 10 shots, 2 validation, 2 test",
+        "Fewer than 100 test questions are too few to compare methods: intervals of AUROC will be "
+        "wide.",
+        "Run(world-facts/facts-1m/greedy: 4 questions, 4 answers)",
+        f"  folder: {folder}/greedy",
+        "  next: pro score world-facts/facts-1m/greedy, or pro explore world-facts/facts-1m/greedy",
+    ]
+    assert out.count("\n") == 8
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
     assert set(runs.read_run(folder / "greedy").questions["split"]) == {"validation", "test"}
 
 
-def test_score_prints_a_table_and_the_auroc_below_it(records):
-    out, _ = typed("score", records, "--alpha", "0.25")
-    header, first, second, third, *quality = out.splitlines()
-    assert header.split() == ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"]
-    # PRO_2 of 1/2 and 1/4: 1.5 log 2; PRO_1 is the NLL.
-    assert first.split() == [
-        "q0",
-        "0?",
-        "Paris",
-        f"{1.5 * np.log(2):.4f}",
-        f"{np.log(2):.4f}",
-        "2",
-        "0.7500",
-    ]
-    assert second.split() == [
-        "q1",
-        "1?",
-        "Rome",
-        f"{np.log(8):.4f}",
-        f"{np.log(8):.4f}",
-        "1",
-        "0.1875",
-    ]
-    assert third.split()[2:6] == ["Oslo", f"{np.log(4):.4f}", f"{np.log(4):.4f}", "1"]
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["score", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
+        (["explore", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
+        (["score", "--example", "--alpha", "x"], "'x' is neither a number nor auto."),
+        (["ask", "Who?", "--alpha", "x"], "'x' is not a valid float."),
+        (
+            ["generate", "facts-1m", "beams"],
+            "'beams' is an unknown strategy; choose greedy, multinomial, diverse_beam, threshold.",
+        ),
+    ],
+)
+def test_a_wrong_value_is_one_line_with_exit_status_2(words, line):
+    _, err = typed(*words, code=2)
+    assert re.fullmatch(rf"Error: Invalid value for '\S+': {re.escape(line)}\n", err)
+
+
+def test_an_unknown_option_or_command_prints_the_usage_with_exit_status_2():
+    for words in (["scor"], ["score", "--exmple"], ["generate"]):
+        assert typed(*words, code=2)[1].startswith("Usage: ")
+
+
+def test_score_prints_a_summary_and_the_table_below_it(records):
+    out, _ = typed("score", records, "--alpha", "0.25", "--methods", "PRO,NLL")
     between = "(0.148 to 1.000)"  # of 1/n = 1/1 + 1/2 answers: n / (n + 1.96²)
-    auroc = f"AUROC PRO 1.000 {between}, NLL 1.000 {between} on 3 questions, 66.7% right."
-    auroc += " Only 1 wrong: too few to say much."
-    difference = "PRO minus NLL 0.000, without an interval: fewer than 5 right answers."
-    assert quality == [
+    # PRO_2 of 1/2 and 1/4: 1.5 log 2; PRO_1 is the NLL: log 8 and log 4.
+    assert out.splitlines() == [
+        "3 questions, 66.7% answered correctly (2 of 3 judged answers).",
         "All 3 questions are used.",
-        auroc,
-        f"Paired difference (95 % interval): {difference}",
+        "α = 0.25, as given.",
+        "",
+        "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
+        "(95 % interval):",
+        f"  PRO  1.000 {between}",
+        f"  NLL  1.000 {between}",
+        "Paired difference (95 % interval): PRO minus NLL 0.000, without an interval: fewer than 5 "
+        "right answers.",
+        "Only 1 wrong: too few to say much.",
+        "",
+        "Accuracy if only the most certain questions by PRO are answered:",
+        "    25%        1 questions  100.0% right (20.7% to 100.0%)",
+        "    50%        2 questions  100.0% right (34.2% to 100.0%)",
+        "    75%        2 questions  100.0% right (34.2% to 100.0%)",
+        "   100%        3 questions   66.7% right (20.8% to 93.9%)",
+        "",
+        "Mistrust the most uncertain quarter: PRO above 1.386. This marks 1 answers with !.",
+        "  question answer correct    PRO  K            kept answers",
+        "!       1?   Rome      no 2.0794  1              Rome 0.125",
+        "        2?   Oslo     yes 1.3863  1              Oslo 0.250",
+        "        0?  Paris     yes 1.0397  2 Paris 0.500, Lima 0.250",
     ]
 
 
@@ -204,7 +261,7 @@ def test_score_says_worse_than_chance(write):
         for n in range(40)
     ]
     assert re.search(
-        r"AUROC PRO 0\.000 \(0\.000 to 0\.\d+, worse than chance\)", typed("score", write(*rows))[0]
+        r"PRO +0\.000 \(0\.000 to 0\.\d+, worse than chance\)", typed("score", write(*rows))[0]
     )
 
 
@@ -228,12 +285,12 @@ def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
 
 
 def test_score_keeps_questions_for_which_a_rare_method_has_no_score(write):
-    *_, used, result, _ = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
+    result, used, *_ = typed("score", write(*rows_of(50, n_token_log_probs=2)))[0].splitlines()
     assert (
         used
         == "All 50 questions are used. Left out of the comparison: ALL (2 of 50 questions have it)."
     )
-    assert " on 50 questions, 66.0% right." in result
+    assert result == "50 questions, 66.0% answered correctly (33 of 50 judged answers)."
 
 
 @pytest.mark.parametrize("n_log_probs", [2, 30, 48])
@@ -242,10 +299,11 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
     with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
         out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
     assert f"{n_texts} of 50 questions have texts alone: PRO and NLL need log-probabilities." in out
-    *_, used, of_log_probs, _, _, of_texts, _ = out.splitlines()
-    assert used.endswith(f": {n_texts} have no log-probabilities.")
-    assert re.search(rf"PRO .* NLL .* on {n_log_probs} questions", of_log_probs)
-    assert re.search(r"SC, lexical .* on 50 questions", of_texts)
+    of_log_probs, _, of_texts = out.partition("The texts of all questions")
+    assert f": {n_texts} have no log-probabilities.\n" in of_log_probs
+    assert f"of {n_log_probs} judged answers" in of_log_probs
+    assert "of 50 judged answers" in of_texts
+    assert "  SC " in of_texts
 
 
 def test_score_names_left_out_questions_if_all_others_are_of_one_class(write):
@@ -271,23 +329,23 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
     related = [{**fact, "relation": f"r{n % 6}"} for n, fact in enumerate(facts)]
     questions = write(*related, name="questions.jsonl")
     out, _ = typed("score", write(*records), "--questions", questions)
-    assert "right. Intervals by cluster (6 clusters)." in out
+    assert "AUROC has intervals by cluster (6 clusters)." in out
 
 
-def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
-    *_, more, is_nll, _, result, difference = typed("score", "--example")[0].splitlines()
-    assert more == "… and 40 more; --output scores.csv writes all"
-    assert result.endswith("Only 10 right: too few to say much.")
-    assert (
-        difference
-        == "Paired difference (95 % interval): PRO minus NLL 0.000, identical on every question."
-    )
-    assert is_nll.startswith("At α = 0.4 one answer of each question is kept, and PRO is NLL")
-    assert "PRO is NLL" not in typed("score", "--example", "--alpha", "0.05")[0]
+def test_score_names_an_alpha_at_which_pro_differs_from_nll():
+    out, _ = typed("score", "--example", "--alpha", "0.4")
+    assert out.endswith("… and 357 more; --output scores.csv writes all\n")
+    assert "PRO minus NLL 0.000, identical on every question." in out
+    [alpha] = re.findall(r"so it equals NLL\. --alpha (\S+) keeps two", out)
+    assert "so it equals NLL" not in typed("score", "--example", "--alpha", alpha)[0]
+
+
+def test_score_reads_a_csv_of_texts_and_probabilities(write):
     table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
     assert "Only 1 wrong: too few to say much.\n" in typed("score", table)[0]
-    assert typed("score", table, "--correctness", "exact_match")[0].endswith(
+    assert (
         "all 2 judged answers are wrong.\n"
+        in (typed("score", table, "--correctness", "exact_match")[0])
     )
     for words in ([], [table, "--example"]):
         assert "--example" in typed("score", *words, code=2)[1]
@@ -295,21 +353,18 @@ def test_score_reads_the_example_and_a_csv_of_texts_and_probabilities(write):
 
 def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
-    result = (
-        "NLL 0.000 (0.000 to 0.852) on 3 questions, 66.7% right. Only 1 wrong: too few to say much."
-    )
-    for first, words in ((0, result), (1, "all 3 judged answers are right.")):
+    for first, words in ((0, "  NLL    0.000 (0.000 to 0.852)"), (1, "all 3 judged answers are")):
         labels.write_text(f"question_id,text,correct\nq0,Paris,{first}\nq1,Rome,1\nq2,Oslo,1")
-        assert f"{words}\n" in typed("score", records, "--labels", labels)[0]
+        assert words in typed("score", records, "--labels", labels)[0]
     out, _ = typed("score", records, "--labels", labels, "--output", tmp_path / "scores.csv")
-    assert out.startswith(f"{tmp_path}/scores.csv: 3 questions\n")
+    assert out.endswith(f"{tmp_path}/scores.csv: 3 questions\n")
     np.testing.assert_allclose(
         pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12
     )
     rows = pd.read_json(records, lines=True)
     rows.drop(columns="answers").to_json(questions, orient="records", lines=True)
     rows.assign(references=None).to_json(records, orient="records", lines=True, double_precision=15)
-    assert "No accuracy: " in typed("score", records)[0].splitlines()[-1]
+    assert "because the right answers are not known" in typed("score", records)[0]
     assert (
         "Only 1 wrong: too few to say much.\n"
         in typed("score", records, "--questions", questions)[0]
@@ -334,8 +389,8 @@ def records_of_two_answers(n_questions):
 
 def difference_line(*words):
     """Return what `pro score` says of the difference between PRO and NLL."""
-    *_, line = typed("score", *words)[0].splitlines()
-    return line.removeprefix("Paired difference (95 % interval): ")
+    [line] = re.findall(r"Paired difference \(95 % interval\): (.*)", typed("score", *words)[0])
+    return line
 
 
 def expected_difference(rows, clusters=None):
@@ -380,9 +435,8 @@ def test_score_prints_the_paired_differences_of_texts(write):
         }
         for n in range(30)
     ]
-    *_, line = typed("score", write(*rows))[0].splitlines()
-    methods = re.findall(r"([A-Za-z]+, lexical) minus ([A-Za-z]+, lexical)", line)
-    assert methods == [("Deg, lexical", "SE, lexical"), ("SC, lexical", "SE, lexical")]
+    methods = re.findall(r"(\w+) minus (\w+)", difference_line(write(*rows)))
+    assert methods == [("SC", "SE"), ("Deg", "SE")]
 
 
 def test_score_says_that_labels_of_some_questions_are_about_these_only(records, tmp_path):
@@ -489,7 +543,7 @@ def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     cell += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     lines = [
         ["score", "--example"],
-        ["ask", FRANCE],
+        ["ask", FRANCE, "--model", "facts-2m"],
         ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))],
     ]
     code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n"
@@ -542,12 +596,12 @@ def test_score_reads_the_columns_that_are_named(records, write):
     ]
     with pytest.warns(UserWarning, match="fields separated by ';'"):
         out, _ = typed("score", records, "--questions", questions, *named)
-    assert "on 3 questions, 33.3% right" in out
+    assert "33.3% answered correctly (1 of 3 judged answers)" in out
     with pytest.warns(UserWarning, match="fields separated by ';'"):
         out, _ = typed(
             "score", records, "--questions", questions, *named, "--columns", "references=Alias"
         )
-    assert "on 3 questions, 66.7% right" in out
+    assert "66.7% answered correctly (2 of 3 judged answers)" in out
 
 
 def test_strict_makes_a_row_that_cannot_be_used_an_error(records, write):
@@ -559,7 +613,7 @@ def test_strict_makes_a_row_that_cannot_be_used_an_error(records, write):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         out, _ = typed("score", records, "--questions", questions)
-    assert "on 2 questions, 50.0% right" in out
+    assert "50.0% answered correctly (1 of 2 judged answers)" in out
     words = "1 of 3 rows cannot be used: line 3: references='' must hold a text; they are left out"
     assert words in str(caught[0].message)
     assert "(strict)" in refused("score", records, "--questions", questions, "--strict")

@@ -18,7 +18,7 @@ from parameter_values import (
 )
 
 import pro_lib
-from pro_lib import generation, metrics
+from pro_lib import generation, importing, metrics
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
@@ -414,7 +414,13 @@ def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch
     monkeypatch.setattr(
         Experiment, "run", lambda experiment, *pair, strategy: made.append(strategy)
     )
-    monkeypatch.setattr(Experiment, "both_splits", lambda experiment, *pair: made.append(pair[2]))
+    run = importing.from_records([{"question_id": 1, "answers": [{"text": "a", "log_prob": -1.0}]}])
+
+    def both_splits(experiment, *pair):
+        made.append(pair[2])
+        return run
+
+    monkeypatch.setattr(Experiment, "both_splits", both_splits)
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
     refused = CliRunner().invoke(pro, words)
     assert refused.exit_code == 1
@@ -430,7 +436,7 @@ def test_score_reads_records_of_every_split(files):
     result = CliRunner().invoke(
         pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")]
     )
-    assert result.output.startswith(f"{files / 'scores.csv'}: 40 questions\n")
+    assert result.output.endswith(f"{files / 'scores.csv'}: 40 questions\n")
 
 
 def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):

@@ -14,7 +14,7 @@ from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.javascript import FOLDER, MODULES
-from pro_lib.app.explorer.widget import Explorer
+from pro_lib.app.explorer.widget import Explorer, show
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
@@ -73,8 +73,30 @@ def test_the_data_of_a_run_has_its_questions_and_the_alphas_of_the_slider():
     assert {0.0, 0.001, 0.07, 0.123, 0.4, 1.0} <= set(data["alphas"])
     assert data["log_alphas"] == [None, *np.log(data["alphas"][1:])]
     first = {"id": "q00", "question": "Letter number 0?", "references": ["alpha"], "correct": True}
-    assert data["questions"][0] == first | {"split": "validation", "exposure": 0}
+    judgement = {"rouge_l": 1.0, "threshold": 0.3, "reference": "alpha"}
+    given = {"split": "validation", "exposure": 0, "judgement": judgement}
+    assert data["questions"][0] == first | given
     assert [row[1] for row in data["answers"][0]] == RUN.log_probs()[0].tolist()
+
+
+def judgement_of(text, references, **columns):
+    """Return why the only answer of a run is right or wrong."""
+    answer = {"text": text, "log_prob": -0.1} | columns
+    records = [{"question_id": "a", "references": references, "answers": [answer]}]
+    return explorer.run_data(importing.from_records(records))["questions"][0]["judgement"]
+
+
+def test_the_data_says_which_reference_decides_that_an_answer_is_right():
+    decisive = {"rouge_l": 0.5, "threshold": 0.3, "reference": "Carl Anderson"}
+    assert judgement_of("Carl Orff", ["David Anderson Brown", "Carl Anderson"]) == decisive
+
+
+def test_the_data_names_no_reference_that_shares_no_word_with_the_answer():
+    assert judgement_of("Lyon", ["Paris"]) == {"rouge_l": 0.0, "threshold": 0.3}
+
+
+def test_a_verdict_of_the_records_has_no_reference():
+    assert judgement_of("Lyon", ["Paris"], correct=True) == {}
 
 
 def repeated():
@@ -190,8 +212,10 @@ def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, tmp_path):
     aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)))
     kept = scoring.adaptive_k(log_probs, alphas)
     means = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
+    low, high = metrics.normal(*means)
+    assert low.min() < 1
     assert np.array(sweep) == pytest.approx(
-        np.column_stack([*aurocs, means[0], *metrics.normal(*means)]), rel=1e-9
+        np.column_stack([*aurocs, means[0], np.maximum(low, 1), high]), rel=1e-9
     )
 
 
@@ -270,6 +294,19 @@ def test_the_widget_offers_the_papers_examples_with_the_papers_pro(tmp_path):
     with pytest.warns(scoring.PremiseWarning):
         pro = scoring.pro(run.log_probs(distinct=False), alpha=0.1)
     assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
+
+
+def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch):
+    displayed = []
+
+    def generate(_experiment):
+        assert [widget.data for widget in displayed] == [{}]
+        return RUN
+
+    monkeypatch.setattr("pro_lib.app.explorer.widget.display", displayed.append)
+    monkeypatch.setattr(Experiment, "shuffled_run", generate)
+    show(Experiment(generations_dir=tmp_path), alpha=0.05)
+    assert (displayed[0].data["name"], displayed[0].alpha) == (RUN.name, 0.05)
 
 
 @pytest.mark.parametrize("is_ours", [True, False])

@@ -89,6 +89,7 @@ SCORE = [
     "labels.csv",
     "--output",
 ]
+REPORT = ["report", *SCORE[1:]]
 EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
 LABEL = ["label", "records.jsonl", "--questions", "questions.csv", "--labels"]
 RUN = [
@@ -116,6 +117,9 @@ INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
     ("score", "--output", "questions"): (SCORE, "questions.csv"),
     ("score", "--output", "correctness"): (SCORE, "labels.csv"),
+    ("report", "--output", "responses"): (REPORT, "records.jsonl"),
+    ("report", "--output", "questions"): (REPORT, "questions.csv"),
+    ("report", "--output", "correctness"): (REPORT, "labels.csv"),
     ("explore", "--html", "run"): (EXPLORE, "records.jsonl"),
     ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
     ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
@@ -404,7 +408,9 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 def test_text_may_be_empty():
     assert {"header"} == MAY_BE_EMPTY
-    assert "Paris" in typed("ask", "What is the capital of France?", "--header", "")
+    assert "Paris" in typed(
+        "ask", "What is the capital of France?", "--model", "facts-2m", "--header", ""
+    )
     done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
     assert "fits 0 notebooks" in done.stderr
 

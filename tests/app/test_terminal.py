@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unicodedata
 import webbrowser
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pro_lib.app.experiment import Experiment
 from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.records import from_records, read_labels
 
 asking = import_module("pro_lib.app.ask")
 
@@ -74,10 +75,10 @@ def nasty(tmp_path, monkeypatch):
 
 def test_score_prints_escapes_instead_of_control_characters_in_every_column(nasty):
     out = printed("score", nasty)
-    header, first, second, *_ = out.splitlines()
-    assert header.split()[:3] == ["question_id", "question", "text"]
-    assert first.count(r"\x1b[31mred\x9b2J\u202egnp\x07\r\nnext") == 3
-    assert second.split()[:3] == ["1", "1?", "b"]
+    *_, header, first, second = out.splitlines()
+    assert header.split()[:3] == ["question", "answer", "correct"]
+    assert first.split()[:4] == ["!", "1?", "b", "no"]
+    assert second.count(r"\x1b[31mred\x9b2J\u202egnp") == 2  # question and answer
     assert NAME not in printed("score", nasty, "--output", f"{NAME}.csv")
     assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
 
@@ -87,7 +88,7 @@ def test_score_prints_escapes_of_texts_alone(nasty):
     nasty.write_text(
         json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts})
     )
-    assert printed("score", nasty).splitlines()[1].count(r"\x1b[31mred") == 3
+    assert printed("score", nasty).splitlines()[-1].count(r"\x1b[31mred") == 2
 
 
 def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
@@ -123,7 +124,9 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 
 
 def test_generate_and_download_print_escapes(nasty, monkeypatch):
-    monkeypatch.setattr(Experiment, "both_splits", lambda *_: f"Run({NASTY})")
+    run = from_records(nasty)
+    run = replace(run, info=replace(run.info, dataset=NASTY))
+    monkeypatch.setattr(Experiment, "both_splits", lambda *_: run)
     monkeypatch.setattr(downloads, "download", lambda *_, **__: Path(NASTY))
     assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
@@ -165,7 +168,7 @@ def test_columns_of_wide_letters_are_aligned(tmp_path):
     ]
     file = tmp_path / "records.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    lines = printed("score", file).splitlines()[: 1 + len(texts)]
+    lines = printed("score", file).splitlines()[-1 - len(texts) :]
     widths = [
         sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in line) for line in lines
     ]
@@ -238,7 +241,9 @@ def test_labels_made_from_that_table_match_the_answers(tmp_path):
             [row["question_id"], row["text"], n % 2] for n, row in enumerate(cells(output))
         )
     assert list(read_labels(labels)["text"]) == texts
-    assert f"on {len(texts)} questions, 50.0% right" in printed("score", file, "--labels", labels)
+    n = len(texts)
+    words = f"{n} questions, 50.0% answered correctly ({n // 2} of {n} judged answers)"
+    assert words in printed("score", file, "--labels", labels)
 
 
 @given(st.text(alphabet="'=+-@\t\ra "))

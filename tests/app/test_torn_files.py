@@ -145,6 +145,11 @@ def judge(inputs, out, _):
     )
 
 
+def report(inputs, out, x):
+    """Write a report."""
+    pro("report", inputs / "records.jsonl", "--alpha", x, "--output", out / "report.html")
+
+
 def run(inputs, out, x):
     """Write the executed copy of a notebook."""
     pro("run", inputs / "mine.ipynb", "-p", "x", x, "--executed", out)
@@ -183,6 +188,7 @@ def same_notebook(one, other):
 JOBS = {
     score: (1, 25, bytes.__eq__),
     explore: (1, 25, bytes.__eq__),
+    report: (1, 10, bytes.__eq__),
     judge: (1, 20, bytes.__eq__),
     draw: (3, 20, bytes.__eq__),
     run: (9, 10, same_notebook),

@@ -1,6 +1,9 @@
 """Which model a name stands for, and that only ours are described as ours."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +65,36 @@ def test_the_name_of_a_download_never_stands_for_a_folder_here(local_folder, mon
     with pytest.raises(ValueError, match="run `pro download smollm2-135m`"):
         models.load_model("smollm2-135m", device="cpu")
     assert models.load_model("./smollm2-135m", device="cpu").name == "smollm2-135m"
+
+
+def test_an_installed_package_uses_the_clone_around_the_working_folder(tmp_path):
+    module = tmp_path / "clone" / "pro_lib" / "common" / "catalog.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    notebooks = tmp_path / "clone" / "notebooks"
+    notebooks.mkdir()
+    assert catalog.clone_around(notebooks) == tmp_path / "clone"
+    assert catalog.clone_around(tmp_path) is None
+
+
+@pytest.fixture
+def installed_copy(tmp_path):
+    """Return a folder with the installed package, whose data/ is inside it."""
+    package = catalog.ROOT / "pro_lib"
+    copy = tmp_path / "site"
+    shutil.copytree(package, copy / "pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "pro_lib" / "data").mkdir()
+    return copy
+
+
+def test_the_installed_package_writes_to_the_clone_of_a_notebook(installed_copy):
+    command = "from pro_lib.common.catalog import CHECKOUT, HOME; print(CHECKOUT, HOME)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", command],
+        cwd=catalog.ROOT / "notebooks",
+        env=os.environ | {"PYTHONPATH": str(installed_copy)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"None {catalog.ROOT}"

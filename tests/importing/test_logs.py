@@ -156,9 +156,10 @@ def test_texts_beside_log_probabilities_are_read_and_counted():
 def test_pro_score_prints_what_counts_give(capsys, write):
     cli.pro(["score", str(write(*BOX))], standalone_mode=False)
     printed = capsys.readouterr().out
-    assert re.search(r"a +Rome 0\.2500 0\.3750 0\.5623", printed)
-    assert "PRO and NLL need log-probabilities" in printed
-    assert re.search(r"AUROC .*SC, lexical 1\.000 .*66\.7% right", printed)
+    assert re.search(r"a +Rome +yes +0\.5623", printed)
+    assert "PRO needs probabilities" in printed
+    assert "66.7% answered correctly" in printed
+    assert re.search(r"  SC +1\.000", printed)
 
 
 # --- PRO within other libraries ---

@@ -229,6 +229,16 @@ def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
     assert figure.axes[0].get_xlim() == (0, pytest.approx(0.022))
 
 
+def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
+    rows = {"question": "Who?", "text": ["Sir Nicholas Anthony Copernicus"], "probability": [0.6]}
+    table = pd.DataFrame(rows | {"pro": 0.5, "is_kept": True, "is_correct": False})
+    references = "Carl Anderson; Carl David Anderson; C. D. Anderson"
+    [ax] = plots.examples(table.assign(reference=references)).axes
+    title = ax.get_title(loc="right").split("\n")
+    assert title[-1] == "reference: Carl Anderson; Carl David …"
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["Sir Nicholas Anthony …"]
+
+
 def test_a_method_without_a_guarantee_says_so():
     rows = {"method": ["PRO", "SE"], "similarity": [None, "alias"], "target": 0.7}
     table = pd.DataFrame(rows | {"coverage": [0.4, 0.0], "accuracy": [0.8, np.nan]})
@@ -275,7 +285,7 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
             0.4,
             line.set_index("alpha")["auroc"][0.4],
         ]
-    assert legend(figure) == [*MODELS, "α chosen on validation"]
+    assert legend(figure) == [*MODELS, "α chosen on validation questions"]
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():

@@ -158,6 +158,7 @@ NOT_RUN = {
         "needs a network; see tests/project/test_installation.py and test_downloads.py"
     ),
     "pro judge .*|.* verdicts.csv": "tests/app/test_judge_command.py runs them on a fake server",
+    'pro ask "[^"]*"': "needs a downloaded model; tests/app/test_cli.py tries it without one",
     ".* smollm2-135m": "tests/generation/test_downloads.py runs it if the model is installed",
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions",
     "make figures-real|.*data/published.*": "downloads published outputs",

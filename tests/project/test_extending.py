@@ -65,9 +65,8 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
     run = pro_lib.generate("facts-1m", questions, strategy="similar_beams", progress=False)
     assert run.info.strategy == "similar_beams"
     with chdir(tmp_path):
-        asked = CliRunner().invoke(
-            pro, ["ask", "What is the capital of Peru?", "--strategy", "similar_beams"]
-        )
+        words = ["ask", "What is the capital of Peru?", "--model", "facts-1m"]
+        asked = CliRunner().invoke(pro, [*words, "--strategy", "similar_beams"])
     assert asked.exit_code == 0, asked.output
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from pro_lib.app.cli.options import (
 )
 from pro_lib.app.cli.output import json_line, say
 from pro_lib.common import catalog
-from pro_lib.common.validation import printable
+from pro_lib.common.validation import SentenceError, printable
 
 if TYPE_CHECKING:
     from pro_lib.app.ask import Answer
@@ -40,9 +41,7 @@ SEARCH_SENTENCES = {
 @click.argument("question")
 @click.option(
     "--model",
-    default="facts-2m",
-    show_default=True,
-    help="A bundled or paper's name, hub id or folder.",
+    help="A bundled or paper's name, hub id or folder; the best downloaded model by default.",
 )
 @alpha_option
 @click.option(
@@ -90,7 +89,7 @@ SEARCH_SENTENCES = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask_command(  # noqa: PLR0913 - one argument per option
     question: str,
-    model: str,
+    model: str | None,
     alpha: float,
     search_alpha: float,
     calibration: str | None,
@@ -103,12 +102,17 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     **prompt_options: Any,
 ) -> None:
     """Ask a model one question: its answer, and how uncertain it is."""
-    catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib import app, runs
+
+    if model:
+        catalog.check_model(model)  # before torch is loaded, which takes seconds
+    calibration_run = runs.read_run(calibration) if calibration else None
+    if not model:
+        model = calibration_run.info.model if calibration_run else _default_model()
+        catalog.check_model(model)
     from pro_lib.generation import models
 
     prompt = _read_prompt(has_calibration=calibration is not None, **prompt_options)
-    calibration_run = runs.read_run(calibration) if calibration else None
     loaded = models.cached_model(model, dtype=dtype, device=device)
     say(f"{_describe_model(loaded)} {catalog.scope(model)}".strip(), err=True)
     settings: dict[str, Any] = {
@@ -128,6 +132,34 @@ def ask_command(  # noqa: PLR0913 - one argument per option
         say(line)
     if answer.status:
         say(SEARCH_SENTENCES[answer.status].format(search_alpha))
+
+
+def _default_model() -> str:
+    """Return the best downloaded model. If there is none, offer to download one.
+
+    Raises:
+        SentenceError: if there is no model, and nobody at the terminal wants one.
+    """
+    best = catalog.best_download()
+    if best:
+        return best
+    name = catalog.FIRST_DOWNLOAD
+    size = f"{catalog.DOWNLOADS[name].n_bytes / 1e6:.0f} MB"
+    offer = f"No real model is installed. Download {name} ({size})?"
+    if not (_is_terminal() and click.confirm(offer, err=True)):
+        raise SentenceError(
+            f"no real model is installed; run `pro download {name}` ({size}), or name another one, "
+            "such as --model facts-2m, a small bundled model that knows 36 relations"
+        )
+    from pro_lib.common import downloads
+
+    downloads.download(name)
+    return name
+
+
+def _is_terminal() -> bool:
+    """Return whether somebody can answer a question."""
+    return sys.stdin.isatty()
 
 
 def _read_prompt(

@@ -56,7 +56,11 @@ def _displayed_name(parameter: click.Parameter) -> str:
 
 
 class Group(click.Group):
-    """A group of commands: output is UTF-8, and an error is one line with exit status 1."""
+    """A group of commands: output is UTF-8, and an error is one line.
+
+    The exit status is 2 if the command line is wrong, and 1 for every other error. Only an unknown
+    command or option and a missing argument print the usage, too.
+    """
 
     command_class = Command
 
@@ -76,6 +80,9 @@ class Group(click.Group):
             return super().invoke(ctx)
         except click.ClickException as error:
             error.message = one_line(error.message)  # type: ignore[misc]
+            is_missing = isinstance(error, click.MissingParameter)
+            if isinstance(error, click.BadParameter) and not is_missing:
+                error.ctx = None  # click prints the usage of a context
             raise
         except BrokenPipeError:  # the reader of the output has stopped; click ends silently
             raise

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import (
+    ANSWERS,
     OUTPUT_FILE,
     alpha_option,
     columns_option,
@@ -34,7 +35,7 @@ _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix ca
 
 
 @click.command("explore", cls=Command)
-@click.argument("run", required=False, type=click.Path(exists=True))
+@click.argument("run", required=False, type=ANSWERS)
 @questions_option
 @columns_option
 @strict_option
@@ -52,7 +53,7 @@ def explore_command(
 ) -> None:
     """Open the explorer in JupyterLab, or that of RUN as a page in the browser.
 
-    RUN is a run folder or a file of responses.
+    RUN is a run folder, the name of a run that pro generate printed, or a file of responses.
     """
     if run is None:
         context = click.get_current_context()

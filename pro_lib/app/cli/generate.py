@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import columns_option, question_file_parameters, strict_option
 from pro_lib.app.cli.output import say
+from pro_lib.common import catalog
 from pro_lib.common.validation import printable
+
+if TYPE_CHECKING:
+    from pro_lib.app.experiment import Experiment
+    from pro_lib.runs.run import Run
+
+# With fewer questions in a split, an AUROC has an interval of more than ±0.1.
+_FEW_QUESTIONS = 100
 
 
 @click.command("generate", cls=Command)
@@ -40,10 +49,17 @@ def generate_command(
     """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES.
 
     Strategies are greedy, multinomial, diverse_beam and threshold. The validation and the test
-    questions are asked.
+    questions are asked. The run folder of each run and the next command are printed.
     """
     from pro_lib.app.experiment import Experiment
+    from pro_lib.generation.decoding.strategies import STRATEGIES
 
+    for strategy in strategies:
+        if strategy not in STRATEGIES:
+            raise click.BadParameter(
+                f"{strategy!r} is an unknown strategy; choose {', '.join(STRATEGIES)}.",
+                param_hint="'STRATEGIES'",
+            )
     parameters |= question_file_parameters(
         columns, strict, option="--dataset", has_questions=any(map(os.path.isfile, dataset))
     )
@@ -53,9 +69,50 @@ def generate_command(
         other_strategies=strategies[1:],
         **parameters,
     )
+    described = set()
     for strategy, pair in product(strategies, experiment.pairs()):
         # Notebooks 00 and 01 ask test questions only. They come first here, because answers are
         # generated in the order of questions.
         if strategy == "diverse_beam" and not experiment.limit:
             experiment.run(*pair, strategy=strategy)
-        say(printable(experiment.both_splits(*pair, strategy)))
+        run = experiment.both_splits(*pair, strategy)
+        if run.info.dataset not in described:
+            described.add(run.info.dataset)
+            for line in _split_lines(run, experiment.split):
+                say(line)
+        say(printable(run))
+        for line in _next_lines(experiment, run):
+            say(line)
+
+
+def _split_lines(run: Run, reported_split: str) -> list[str]:
+    """Return how many questions of a dataset are shots, validation and test questions."""
+    counts = run.questions["split"].value_counts(sort=False)
+    parts = {"shots": len(run.info.parameters.get("shots") or ()), **counts}
+    words = ", ".join(f"{count:,} {printable(name)}" for name, count in parts.items())
+    n_questions = sum(map(int, parts.values()))
+    lines = [f"{printable(run.info.dataset)}: {n_questions:,} questions: {words}"]
+    if counts.get(reported_split, 0) < _FEW_QUESTIONS:
+        lines.append(
+            f"Fewer than {_FEW_QUESTIONS} {reported_split} questions are too few to compare "
+            "methods: intervals of AUROC will be wide."
+        )
+    return lines
+
+
+def _next_lines(experiment: Experiment, run: Run) -> list[str]:
+    """Return the folder of a run, and the commands that go on with it."""
+    from pro_lib.runs import storage
+
+    base = experiment.generations_dir
+    folder = storage.find_run(
+        base / run.info.dataset / catalog.model_folder_name(run.info.model), run.info
+    )
+    if folder is None:
+        return []
+    name = str(folder.relative_to(base))
+    quoted = shlex.quote(name)
+    return [
+        f"  folder: {printable(folder)}",
+        f"  next: pro score {printable(quoted)}, or pro explore {printable(quoted)}",
+    ]

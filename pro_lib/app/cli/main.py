@@ -13,6 +13,7 @@ from pro_lib.app.cli.explore import explore_command
 from pro_lib.app.cli.generate import generate_command
 from pro_lib.app.cli.judge import judge_command
 from pro_lib.app.cli.label import label_command
+from pro_lib.app.cli.report import report_command
 from pro_lib.app.cli.run import run_command
 from pro_lib.app.cli.score import score_command
 
@@ -31,6 +32,7 @@ for _command in (
     judge_command,
     label_command,
     models_command,
+    report_command,
     run_command,
     score_command,
 ):

@@ -8,8 +8,42 @@ from typing import Any
 
 import click
 
+from pro_lib.app.answer_source import locate_answers
 from pro_lib.common.validation import SentenceError
 
+
+class _Answers(click.ParamType):
+    """A file of answers, a run folder, or the name of a run that `pro generate` printed."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path of the answers; fail if there is nothing."""
+        path = locate_answers(str(value))
+        if path is None:
+            self.fail(f"There is no file, run folder or run named {value!r}.", param, ctx)
+        return path
+
+
+class _AutoAlpha(click.ParamType):
+    """α as a number, or `auto`."""
+
+    name = "auto|FLOAT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | float:
+        """Return `auto` or the number; fail for anything else."""
+        if value == "auto":
+            return "auto"
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor auto.", param, ctx)
+
+
+ANSWERS = _Answers()
+AUTO_ALPHA = _AutoAlpha()
 INPUT_FILE = click.Path(exists=True, dir_okay=False)
 OUTPUT_FILE = click.Path(path_type=Path)
 

@@ -40,13 +40,18 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{code_units[start : start + 2].hex()}" for start in starts)
 
 
-def table_text(table: pd.DataFrame) -> str:
-    """Return a table as aligned lines, with escapes for unprintable characters."""
+def table_text(table: pd.DataFrame, *, width: int = 60) -> str:
+    """Return a table as aligned lines, with escapes for unprintable characters.
+
+    Args:
+        table: the table.
+        width: the largest number of characters of a cell.
+    """
     import pandas as pd
 
     cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     # A wide letter takes two columns of a terminal.
     with pd.option_context("display.unicode.east_asian_width", True):
         return cells.to_string(
-            index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=60
+            index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=width
         )

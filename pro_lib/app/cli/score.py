@@ -2,115 +2,155 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import (
-    INPUT_FILE,
-    OUTPUT_FILE,
-    alpha_option,
-    columns_option,
-    force_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, force_option
+from pro_lib.app.cli.output import json_line, say, table_text
+from pro_lib.app.cli.scoring_options import (
+    FILE_ORDER,
+    ranking_method,
+    scored_answers,
+    scoring_options,
 )
-from pro_lib.app.cli.output import say, table_text
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
 
 _MOST_ROWS = 20  # rows of the table that are printed
+_ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
 
 @click.command("score", cls=Command)
-@click.argument("responses", required=False, type=INPUT_FILE)
-@alpha_option
-@questions_option
-@columns_option
-@strict_option
-@click.option(
-    "--correctness",
-    "--labels",
-    default="rouge_l",
-    help="Or exact_match, alias_match, or a file of labels.",
-)
-@click.option("--output", type=OUTPUT_FILE, help="Write the table, a CSV file.")
+@click.argument("responses", nargs=-1, type=ANSWERS)
+@scoring_options
+@click.option("--output", type=OUTPUT_FILE, help="Write a .csv, .jsonl or .parquet file.")
+@click.option("--answers", is_flag=True, help="Write a row per answer to --output.")
 @click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
 @force_option
-@click.option("--example", is_flag=True, help="Score answers that come along: 60 of SmolLM2-135M.")
-def score_command(  # noqa: PLR0913 - one argument per option
-    responses: str | None,
-    alpha: float,
-    questions: str | None,
-    columns: Sequence[str],
-    strict: bool,
-    correctness: str,
-    output: Path | None,
-    raw_text: bool,
-    force: bool,
-    example: bool,
-) -> None:
-    """Score answers made elsewhere: a table with PRO, NLL, K and mass.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--example", is_flag=True, help="Score answers that come along: 377 of SmolLM2-135M.")
+def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
+    """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
     RESPONSES is a file of a server's responses, of our records, or a CSV file of texts and
-    log-probabilities. If right answers are known, accuracy, AUROC and paired differences are
-    printed below. A file of labels has the columns question_id, text and correct. A line or an
-    answer that cannot be used is left out, counted and named; with --strict, it is an error.
+    log-probabilities; or a run folder, or the name of a run that pro generate printed. The most
+    uncertain answers come first, and ! marks those to mistrust. --output and --json have the order
+    of the file, unless --sort names a method. Two files are compared on the questions that they
+    share.
 
-    In the CSV file, a text that a spreadsheet would read as a formula begins with ', unless
+    If right answers are known, accuracy and AUROC are printed. A file of labels has the columns
+    question_id, text and correct. A line or an answer that cannot be used is left out, counted and
+    named; with --strict, it is an error.
+
+    In a CSV file, a text that a spreadsheet would read as a formula begins with ', unless
     --raw-text is given.
     """
-    if example == (responses is not None):
+    if example == bool(responses):
         raise click.UsageError("give a file of RESPONSES, or --example for the bundled answers")
-    if output is None and (raw_text or force):
-        raise click.UsageError("--raw-text and --force need --output")
-    from pro_lib.app import score_summary
-    from pro_lib.app.experiment import Experiment
-    from pro_lib.app.score_table import csv_text, is_score_table, score_table
+    if len(responses) > 2:
+        raise click.UsageError("give one file of RESPONSES, or two to compare them")
+    if options["output"] is None and any(
+        options[name] for name in ("raw_text", "force", "answers")
+    ):
+        raise click.UsageError("--raw-text, --force and --answers need --output")
+    sources = list(responses) or [str(catalog.EXAMPLE)]
+    if len(sources) == 2:
+        _compare(sources, options, as_json)
+        return
+    _score(sources[0], options, as_json)
 
-    source = responses or str(catalog.EXAMPLE)
+
+def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
+    """Score one file or run."""
+    from pro_lib.app import score_summary, score_table
+
+    output = options["output"]
     if output:
-        inputs = [path for path in (source, questions, correctness) if path]
-        check_output(output, option="--output", inputs=inputs, force=force, is_ours=is_score_table)
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
-    )
-    experiment = Experiment(
-        alpha=alpha,
-        correctness=correctness,
-        records=source,
-        dataset=questions or "world-facts",
-        **names,
-    )
-    [pair] = experiment.pairs()
-    scores = score_table(experiment.run(*pair, "all"), alpha=alpha)
-    if output:
-        write_whole(csv_text(scores.rows, raw_text=raw_text).encode(), output)
-        say(f"{printable(output)}: {len(scores.rows):,} questions")
-    else:
-        _print_table(scores.rows)
-    for line in score_summary.notes(scores):
-        say(line)
-    has_references = bool(questions) or os.path.isfile(correctness)
-    for run in scores.runs():
-        lines = score_summary.quality(
-            run, experiment.choices, alpha=alpha, is_required=has_references
+        score_table.check_suffix(output)
+        inputs = [source, options["questions"], options["correctness"]]
+        check_output(
+            output,
+            option="--output",
+            inputs=[path for path in inputs if path],
+            force=options["force"],
+            is_ours=score_table.is_score_table,
         )
-        for line in lines:
-            say(line)
+    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    method = ranking_method(scored, options["sort"])
+    mistrust = scored.mistrust(method, target=options["target"])
+    rows = score_table.question_table(scored, mistrust)
+    if options["sort"] not in (None, FILE_ORDER):
+        rows = rows.iloc[scored.ranking(method)]
+    if output:
+        written = score_table.answer_table(scored) if options["answers"] else rows
+        data = score_table.file_bytes(written, output, raw_text=options["raw_text"])
+        write_whole(data, output)
+    if as_json:
+        content = score_summary.summary_data(scored, mistrust)
+        content["answers"] = score_table.json_rows(rows)
+        say(json_line(score_table.json_value(content)))
+        return
+    for line in score_summary.summary(scored, method=method):
+        say(line)
+    _say_texts(scored, options)
+    say("")
+    say(score_summary.mistrust_line(mistrust))
+    if output:
+        say(f"{printable(output)}: {len(rows):,} questions")
+    else:
+        _print_table(scored, mistrust, method, options["sort"] == FILE_ORDER)
 
 
-def _print_table(table: pd.DataFrame) -> None:
-    """Print the first rows of a table, without columns that are empty."""
-    say(table_text(table.dropna(axis="columns", how="all").head(_MOST_ROWS)))
+def _say_texts(scored: ScoredAnswers, options: dict[str, Any]) -> None:
+    """Print the summary of the texts alone, if only some questions have log-probabilities."""
+    if not scored.n_texts_alone or scored.run.is_texts:
+        return
+    from pro_lib import evaluation
+    from pro_lib.app import score_summary
+    from pro_lib.app.answer_source import read_choices
+
+    texts = evaluation.score_texts(scored, choices=read_choices(options["correctness"]))
+    say("")
+    say("The texts of all questions, without their log-probabilities:")
+    for line in score_summary.summary(texts, method=texts.main_method):
+        say(line)
+
+
+def _print_table(
+    scored: ScoredAnswers, mistrust: Mistrust, method: str, is_file_order: bool
+) -> None:
+    """Print the first rows of the table."""
+    from pro_lib.app.score_table import printed_table
+
+    table = printed_table(scored, mistrust, method)
+    if not is_file_order:
+        table = table.iloc[scored.ranking(method)]
+    say(table_text(table.head(_MOST_ROWS), width=40))
     if len(table) > _MOST_ROWS:
         say(f"… and {len(table) - _MOST_ROWS:,} more; --output scores.csv writes all")
+
+
+def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
+    """Compare two files or runs on the questions that they share."""
+    refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
+    if refused:
+        raise click.UsageError(f"{refused[0]} needs one file of RESPONSES")
+    from pro_lib import evaluation
+    from pro_lib.app import score_summary, score_table
+
+    both = [scored_answers(source, options, is_fixed=True) for source in sources]
+    comparison = evaluation.compare_answers(*both)
+    if as_json:
+        content = score_summary.comparison_data(comparison)
+        say(json_line(score_table.json_value({"files": list(sources), **content})))
+        return
+    for line in score_summary.comparison_lines(comparison, (sources[0], sources[1])):
+        say(line)
+    say(both[0].alpha.reason)

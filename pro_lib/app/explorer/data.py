@@ -13,7 +13,12 @@ from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, alpha_grid, evaluate
 from pro_lib.importing.records import from_records
-from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.metrics.correctness import (
+    ROUGE_THRESHOLD,
+    Choices,
+    nearest_reference,
+    rouge_and_correct,
+)
 from pro_lib.runs.run import Run, identities
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, plain
 from pro_lib.scoring.similarity import lexical
@@ -52,9 +57,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
-    answers = _answers_by_question(run)
+    answers, judgements = _answers_by_question(run)
     rows = run.questions.to_dict("records")
-    questions = [_question_data(*pair) for pair in zip(rows, answers, strict=True)]
+    questions = [_question_data(*each) for each in zip(rows, answers, judgements, strict=True)]
     has_questions = run.questions["question"].notna().any()
     has_answers = run.answers["text"].notna().any()
     alphas = _slider_alphas(run, alpha)
@@ -81,8 +86,10 @@ def _slider_alphas(run: Run, alpha: float) -> list[float]:
     return alphas[alphas >= grid[0]].tolist()
 
 
-def _question_data(row: Mapping[Hashable, Any], answers: list[list]) -> dict[str, Any]:
-    """Return a question with its references, its certificate, and whether its answer is correct."""
+def _question_data(
+    row: Mapping[Hashable, Any], answers: list[list], judgement: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return a question with its references, its certificate, and why its answer is correct."""
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
     for name in _QUESTION_COLUMNS:
         value = plain(row.get(name))
@@ -90,17 +97,20 @@ def _question_data(row: Mapping[Hashable, Any], answers: list[list]) -> dict[str
             question[name] = value
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers else None
+    question["judgement"] = judgement
     certificate = {name: plain(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
     if certificate:
         question["certificate"] = certificate
     return question
 
 
-def _answers_by_question(run: Run) -> list[list[list]]:
-    """Return the lists of answers that `run_data` describes."""
+def _answers_by_question(run: Run) -> tuple[list[list[list]], list[dict[str, Any] | None]]:
+    """Return the lists of answers that `run_data` describes, and why the first ones are correct."""
     ended = run.ranked_answers(distinct=False)
     questions = run.questions.iloc[ended["row"]].reset_index(drop=True)
-    ended = ended.assign(correct=rouge_and_correct(ended, questions)["correct"])
+    judged = rouge_and_correct(ended, questions)
+    judgements = _judgements(ended, judged["rouge_l"], run.questions)
+    ended = ended.assign(correct=judged["correct"])
     table = pd.concat([ended, _cut_answers(run)], ignore_index=True)
     # A text without a log-probability has no place on the page.
     table = table[table["value"].notna()]
@@ -114,7 +124,40 @@ def _answers_by_question(run: Run) -> list[list[list]]:
         log_prob = float(answer.value)
         finished = bool(answer.finished)
         question_answers.append([text, log_prob, number, finished, plain(answer.correct)])
-    return answers
+    return answers, judgements
+
+
+def _judgements(
+    ranked: pd.DataFrame, rouge: pd.Series, questions: pd.DataFrame
+) -> list[dict[str, Any] | None]:
+    """Return why the most probable answer to each question is right or wrong.
+
+    Args:
+        ranked: the ranked answers.
+        rouge: their ROUGE-L.
+        questions: the questions of the run.
+
+    Returns:
+        A dict per question, or None for an answer that is not judged by a rule of the package. It
+        is empty if the records say what is right. Otherwise it has `rouge_l` and `threshold`, and
+        `reference`, the nearest reference, if there is one that is not entirely different.
+    """
+    judgements: list[dict[str, Any] | None] = [None] * len(questions)
+    top = ranked.assign(rouge=rouge)[ranked["value"].notna()].drop_duplicates("row")
+    references = list(questions["references"])
+    for answer in top.to_dict("records"):
+        row = answer["row"]
+        if pd.notna(answer.get("correct")):
+            judgements[row] = {}
+        elif not np.isnan(answer["rouge"]):
+            judgement: dict[str, Any] = {
+                "rouge_l": float(answer["rouge"]),
+                "threshold": ROUGE_THRESHOLD,
+            }
+            if "rouge_l" not in ranked and judgement["rouge_l"] > 0:
+                judgement["reference"] = nearest_reference(answer["text"], references[row])
+            judgements[row] = judgement
+    return judgements
 
 
 def _cut_answers(run: Run) -> pd.DataFrame:

@@ -24,6 +24,7 @@ MODULES = (
     "label_tab",
     "label_page",
     "explorer",
+    "in_view",
     "widget",
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)

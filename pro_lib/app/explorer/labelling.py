@@ -169,7 +169,7 @@ class LabelSession:
             **self._estimates(labels),
             "labellers": [],
         }
-        if labels["labeller"].nunique() > 1:
+        if len(labels["labeller"].unique()) > 1:
             state["labellers"] = labeller_agreement(labels).to_dict("records")
         if request is None:
             state["consistency"] = consistency(own).to_dict("records")[0] if len(own) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pro_lib.runs.run import Run
 with extra("notebooks", "the explorer in a notebook"):
     import anywidget
     import traitlets
+    from IPython.display import display
 
 _APPENDIX = "the paper's appendix"
 
@@ -42,21 +44,27 @@ class Explorer(anywidget.AnyWidget):
     alpha = traitlets.Float().tag(sync=True)
     runs = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
-    def __init__(self, run: Run, experiment: Experiment) -> None:
+    def __init__(self, run: Run | None, experiment: Experiment) -> None:
         """Show a run.
 
         Args:
-            run: the run that is shown first.
+            run: the run that is shown first; None to show a sentence until `show_run` is called.
             experiment: its parameters `alpha` and `split` decide what is shown first, its folder
                 `generations_dir` has the runs that can be chosen, and it loads models.
         """
         self._experiment = experiment
+        super().__init__(alpha=experiment.alpha)
+        if run is not None:
+            self.show_run(run)
+        self.on_msg(lambda _widget, message, _buffers: self.send(self._reply(message)))
+
+    def show_run(self, run: Run) -> None:
+        """Show a run, and offer the runs that are stored and the paper's appendix."""
         name = f"{run.name} (this notebook)"
         self._sources: dict[str, Run | Path] = {name: run, _APPENDIX: appendix_run()}
-        self._sources |= _stored_runs(Path(experiment.generations_dir))
-        super().__init__(alpha=experiment.alpha, runs=list(self._sources))
+        self._sources |= _stored_runs(Path(self._experiment.generations_dir))
+        self.runs = list(self._sources)
         self._choose(name)
-        self.on_msg(lambda _widget, message, _buffers: self.send(self._reply(message)))
 
     def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to a message of the page. An error becomes a sentence for the page.
@@ -148,6 +156,25 @@ class Explorer(anywidget.AnyWidget):
             return samples.select(question_ids=list(self._run.questions["question_id"]))
         except RunError:
             return None
+
+
+def show(experiment: Experiment, *, alpha: float | None = None) -> None:
+    """Display the explorer of an experiment's run in a notebook, and keep it in view.
+
+    It is displayed before the answers are generated, so that their progress is below it.
+
+    Args:
+        experiment: has the model, the dataset and the parameters.
+        alpha: where the slider stands first; None for the α of the experiment.
+    """
+    start = experiment if alpha is None else replace(experiment, alpha=alpha)
+    explorer = Explorer(None, start)
+    display(explorer)
+    try:
+        explorer.show_run(experiment.shuffled_run())
+    except BaseException:
+        explorer.close()  # the error stands below it
+        raise
 
 
 def _stored_runs(folder: Path) -> dict[str, Path]:

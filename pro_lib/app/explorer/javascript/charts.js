@@ -53,12 +53,22 @@ import { createElement, createSvgElement } from "./elements.js";
  * @typedef {[number, number, number]} Spot
  */
 
+/**
+ * The place of a label: its middle and its width in pixels, and its distance from its point.
+ *
+ * @typedef {{ x: number, y: number, width: number, distance: number }} Box
+ */
+
 // Pixels, so that a text is as large in a narrow chart as in a wide one
 const HEIGHT = 176;
 const MARGIN_LEFT = 46;
 const MARGIN_RIGHT = 8;
 const MARGIN_TOP = 8;
 const MARGIN_BOTTOM = 20;
+const DIGIT_WIDTH = 7; // of a label
+const LABEL_HEIGHT = 11;
+const LABEL_DISTANCES = [10, 18, 28, 40, 54]; // from a point to the middle of its label
+const LABEL_DIRECTIONS = [4, 0, 2, 6, 3, 5, 1, 7]; // eighths of a turn: left, right, below, above, …
 const OUTSIDE = -9; // where a ring or cursor without a point is
 
 /**
@@ -158,10 +168,11 @@ function drawGridLine(width, y) {
  * @param {number} y
  * @param {string} text
  * @param {"middle" | "end"} [anchor]
+ * @param {string | null} [className]
  * @returns {SVGTextElement}
  */
-function drawText(x, y, text, anchor = "middle") {
-  return createSvgElement("text", { x, y, "text-anchor": anchor }, text);
+function drawText(x, y, text, anchor = "middle", className = null) {
+  return createSvgElement("text", { x, y, "text-anchor": anchor, class: className }, text);
 }
 
 /**
@@ -222,16 +233,64 @@ function dotsPath(points, scales) {
  * @param {Scales} scales
  * @returns {Children}
  */
-function drawLabels({ rowLabels = [], pointLabels = [] }, scales) {
+function drawLabels({ width, rowLabels = [], pointLabels = [] }, scales) {
   const left = MARGIN_LEFT - 6;
   const rows = rowLabels.map(([y, text, textBelow]) => [
     drawText(left, scales.y(y), text, "end"),
     drawText(left, scales.y(y) + 13, textBelow, "end"),
   ]);
-  const points = pointLabels.map(([x, y, text]) =>
-    drawText(scales.x(x) - 6, scales.y(y) + 3.5, text, "end"),
-  );
+  /** @type {Box[]} */
+  const boxes = [];
+  const points = pointLabels.map(([x, y, text]) => {
+    const box = placeLabel(scales.x(x), scales.y(y), text.length * DIGIT_WIDTH, width, boxes);
+    boxes.push(box);
+    const leader = { class: "pro-leader", x1: scales.x(x), y1: scales.y(y), x2: box.x, y2: box.y };
+    const isFar = box.distance > LABEL_DISTANCES[0];
+    return [
+      isFar ? createSvgElement("line", leader) : null,
+      drawText(box.x, box.y + 3.5, text, "middle", "pro-number"),
+    ];
+  });
   return [rows, points];
+}
+
+/**
+ * Return the place of a label near its point that overlaps no other label, if there is one.
+ *
+ * @param {number} x pixels
+ * @param {number} y pixels
+ * @param {number} labelWidth
+ * @param {number} chartWidth
+ * @param {Box[]} others
+ * @returns {Box}
+ */
+function placeLabel(x, y, labelWidth, chartWidth, others) {
+  const places = LABEL_DISTANCES.flatMap((distance) =>
+    LABEL_DIRECTIONS.map((eighths) => {
+      const angle = (eighths * Math.PI) / 4;
+      const middle = { x: x + distance * Math.cos(angle), y: y + distance * Math.sin(angle) };
+      return { ...middle, width: labelWidth, distance };
+    }),
+  );
+  const isFree = (/** @type {Box} */ box) =>
+    box.x - labelWidth / 2 > MARGIN_LEFT &&
+    box.x + labelWidth / 2 < chartWidth &&
+    box.y - LABEL_HEIGHT / 2 > 0 &&
+    box.y + LABEL_HEIGHT / 2 < HEIGHT - MARGIN_BOTTOM &&
+    !others.some((other) => doOverlap(box, other));
+  return places.find(isFree) ?? places[0];
+}
+
+/**
+ * Return whether two labels overlap.
+ *
+ * @param {Box} first
+ * @param {Box} second
+ * @returns {boolean}
+ */
+function doOverlap(first, second) {
+  const isNearAcross = Math.abs(first.x - second.x) < (first.width + second.width) / 2;
+  return isNearAcross && Math.abs(first.y - second.y) < LABEL_HEIGHT;
 }
 
 /**

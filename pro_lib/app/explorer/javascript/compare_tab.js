@@ -5,12 +5,13 @@ import { createElement, createSelect, createTable, createText } from "./elements
 import {
   correctnessLabel,
   correctnessSign,
+  countQuestions,
   formatCount,
   formatNumber,
   formatWithInterval,
 } from "./labels.js";
 import { aurocWithInterval, percentRanks } from "./numbers.js";
-import { FEW_ANSWERS } from "./run_view.js";
+import { FEW_ANSWERS, FEW_QUESTIONS } from "./run_view.js";
 
 /** @import { Point } from "./charts.js" */
 /** @import { Explorer } from "./explorer.js" */
@@ -107,17 +108,18 @@ export class CompareTab {
     this.updateMethods(Object.keys(scored.scores));
     const pair = this.rankByMethods(scored);
     const largest = largestDifferences(pair);
+    const isFew = scored.rows.length < FEW_QUESTIONS;
     this.panel.replaceChildren(
       createElement(
         "p",
         {},
         `${describeAurocs(pair, scored)} ${this.describeCount(scored, comparison)}`,
       ),
-      createRankLegend(),
+      isFew ? describeFew(scored.rows.length) : createRankLegend(),
       createElement(
         "div",
         { class: "pro-columns pro-compared" },
-        this.createRankChart(scored, pair, largest),
+        isFew ? "" : this.createRankChart(scored, pair, largest),
         this.createDifferenceTable(scored, pair, largest),
       ),
     );
@@ -292,6 +294,17 @@ function describeAurocs({ names, xScores, yScores }, { correct }) {
   const first = formatWithInterval(aurocWithInterval(xScores, correct));
   const second = formatWithInterval(aurocWithInterval(yScores, correct));
   return `AUROC: ${names[0]} ${first}; ${names[1]} ${second}.`;
+}
+
+/**
+ * Return why there is no chart, and what ranks mean.
+ *
+ * @param {number} count
+ * @returns {HTMLElement}
+ */
+function describeFew(count) {
+  const sentence = `${countQuestions(count)} too few for a chart of ranks.`;
+  return createElement("p", {}, `${sentence} Ranks are in percent, 100 = most uncertain.`);
 }
 
 /**

@@ -69,6 +69,8 @@ export class Explorer {
     /** @type {TabName} */
     this.tabName = "Questions";
     this.countsRepeats = false;
+    /** @type {{ alpha: number, countsRepeats: boolean } | null} settings before the paper's */
+    this.ownSettings = null;
     this.isDistinct = false; // whether no answer of the run can repeat another
     /** @type {string[]} */
     this.splits = [];
@@ -84,7 +86,9 @@ export class Explorer {
     root.classList.add("pro-app");
     root.addEventListener("focusin", keepKeysFromJupyterLab);
     root.replaceChildren(this.top, this.summary, this.tabList, this.status, this.body);
-    this.show(data, data.repeats ? data.alpha : (host.alpha ?? data.alpha));
+    const alpha = host.alpha ?? data.alpha;
+    if (data.repeats) this.ownSettings = { alpha, countsRepeats: false };
+    this.show(data, data.repeats ? data.alpha : alpha);
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(root);
   }
@@ -111,12 +115,23 @@ export class Explorer {
   }
 
   /**
-   * Show another run. The slider keeps its α, unless the run is shown as the paper counts.
+   * Show another run. The slider keeps its α and the box its state, unless the run is shown as the
+   * paper counts. The next run then has the settings before it.
    *
    * @param {RunData} data
    */
   load(data) {
-    this.show(data, data.repeats ? data.alpha : this.alpha);
+    if (data.repeats) {
+      const { alpha, countsRepeats } = this;
+      this.ownSettings ??= { alpha, countsRepeats };
+      this.show(data, data.alpha);
+      return;
+    }
+    const alpha = this.ownSettings?.alpha ?? this.alpha;
+    this.countsRepeats = this.ownSettings?.countsRepeats ?? this.countsRepeats;
+    this.ownSettings = null;
+    this.show(data, alpha);
+    this.host.remember?.(this.alpha);
   }
 
   /**
@@ -168,6 +183,7 @@ export class Explorer {
     const runName = createElement("b", {}, createText(this.data.name));
     const split = createSelect("Split", this.splits, this.split, (name) => {
       this.split = name;
+      this.questionsTab.row = null; // rows count the questions of a split
       this.updateView();
     });
     this.top.replaceChildren(

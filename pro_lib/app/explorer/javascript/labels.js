@@ -14,6 +14,16 @@ export function formatCount(count) {
 }
 
 /**
+ * Return a number of questions with its verb, as in "1 question is" and "12 questions are".
+ *
+ * @param {number} count
+ * @returns {string}
+ */
+export function countQuestions(count) {
+  return count === 1 ? "1 question is" : `${formatCount(count)} questions are`;
+}
+
+/**
  * Return a number with a fixed number of digits, or a dash if it is not finite.
  *
  * @param {number} value

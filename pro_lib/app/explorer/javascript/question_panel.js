@@ -5,7 +5,7 @@ import { correctnessLabel, formatCount, formatNumber, formatProbability } from "
 import { adaptiveK, sum } from "./numbers.js";
 
 /** @import { Children } from "./elements.js" */
-/** @import { Answer, Certificate, RunView } from "./run_view.js" */
+/** @import { Answer, Certificate, Judgement, Question, RunView } from "./run_view.js" */
 
 /**
  * The name of a fact, and what is displayed beside it.
@@ -40,7 +40,7 @@ export function createQuestionPanel(view, row, alphaIndex, alpha, moreFacts = []
   const noAnswer = "No answer ended before it was cut.";
   /** @type {Fact[]} */
   const facts = [
-    ["answer", answers.length ? describeAnswer(answers[0], question.correct) : noAnswer],
+    ["answer", answers.length ? describeAnswer(answers[0], question) : noAnswer],
     ["references", references.map((text, index) => [index ? "; " : "", createText(text)])],
     ["uncertainty", answers.length ? describeUncertainty(view, row, alphaIndex, alpha) : ""],
     ...moreFacts,
@@ -57,14 +57,36 @@ export function createQuestionPanel(view, row, alphaIndex, alpha, moreFacts = []
 }
 
 /**
- * Return the most probable answer, and whether it is right.
+ * Return the most probable answer, whether it is right, and why.
  *
  * @param {Answer} answer
- * @param {boolean | null} correct
+ * @param {Question} question
  * @returns {Children}
  */
-function describeAnswer(answer, correct) {
-  return [createElement("b", {}, createText(answer.text)), ` ${correctnessLabel(correct)}`];
+function describeAnswer(answer, { correct, judgement }) {
+  return [
+    createElement("b", {}, createText(answer.text)),
+    ` ${correctnessLabel(correct)}`,
+    judgement && correct !== null ? describeJudgement(judgement, correct) : "",
+  ];
+}
+
+/**
+ * Return why an answer is right or wrong, as in ": ROUGE-L 0.5 with “Paris”, above 0.3".
+ *
+ * @param {Judgement} judgement
+ * @param {boolean} correct
+ * @returns {Children}
+ */
+function describeJudgement({ rouge_l: rouge, threshold, reference }, correct) {
+  if (rouge === undefined) return ", as the records say";
+  const value = Number(rouge.toFixed(3));
+  const limit = `, ${correct ? "" : "not "}above ${threshold}`;
+  if (reference !== undefined) {
+    return [`: ROUGE-L ${value} with “`, createText(reference), `”${limit}`];
+  }
+  const source = value ? "in the records" : "with every reference";
+  return `: ROUGE-L ${value} ${source}${limit}`;
 }
 
 /**

@@ -1,9 +1,10 @@
 // The tab Questions: filters, the list of questions, the panel of the selected one, and charts.
 
 import { createElement, createSelect } from "./elements.js";
-import { correctnessSign, formatCount } from "./labels.js";
+import { correctnessSign, countQuestions, formatCount } from "./labels.js";
 import { createProChart, createScoreChart, createSweepChart } from "./question_charts.js";
 import { createQuestionPanel } from "./question_panel.js";
+import { FEW_QUESTIONS } from "./run_view.js";
 
 /** @import { Explorer } from "./explorer.js" */
 
@@ -12,7 +13,7 @@ const MOST_UNCERTAIN = "most uncertain first";
 const LEAST_UNCERTAIN = "least uncertain first";
 const ORDERS = [AS_ASKED, MOST_UNCERTAIN, LEAST_UNCERTAIN];
 const MOST_LISTED = 500; // a browser is slow with a list of thousands
-const NO_FILTER = { answered: "all", text: "", low: "", high: "", order: AS_ASKED };
+const NO_FILTER = { answered: "all", text: "", low: "", high: "", order: MOST_UNCERTAIN };
 
 /**
  * The tab Questions. Its filters exist as long as their run, so that they keep the focus; what they
@@ -22,8 +23,9 @@ export class QuestionsTab {
   /** @param {Explorer} explorer */
   constructor(explorer) {
     this.explorer = explorer;
-    /** @type {number | null} the selected question; null if none passes the filter */
-    this.row = 0;
+    /** @type {number | null} the selected question; null before the first one is drawn, or if none
+     * passes the filter */
+    this.row = null;
     this.filter = { ...NO_FILTER };
     this.listedRows = ""; // the rows in the list, joined by commas
     this.list = createElement("select", {
@@ -45,13 +47,15 @@ export class QuestionsTab {
   /** Reset the filter and its controls. */
   clearFilter() {
     this.filter = { ...NO_FILTER };
+    // The paper's questions keep the order of the paper.
+    if (this.explorer.data.repeats) this.filter.order = AS_ASKED;
     const { label: answered } = createSelect(
       "answered",
       ["all", "right", "wrong"],
       "all",
       (value) => this.setFilter("answered", value),
     );
-    const { label: order } = createSelect("order", ORDERS, AS_ASKED, (value) =>
+    const { label: order } = createSelect("order", ORDERS, this.filter.order, (value) =>
       this.setFilter("order", value),
     );
     const low = this.createFilterInput("low", "PRO from", "number");
@@ -197,6 +201,12 @@ export class QuestionsTab {
   /** Draw AUROC and mean K against α. */
   drawSweeps() {
     const { explorer } = this;
+    const count = explorer.view.questions.length;
+    if (count < FEW_QUESTIONS) {
+      const sentence = `${countQuestions(count)} too few for curves of AUROC and mean K against α.`;
+      this.sweepCharts.replaceChildren(createElement("p", { class: "pro-quiet" }, sentence));
+      return;
+    }
     const reason = explorer.view.reasonWithoutAuroc;
     this.sweepCharts.replaceChildren(
       createSweepChart(explorer, "AUROC", "auroc", reason && `AUROC ${reason}.`),

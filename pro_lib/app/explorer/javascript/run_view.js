@@ -23,11 +23,22 @@ import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./n
  */
 
 /**
+ * Why the most probable answer is right or wrong: its ROUGE-L with the nearest reference, or the
+ * value that the records contain. Without `rouge_l`, the records contain the verdict.
+ *
+ * @typedef {object} Judgement
+ * @property {number} [rouge_l]
+ * @property {number} [threshold]
+ * @property {string} [reference]
+ */
+
+/**
  * @typedef {object} Question
  * @property {string | number} id
  * @property {string} question
  * @property {string[] | null} references
  * @property {boolean | null} correct
+ * @property {Judgement | null} judgement
  * @property {string} [split]
  * @property {number} [exposure]
  * @property {number} [conflict]
@@ -76,6 +87,7 @@ import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./n
  */
 
 export const FEW_ANSWERS = 10; // an AUROC of fewer judged answers says very little
+export const FEW_QUESTIONS = 20; // curves and charts of ranks of fewer questions are not drawn
 
 /** The questions of one split, with PRO at every α. A question's row is its index in the view. */
 export class RunView {
@@ -138,9 +150,10 @@ export class RunView {
    */
   sweepPoint(kByRow, alphaIndex) {
     const judgedScores = this.judgedRows.map((row) => this.uncertainty[alphaIndex][row]);
+    const [mean, low, high] = meanWithInterval(this.scoredRows.map((row) => kByRow[row]));
     return {
       auroc: aurocWithInterval(judgedScores, this.correct),
-      meanKept: meanWithInterval(this.scoredRows.map((row) => kByRow[row])),
+      meanKept: [mean, Math.max(low, 1), high], // no K is below 1
     };
   }
 

@@ -1,6 +1,8 @@
 // The explorer as a widget, which anywidget draws in a notebook.
 
+import { createElement } from "./elements.js";
 import { Explorer } from "./explorer.js";
+import { keepInView } from "./in_view.js";
 import { nearestAlphaIndex } from "./run_view.js";
 
 /** @import { Host } from "./explorer.js" */
@@ -10,11 +12,39 @@ const ENDED_STATUSES = ["dead", "terminating", "autorestarting"];
 /**
  * Draw the widget in an element; anywidget calls this for each place where the widget is displayed.
  *
+ * A widget without a run shows a sentence until the answers are there, and stays in view.
+ *
  * @param {{ model: any, el: HTMLElement }} arguments the model has the traits of `Explorer` in
  *   widget.py
  * @returns {() => void} a function that disconnects the explorer from the model
  */
 function render({ model, el }) {
+  if (model.get("data").questions) return drawExplorer(model, el);
+  const sentence = " The explorer opens when the answers are there.";
+  el.replaceChildren(createElement("p", {}, createElement("progress"), sentence));
+  const kernel = model.widget_manager?.kernel;
+  const leave = keepInView(el, () => kernel?.status === "busy");
+  let disconnect = () => {};
+  const start = () => {
+    model.off("change:data", start);
+    disconnect = drawExplorer(model, el);
+  };
+  model.on("change:data", start);
+  return () => {
+    leave();
+    model.off("change:data", start);
+    disconnect();
+  };
+}
+
+/**
+ * Draw the explorer of the model's run.
+ *
+ * @param {any} model
+ * @param {HTMLElement} el
+ * @returns {() => void} a function that disconnects the explorer from the model
+ */
+function drawExplorer(model, el) {
   /** @type {Host} */
   const host = {
     alpha: model.get("alpha"),

@@ -1,0 +1,60 @@
+"""The command `pro report`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, force_option
+from pro_lib.app.cli.output import say
+from pro_lib.app.cli.scoring_options import ranking_method, scored_answers, scoring_options
+from pro_lib.common import catalog
+from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.validation import printable
+
+
+@click.command("report", cls=Command)
+@click.argument("responses", required=False, type=ANSWERS)
+@click.option(
+    "--output",
+    type=OUTPUT_FILE,
+    default=Path("report.html"),
+    show_default=True,
+    help="Write the page here.",
+)
+@scoring_options
+@force_option
+@click.option("--example", is_flag=True, help="Report on answers that come along.")
+def report_command(
+    responses: str | None, output: Path, force: bool, example: bool, **options: Any
+) -> None:
+    """Write a report on answers as one HTML page, which can be sent and printed.
+
+    RESPONSES is what pro score takes. The page has the summary, the risk-coverage curve, AUROC of
+    all methods, the reliability diagram, the most and the least certain answers, and definitions.
+    It needs no network.
+    """
+    if example == (responses is not None):
+        raise click.UsageError("give a file of RESPONSES, or --example for the bundled answers")
+    from pro_lib.app import report
+
+    source = responses or str(catalog.EXAMPLE)
+    inputs = [source, options["questions"], options["correctness"]]
+    check_output(
+        output,
+        option="--output",
+        inputs=[path for path in inputs if path],
+        force=force,
+        is_ours=report.is_report,
+    )
+    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    method = ranking_method(scored, options["sort"])
+    mistrust = scored.mistrust(method, target=options["target"])
+    name = scored.run.name if os.path.isdir(source) else os.path.basename(source)
+    page = report.report_html(scored, mistrust, name=name)
+    write_whole(page.encode(), output)
+    say(f"{len(scored.rows):,} questions; page: {printable(output)}")

@@ -1,0 +1,109 @@
+"""The options that `pro score` and `pro report` share, and the scored answers that they ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pro_lib.app.cli.options import (
+    AUTO_ALPHA,
+    columns_option,
+    question_file_parameters,
+    questions_option,
+    strict_option,
+)
+from pro_lib.common.validation import SentenceError
+
+if TYPE_CHECKING:
+    from pro_lib.evaluation.scored_answers import ScoredAnswers
+
+FILE_ORDER = "file"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS = (
+    click.option(
+        "--alpha",
+        type=AUTO_ALPHA,
+        default="auto",
+        show_default=True,
+        help="PRO keeps answers with p ≥ α: a number, or auto to choose it on judged answers.",
+    ),
+    questions_option,
+    columns_option,
+    strict_option,
+    click.option(
+        "--correctness",
+        "--labels",
+        default="rouge_l",
+        help="Or exact_match, alias_match, or a file of labels.",
+    ),
+    click.option(
+        "--methods",
+        multiple=True,
+        help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
+    ),
+    click.option("--sort", help="Method that orders the table and marks answers, or: file."),
+    click.option(
+        "--target",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Mark answers so that this share of the others is right, guaranteed.",
+    ),
+)
+
+
+def scoring_options(function: _Function) -> _Function:
+    """Add the options to a command; it receives their values as one mapping."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> ScoredAnswers:
+    """Read and score the answers of a file or a run.
+
+    Args:
+        source: the file or the run folder.
+        options: the values of `scoring_options`.
+        is_fixed: whether an automatic α is 0.4 instead of being chosen on the judged answers.
+    """
+    from pro_lib import evaluation
+    from pro_lib.app.answer_source import read_answers, read_choices
+
+    questions = options["questions"]
+    correctness = options["correctness"]
+    names = question_file_parameters(
+        options["columns"],
+        options["strict"],
+        option="--questions",
+        has_questions=bool(questions),
+        reads_answers=True,
+    )
+    choices = read_choices(correctness)
+    run = read_answers(source, questions=questions, **names)
+    alpha = None if options["alpha"] == "auto" else options["alpha"]
+    return evaluation.score_answers(
+        run,
+        choices=choices,
+        alpha=alpha,
+        methods=_method_names(options["methods"]),
+        is_fixed=is_fixed,
+        must_judge=bool(questions) or os.path.isfile(correctness),
+    )
+
+
+def ranking_method(scored: ScoredAnswers, sort: str | None) -> str:
+    """Return the method that orders and marks the answers."""
+    if sort is None or sort == FILE_ORDER:
+        return scored.main_method
+    if sort not in scored.methods:
+        choices = ", ".join([*scored.methods, FILE_ORDER])
+        raise SentenceError(f"--sort {sort!r} is not among the methods. Choose from {choices}.")
+    return sort
+
+
+def _method_names(values: Sequence[str]) -> list[str] | None:
+    """Return the names in the values of --methods, which may be lists with commas."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    return [name for name in names if name] or None

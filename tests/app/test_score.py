@@ -1,0 +1,189 @@
+"""The command `pro score`: order, marks, formats, comparison of files, and the choice of α."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import refused, typed
+
+from pro_lib import runs
+from pro_lib.common import catalog
+
+
+def record(n, *probabilities, correct=None):
+    """A record of question n, whose answers have these probabilities."""
+    answers = [
+        {"text": f"{n}{letter}", "log_prob": float(np.log(p))}
+        for letter, p in zip("abc", probabilities, strict=False)
+    ]
+    row = {"question_id": f"q{n}", "question": f"{n}?", "answers": answers}
+    return row if correct is None else row | {"references": [f"{n}a" if correct else "none"]}
+
+
+# NLL orders the answers of questions 1, 2 and 0, PE (-p log p of one answer) those of 0, 1 and 2.
+ROWS = [record(0, 0.5), record(1, 0.125), record(2, 0.25, 0.05)]
+
+
+def json_of(*words):
+    return json.loads(typed("score", *words, "--json")[0])
+
+
+def ids(rows):
+    return [row["question_id"] for row in rows]
+
+
+def test_the_table_has_the_most_uncertain_answers_first_and_files_their_own_order(write):
+    records = write(*ROWS)
+    *_, first, second, third = typed("score", records)[0].splitlines()
+    assert [line.split("?")[0][-1] for line in (first, second, third)] == ["1", "2", "0"]
+    *_, first, second, third = typed("score", records, "--sort", "file")[0].splitlines()
+    assert [line.split("?")[0][-1] for line in (first, second, third)] == ["0", "1", "2"]
+    assert ids(json_of(records)["answers"]) == ["q0", "q1", "q2"]
+    assert ids(json_of(records, "--sort", "NLL")["answers"]) == ["q1", "q2", "q0"]
+    # PE is 0.347 of p = 1/2, 0.260 of 1/8, and 0.347 + 0.150 of 1/4 and 1/20.
+    assert ids(json_of(records, "--sort", "PE")["answers"]) == ["q2", "q0", "q1"]
+
+
+def test_an_unknown_method_is_an_error_that_names_the_methods(write):
+    records = write(*ROWS)
+    assert "--sort 'nll' is not among the methods. Choose from PRO, NLL, " in refused(
+        "score", records, "--sort", "nll"
+    )
+    assert "Method 'XX' cannot be computed from these answers. Choose from PRO" in refused(
+        "score", records, "--methods", "XX"
+    )
+
+
+def test_methods_selects_the_columns_and_aurocs(write):
+    judged = [record(n, 0.9 - n / 10, 0.01, correct=n % 2 == 0) for n in range(6)]
+    content = json_of(write(*judged), "--methods", "NLL, SE", "--methods", "PE")
+    assert [row["method"] for row in content["auroc"]] == ["NLL", "PE", "SE"]
+    assert "pro" not in content["answers"][0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_output_has_the_format_of_its_suffix_and_is_replaced_again(suffix, write, tmp_path):
+    readers = {
+        "csv": pd.read_csv,
+        "jsonl": lambda path: pd.read_json(path, lines=True),
+        "parquet": pd.read_parquet,
+    }
+    path = tmp_path / f"scores.{suffix}"
+    records = write(*ROWS)
+    for _ in range(2):
+        typed("score", records, "--output", path)
+    table = readers[suffix](path)
+    assert list(table["question_id"]) == ["q0", "q1", "q2"]
+    np.testing.assert_allclose(table["nll"], np.log([2, 8, 4]), rtol=1e-9)
+    assert list(table["mistrust"]) == [False, True, False]
+    for _ in range(2):
+        typed("score", records, "--output", path, "--answers", "--alpha", "0.04")
+    answers = readers[suffix](path)
+    assert list(answers["text"]) == ["0a", "1a", "2a", "2b"]
+    np.testing.assert_allclose(answers["probability"], [0.5, 0.125, 0.25, 0.05], rtol=1e-9)
+    assert list(answers["rank"]) == [1, 1, 1, 2]
+    assert list(answers["kept"]) == [True] * 4
+
+
+def test_an_unknown_format_is_an_error(write, tmp_path):
+    words = "has no known format. Give a name that ends in .csv, .jsonl or .parquet."
+    assert words in refused("score", write(*ROWS), "--output", tmp_path / "scores.xlsx")
+    assert "need --output" in typed("score", write(*ROWS), "--answers", code=2)[1]
+
+
+def test_json_has_null_for_what_is_unknown(write):
+    content = json_of(write(*ROWS))
+    assert (content["n_questions"], content["n_judged"]) == (3, 0)
+    assert (content["accuracy"], content["auroc"]) == (None, None)
+    assert content["answers"][0]["correct"] is None
+    judged = [record(0, 0.5, correct=True), record(1, 0.25, correct=False)]
+    content = json_of(write(*judged))
+    assert (content["n_judged"], content["accuracy"]) == (2, 0.5)
+    assert content["auroc"][0]["method"] == "PRO"
+    assert content["auroc"][0]["difference_low"] is None
+
+
+def graded(n_questions, n_wrong):
+    """Records of which the last ones are wrong and less probable."""
+    return [
+        record(n, 0.9 - 0.8 * n / n_questions, correct=n < n_questions - n_wrong)
+        for n in range(n_questions)
+    ]
+
+
+def test_target_marks_the_answers_above_the_threshold_of_the_guarantee(write):
+    records = write(*graded(200, 100))
+    content = json_of(records, "--target", 0.9)
+    assert content["mistrust"]["sentence"].startswith("By PRO: Answer when the score is below ")
+    is_marked = [row["mistrust"] for row in content["answers"]]
+    n_trusted = is_marked.index(True)
+    assert all(is_marked[n_trusted:])
+    # The largest threshold that an exact test at 5 % / 5 starts can reject is a little above 100.
+    assert 95 <= n_trusted <= 110
+
+
+def test_target_says_if_nothing_can_be_guaranteed(write):
+    out, _ = typed("score", write(*graded(10, 5)), "--target", 0.9)
+    assert "Nothing can be guaranteed: 10 validation questions do not show" in out
+    out, _ = typed("score", write(*ROWS), "--target", 0.9)
+    assert "No accuracy can be guaranteed without judged answers." in out
+    assert typed("score", write(*ROWS), "--target", 1.5, code=2)
+
+
+def test_auto_chooses_alpha_on_enough_judged_answers_and_not_for_a_guarantee(write):
+    # A second answer of p = 0.2 goes with wrong answers.
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in range(300):
+        is_right = bool(rng.random() < 0.5)
+        rows.append(record(n, rng.uniform(0.3, 0.7), 0.01 if is_right else 0.2, correct=is_right))
+    records = write(*rows)
+    out, _ = typed("score", records, "--methods", "PRO,NLL")
+    assert "α = 0.2, the best on 300 judged questions." in out
+    assert "PRO was tested on questions that did not choose α." in out
+    assert (
+        "α = 0.4, the default: it must not depend" in (typed("score", records, "--target", 0.9)[0])
+    )
+    few, _ = typed("score", write(*rows[:299]))
+    assert "299 judged questions" in few
+    assert "0.4" in json_of(records, "--alpha", 0.4)["alpha"]["reason"]
+
+
+def test_two_files_are_compared_on_the_questions_they_share(write):
+    first = write(*[record(n, 0.9 - n / 50, correct=n % 3 > 0) for n in range(30)], name="a.jsonl")
+    second = write(
+        *[record(n, 0.9 - n / 50, correct=n % 2 > 0) for n in range(10, 40)], name="b.jsonl"
+    )
+    out, _ = typed("score", first, second)
+    lines = out.splitlines()
+    assert lines[:3] == [f"A: {first}", f"B: {second}", "20 judged questions are in both."]
+    # Of 10 to 29: 14 are not divisible by 3, 10 are odd; 7 are right in A alone and 3 in B alone.
+    # The interval has 8 / 22 and 4 / 22 in place of 7 / 20 and 3 / 20. The p-value is
+    # twice the share of 1 + 10 + 45 + 120 in 1024.
+    assert lines[3] == (
+        "Accuracy: A 70.0%, B 50.0%. B minus A −20.0 points [−48.1, +11.7], p = 0.34 (McNemar's "
+        "exact test). 7 questions are right in A alone and 3 in B alone."
+    )
+    content = json.loads(typed("score", first, second, "--json")[0])
+    assert (content["only_first"], content["only_second"]) == (7, 3)
+    assert {row["method"] for row in content["auroc"]} == {"PRO", "NLL"}
+    assert "needs one file" in typed("score", first, second, "--sort", "NLL", code=2)[1]
+    assert "or two" in typed("score", first, second, first, code=2)[1]
+
+
+def test_files_without_a_shared_question_cannot_be_compared(write):
+    first = write(record(0, 0.5, correct=True), record(1, 0.5, correct=False), name="a.jsonl")
+    second = write(record(2, 0.5, correct=True), record(3, 0.5, correct=False), name="b.jsonl")
+    assert "share no judged question" in refused("score", first, second)
+
+
+def test_a_run_is_scored_by_its_folder_or_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
+    typed("generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", 3)
+    folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
+    n = len(runs.read_run(folder).questions)
+    for name in ("world-facts/facts-1m/greedy", folder):
+        assert typed("score", name)[0].startswith(f"{n} questions, ")
+    _, err = typed("score", "world-facts/facts-1m/none", code=2)
+    assert "There is no file, run folder or run named 'world-facts/facts-1m/none'." in err

@@ -1,0 +1,145 @@
+"""Scores of all methods, judged or not, and two runs compared question by question."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pro_lib import evaluation, importing, metrics
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation import compare_answers, score_answers
+
+
+def run_of(*questions, start=0):
+    """A run of questions with (probability, right or None) of their only or first answer."""
+    rows = []
+    for n, (probability, is_right, *others) in enumerate(questions, start):
+        answers = [{"text": "x", "log_prob": float(np.log(probability))}]
+        answers += [{"text": f"y{m}", "log_prob": float(np.log(p))} for m, p in enumerate(others)]
+        row = {"question_id": f"q{n}", "question": f"{n}?", "answers": answers}
+        if is_right is not None:
+            row["references"] = ["x" if is_right else "z"]
+        rows.append(row)
+    return importing.from_records(rows)
+
+
+# The AUROC of NLL is 5/6: one of six pairs is in the wrong order.
+JUDGED = run_of((0.9, True), (0.8, True), (0.5, False), (0.4, True), (0.3, False))
+
+
+def test_every_method_has_a_score_of_questions_without_references_too():
+    run = run_of((0.5, True, 0.1), (0.25, None, 0.2), (0.4, False, 0.3))
+    scored = score_answers(run, alpha=0.15)
+    assert list(scored.rows["correct"]) == [True, None, False]
+    assert scored.rows.filter(list(scored.methods)).notna().all(axis=None)
+    expected = evaluation.evaluate(run).baselines["PE"]
+    np.testing.assert_allclose(scored.judged_scores()["PE"], expected, rtol=1e-12)
+    np.testing.assert_allclose(scored.scores_of("PE")[[0, 2]], expected, rtol=1e-12)
+    # PRO_2 = -p log p - (1 - p) log q for the questions 1 and 2.
+    pro = [-p * np.log(p) - (1 - p) * np.log(q) for p, q in ((0.25, 0.2), (0.4, 0.3))]
+    np.testing.assert_allclose(scored.scores_of("PRO")[1:], pro, rtol=1e-12)
+
+
+def test_one_answer_to_each_question_leaves_out_methods_that_need_several():
+    assert score_answers(JUDGED).methods == ("PRO", "NLL")
+    assert "it has no effect" in score_answers(JUDGED).alpha.reason
+
+
+def test_beams_are_not_samples():
+    beams = run_of((0.5, True, 0.1), (0.25, False, 0.2))
+    # Two samples are equal with p = 0.26 and 0.1025: no repeat is no surprise.
+    assert {"SC", "Deg"} <= set(score_answers(beams).methods)
+    beams = replace(beams, info=replace(beams.info, strategy="diverse_beam"))
+    assert not {"SC", "Deg"} & set(score_answers(beams).methods)
+
+
+def test_many_different_answers_are_not_samples():
+    # Of 12 questions, 12 * 0.26 = 3.12 would have two equal answers.
+    assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12)).methods
+    assert "SC" in score_answers(run_of(*[(0.5, True, 0.1)] * 11)).methods
+    # A question with fewer answers than the others is not a repeat.
+    assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12, (0.5, True))).methods
+
+
+def test_the_most_certain_are_counted_and_have_wilsons_interval():
+    table = score_answers(JUDGED).most_certain("NLL", coverages=(0.4, 1.0))
+    assert table[["n_answered", "accuracy"]].to_numpy().tolist() == [[2, 1.0], [5, 0.6]]
+    low, high = metrics.wilson([1.0, 0.6], [2, 5])
+    np.testing.assert_allclose(table[["low", "high"]], np.column_stack([low, high]))
+
+
+def test_a_quarter_is_mistrusted_and_questions_without_a_score():
+    run = run_of(*((0.9 - n / 10, None) for n in range(8)))
+    scored = score_answers(run)
+    assert scored.mistrust("NLL").is_mistrusted.tolist() == [False] * 6 + [True] * 2
+    ties = score_answers(run_of(*[(0.5, None)] * 8))
+    assert not ties.mistrust("NLL").is_mistrusted.any()
+    missing = scored.rows.assign(nll=[np.nan, *scored.rows["nll"][1:]])
+    scored = evaluation.ScoredAnswers(run, scored.alpha, missing, scored.methods, None)
+    assert scored.mistrust("NLL").is_mistrusted.tolist() == [True] + [False] * 5 + [True] * 2
+    assert scored.mistrust("NLL").sentence.endswith("1 questions have no score.")
+
+
+def test_a_guarantee_needs_an_alpha_that_was_not_chosen_on_the_same_questions():
+    scored = score_answers(JUDGED)
+    chosen = evaluation.AlphaChoice(0.1, "", is_chosen=True)
+    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
+    with pytest.raises(SentenceError, match="was not chosen on the same questions"):
+        evaluation.ScoredAnswers(*parts).mistrust("PRO", target=0.9)
+
+
+def test_the_row_of_pro_is_tested_on_questions_that_did_not_choose_alpha():
+    scored = score_answers(run_of(*((0.99 - n / 40, n % 3 > 0, 0.005) for n in range(36))))
+    auroc = evaluation.Estimate(0.6, 0.5, 0.7)
+    gain = evaluation.Estimate(0.02, -0.01, 0.05)
+    chosen = evaluation.AlphaChoice(0.001, "", True, {"PRO": evaluation.ScoreTest(auroc, gain)})
+    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
+    table = evaluation.ScoredAnswers(*parts).comparison.set_index("method")
+    columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]
+    assert table.loc["PRO", columns].tolist() == [0.6, 0.5, 0.7, 0.02, -0.01, 0.05]
+    unchanged = scored.comparison.set_index("method").loc["NLL", "auroc"]
+    assert table.loc["NLL", "auroc"] == unchanged
+
+
+def many(n_questions, seed, *, start=0):
+    rng = np.random.default_rng(seed)
+    probabilities = rng.uniform(0.1, 0.9, n_questions)
+    is_right = rng.random(n_questions) < probabilities
+    return score_answers(run_of(*zip(probabilities, is_right.tolist(), strict=True), start=start))
+
+
+def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_both():
+    first, second = many(60, 1), many(60, 2)
+    row = compare_answers(first, second).aurocs.set_index("method").loc["NLL"]
+    aurocs = []
+    moves = []
+    for scored in (first, second):
+        correct = scored.evaluation.correct
+        aurocs.append(metrics.auroc(scored.scores_of("NLL"), correct))
+        shares = metrics.placements(scored.scores_of("NLL"), correct)
+        moves.append(metrics.influence(shares, correct))
+    assert row["difference"] == pytest.approx(aurocs[1] - aurocs[0])
+    error = np.sqrt(((moves[1] - moves[0]) ** 2).sum())
+    # Student's quantile is a little above 2.
+    assert 1.96 * error < row["high"] - row["difference"] < 2.1 * error
+
+
+def test_equal_answers_have_no_difference():
+    comparison = compare_answers(many(60, 1), many(60, 1))
+    assert (comparison.p_value, comparison.difference.value) == (1.0, 0.0)
+    assert (comparison.aurocs[["difference", "low", "high"]] == 0).all(axis=None)
+
+
+def test_questions_with_other_ids_are_matched_by_their_texts():
+    first, second = many(60, 1), many(60, 2)
+    rows = second.rows.assign(question_id=[f"other{n}" for n in range(60)])
+    answers = second.evaluation.answers.assign(question_id=rows["question_id"])
+    renamed = replace(second, rows=rows, evaluation=replace(second.evaluation, answers=answers))
+    expected = compare_answers(first, second)
+    assert compare_answers(first, renamed).aurocs.equals(expected.aurocs)
+
+
+def test_runs_without_judged_answers_cannot_be_compared():
+    with pytest.raises(RunError, match="no answer that can be judged"):
+        compare_answers(many(10, 1), score_answers(run_of((0.5, None))))
