@@ -1,6 +1,6 @@
 """Measure the estimates from labels by hand: bias, error and coverage.
 
-    python benchmarks/label_estimates.py --repetitions 2000 --output docs/label_estimates.csv
+    python benchmarks/label_estimates.py --repetitions 2000 --output build/label_estimates.csv
 
 Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and
 estimates AUROCs, their differences, the accuracy and the judge's agreement. The same number of
@@ -8,8 +8,8 @@ random labels is the baseline. The script writes a row as soon as a cell is done
 the same `--output` skips the cells in the file. `--only` runs the cells whose name contains a text,
 `--part 1/50` one in fifty. `--records FOLDER` adds cells of records files with a column correct,
 `--world-facts FOLDER` those of runs of the bundled models (FOLDER has the runs, made by notebook
-01). `--summary` prints the tables of a file. docs/log.md explains how the method was chosen, with
-other seeds.
+01). label_summary.py makes the tables of docs/results/labels.md from the output.
+docs/results/experiment_log.md explains how the method was chosen, with other seeds.
 """
 
 import argparse
@@ -30,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-from scipy import stats  # noqa: E402
 from scipy.special import expit, logit, ndtri  # noqa: E402
 
 from pro_lib.evaluation.labels import design, inference  # noqa: E402
@@ -394,72 +393,6 @@ def root_mean_square(values: pd.Series) -> float:
     return float(np.sqrt((values**2).mean()))
 
 
-def summary(table: pd.DataFrame) -> str:
-    """Return the tables of the docs: coverage, bias and errors by kind of cell."""
-    return "\n\n".join([coverage_table(table), error_table(table)])
-
-
-def coverage_table(table: pd.DataFrame) -> str:
-    """Return the lowest coverages, and the cells significantly below 0.93 (Holm)."""
-    head = ["quantity", "scope", "cells", "lowest", "mean", "below 0.93", "significantly"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for name, scope in itertools.product(QUANTITIES, ("questions", "population")):
-        column = f"{name}_{scope}_covered"
-        cells_shown = table[table[f"{name}_n_shown"] >= 20]
-        if scope == "population":
-            cells_shown = cells_shown[cells_shown["n_questions"] != "all"]
-        n_draws = cells_shown[f"{name}_n_shown"]
-        covered = cells_shown[column]
-        p_values = stats.binom.cdf((covered * n_draws).round(), n_draws, 0.93)
-        significant = int((holm(p_values) <= 0.05).sum())
-        numbers = (
-            f"{covered.min():.3f} | {covered.mean():.3f} | {(covered < 0.93).sum()} | {significant}"
-        )
-        lines.append(f"| {name} | {scope} | {len(covered)} | {numbers} |")
-    return "\n".join(lines)
-
-
-def holm(p_values: np.ndarray) -> np.ndarray:
-    """Return p-values corrected by Holm's procedure."""
-    from pro_lib.metrics.differences import holm as corrected
-
-    return corrected(p_values)
-
-
-def error_table(table: pd.DataFrame) -> str:
-    """Return the largest bias and the ratios to random labels, by kind and number."""
-    head = [
-        "kind",
-        "labels",
-        "cells",
-        "shown",
-        "largest bias (AUROC)",
-        "AUROC, median ratio",
-        "highest",
-    ]
-    head += ["differences, median ratio", "highest"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for (kind, n_labels), part in table.groupby(["kind", "n_labels"], sort=False):
-        ratios = {}
-        for name in ("auroc", "difference_1", "difference_2"):
-            ratios[name] = part.loc[part[f"{name}_n_shown"] >= 20, f"{name}_ratio"]
-        single = ratios["auroc"]
-        differences = pd.concat([ratios["difference_1"], ratios["difference_2"]])
-        share = part["auroc_n_shown"] / part["n_drawn"]
-        biased = part[part["auroc_n_shown"] >= 20]["auroc_bias"].abs().max()
-        row = [
-            kind,
-            n_labels,
-            len(part),
-            f"{share.min():.2f} to {share.max():.2f}",
-            f"{biased:.3f}",
-        ]
-        row += [f"{single.median():.2f}", f"{single.max():.2f}"]
-        row += [f"{differences.median():.2f}", f"{differences.max():.2f}"]
-        lines.append(f"| {' | '.join(map(str, row))} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Measure the cells that are not in the output yet, and write them there."""
     parser = argparse.ArgumentParser(
@@ -473,14 +406,8 @@ def main() -> None:
         "--records", type=Path, help="folder of records files with a column correct"
     )
     parser.add_argument("--world-facts", type=Path, help="folder of runs of the bundled models")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "label_estimates.csv")
-    parser.add_argument(
-        "--summary", action="store_true", help="only print the tables of the output"
-    )
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "label_estimates.csv")
     given = parser.parse_args()
-    if given.summary:
-        print(summary(pd.read_csv(given.output)))
-        return
     folders = (given.records, given.world_facts)
     first, step = map(int, given.part.split("/"))
     every = [cell for cell in cells(*folders) if given.only in cell["cell"]][first - 1 :: step]

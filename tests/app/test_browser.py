@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,9 +24,12 @@ import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
-from pro_lib import importing, metrics
+from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
+from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.notebook_execution import declared_parameters
+from pro_lib.questions.question_sets import load_questions
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the Python package playwright is not installed"
@@ -408,8 +412,33 @@ def take_picture(folder, path, theme):
             explorer.screenshot(path=path)
 
 
+def take_label_pictures(folder, images):
+    """The page of `pro label` as the docs show it: during the labelling, and at its end."""
+    model = generation.load_model("facts-2m", device="cpu")
+    questions = load_questions("world-facts", split="test", limit=400)
+    run = generation.generate(model, questions, strategy="diverse_beam", out=folder, progress=False)
+    os.chdir(folder)
+    session = LabelSession.open(run, "labels.jsonl", n_planned=100)
+    answers = session.evaluations[0].answers.merge(questions.table, on="question_id")
+    is_right = answers.set_index("question")["alias_match"] > 0
+    with LabelServer(session) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        state = session.reply("open")
+        for number in (35, state["n_requests"]):
+            while state["n_given"] < number:
+                correct = bool(is_right[state["answer"]["question"]])
+                state = session.reply("give", state["n_given"], correct)
+            with browser_page(server.address, width=760, height=900) as (page, _):
+                page.get_by_text(f"{number} of {state['n_requests']} answers labelled").wait_for()
+                name = "label" if state["answer"] else "label_end"
+                page.locator(".pro-label").screenshot(path=images / f"{name}.png")
+        server.shutdown()
+
+
 if __name__ == "__main__":
     images = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
     for theme, suffix in (("JupyterLab Light", ""), ("JupyterLab Dark", "_dark")):
         with tempfile.TemporaryDirectory() as name:
             take_picture(Path(name), images / f"explorer{suffix}.png", theme)
+    with tempfile.TemporaryDirectory() as name:
+        take_label_pictures(Path(name), images)

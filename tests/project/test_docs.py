@@ -102,9 +102,6 @@ PYTHON_NOT_RUN = {
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
-    "import pro_lib\nfrom pro_lib.evaluation import evaluate\nfrom pro_lib.evaluation.labels": (
-        "needs labels of a person; tests/app/test_labelling.py computes the estimates"
-    ),
     "outputs = llm.generate(": "needs vLLM; tests/importing/test_importers.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]

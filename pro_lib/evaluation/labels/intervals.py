@@ -1,6 +1,6 @@
 """Intervals of estimates from labels: pure functions of arrays, in float64.
 
-The constants were chosen by simulation; docs/log.md has what was tried.
+The constants were chosen by simulation; docs/results/experiment_log.md has what was tried.
 """
 
 import numpy as np
