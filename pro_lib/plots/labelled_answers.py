@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     checked_table,
     distinct_values,
@@ -90,6 +91,7 @@ def label_estimates(
             x=f"value with 95 % interval (differences: log scale beyond ±{_LINEAR:g})",
             y="method",
             entries=handles(names, ls=""),
+            note=method_note(table),
         )
     return figure
 
