@@ -29,6 +29,7 @@ from pro_lib.app import explorer
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.notebook_execution import declared_parameters
+from pro_lib.evaluation.labels import read_label_file
 from pro_lib.questions.question_sets import load_questions
 
 sync_api = pytest.importorskip(
@@ -274,6 +275,21 @@ class TestExplorerInJupyterLab:
         expect(slider).to_have_attribute("aria-valuetext", "0.07")
         expect(repeats).not_to_be_checked()
 
+    def test_keys_label_answers_and_jupyterlab_does_not_use_them(self, lab):
+        page, _, folder = lab
+        cells = page.locator(".jp-Cell").count()
+        page.get_by_role("tab", name="Label").click()
+        for number, key in enumerate("rdd"):
+            page.get_by_text(f"{number} of 110 answers labelled").wait_for()
+            page.keyboard.press(key)
+        page.get_by_text("3 of 110 answers labelled").wait_for()
+        page.keyboard.press("u")
+        page.get_by_text("2 of 110 answers labelled").wait_for()
+        assert page.locator(".jp-Cell").count() == cells
+        [path] = (folder / "generations_dir" / "labels").glob("*.jsonl")
+        assert read_label_file(path)["correct"].tolist() == [True, None]
+        page.get_by_role("tab", name="Questions").click()
+
     def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, lab):
         page, _, _ = lab
         alert = page.locator(".pro-app").get_by_role("alert")
@@ -284,6 +300,8 @@ class TestExplorerInJupyterLab:
         expect(alert).to_contain_text("The kernel is gone")
         run_all(page)
         expect(alert).to_have_count(0)
+        page.get_by_role("tab", name="Label").click()
+        page.get_by_text("2 of 110 answers labelled").wait_for()
 
     def test_a_kernel_that_was_shut_down_is_reported(self, lab):
         page, _, folder = lab

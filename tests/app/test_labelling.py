@@ -205,6 +205,14 @@ def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
     assert nll["auroc"] == pytest.approx(table.loc["NLL", "auroc"])
 
 
+def test_the_order_of_the_questions_does_not_matter(tmp_path):
+    state = give(opened(tmp_path), 3)
+    ids = RUN.questions["question_id"].tolist()
+    shuffled = RUN.select(question_ids=ids[::-1])
+    again = LabelSession.open(shuffled, tmp_path / "run.labels.jsonl", n_planned=30)
+    assert again.reply("open") == state
+
+
 def test_labels_without_their_plan_are_an_error(tmp_path):
     session = opened(tmp_path)
     give(session, 1)

@@ -61,6 +61,17 @@ def test_labels_of_a_sample_give_the_auroc_of_the_estimator(labelled):
         assert columns[name] == pytest.approx([expected[name]])
 
 
+def test_a_sample_estimates_a_part_of_its_answers_in_another_order(labelled):
+    judged, _, sample = labelled
+    backwards = judged.rows(np.arange(120)[::-1])
+    [nll] = sample.estimate([backwards]).query("method == 'NLL'")["n_labels"]
+    assert nll == 60
+    agreement = sample.judge_agreement([judged.rows(np.arange(60))])
+    chosen = sample.labels[~sample.labels["repetition"]]["question_id"]
+    expected = sum(int(question_id.removeprefix("q")) < 60 for question_id in chosen)
+    assert set(agreement["n_labels"]) == {expected}
+
+
 def test_a_part_of_the_planned_answers_keeps_the_weights_of_the_plan(labelled):
     judged, _, sample = labelled
     every = sample.sampled_labels(judged).sample.weights

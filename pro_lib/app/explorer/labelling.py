@@ -86,6 +86,8 @@ class LabelSession:
             RunError: if no answer can be judged, the plan or the label file belongs to other
                 answers, or the plan of a label file is missing.
         """
+        # The order of the questions must not matter: notebooks show them in random order.
+        run = run.select(question_ids=sorted(run.questions["question_id"]))
         evaluations = [evaluate(run, similarities={"lexical": lexical})]
         path = Path(path)
         labels = _read_labels(path)

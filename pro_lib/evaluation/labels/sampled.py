@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,13 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import MISSING_SHARE, Evaluation
 from pro_lib.evaluation.labels.answers import collect_answers
-from pro_lib.evaluation.labels.estimate import counts_of, unit_labels, why_no_auroc
+from pro_lib.evaluation.labels.estimate import (
+    counts_of,
+    estimate,
+    judge_agreement,
+    unit_labels,
+    why_no_auroc,
+)
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
 from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_file
@@ -96,6 +103,26 @@ class LabelSample:
             raise RunError(f"{setting}: {counts}; use labels of these answers")
         exclusions = f"{evaluation.exclusions} Left out: {counts}."
         return replace(evaluation.rows(is_known), exclusions=exclusions)
+
+    def estimate(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
+        """Return the table of `labels.estimate` for the covered questions.
+
+        Args:
+            evaluations: of the answers of the plan, or of a part of them, in any order.
+            **options: alphas and scope, as in `labels.estimate`.
+        """
+        covered = [self.covered(evaluation) for evaluation in evaluations]
+        return estimate(self.labels, covered, plan=self.plan, **options)
+
+    def judge_agreement(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
+        """Return the table of `labels.judge_agreement` for the covered questions.
+
+        Args:
+            evaluations: of the answers of the plan, or of a part of them, in any order.
+            **options: scope, as in `labels.judge_agreement`.
+        """
+        covered = [self.covered(evaluation) for evaluation in evaluations]
+        return judge_agreement(self.labels, covered, plan=self.plan, **options)
 
     def _is_known(self, evaluation: Evaluation) -> NDArray[np.bool_]:
         """Return whether each judged answer (n,) is one of the plan's answers."""
