@@ -2,7 +2,8 @@
 
     python benchmarks/label_summary.py build/label_estimates.csv build/label_real.csv
 
-The inputs are files that label_estimates.py writes; they may still grow. The script writes
+The inputs are files that label_estimates.py writes; they may still grow. A cell of a later file
+replaces the same cell of an earlier one. The script writes
 label_cells.csv (every cell), label_coverage.csv, label_errors.csv and label_criteria.csv to
 docs/results/data, and label_real.csv about cells of records files (`--records`), whose questions
 are not in the repository. `make docs-numbers` then puts them into docs/results/labels.md.
@@ -187,6 +188,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=folder, help="a folder")
     given = parser.parse_args()
     every = pd.concat([pd.read_csv(path) for path in given.inputs], ignore_index=True)
+    every = every.drop_duplicates("cell", keep="last")
     is_real = every["kind"] == "records"
     table = every[~is_real]
     parts = {

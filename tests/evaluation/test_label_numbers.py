@@ -282,3 +282,26 @@ def test_the_second_phase_knows_the_labels_of_the_first():
 def test_rouge_bins_have_the_edges_0_and_03_and_06_and_1():
     values = [0, 1e-9, 0.3, 0.31, 0.6, 0.61, 0.999, 1.0]
     assert design.rouge_bin(values).tolist() == [0, 1, 1, 2, 2, 3, 3, 4]
+
+
+def test_an_influence_that_the_labels_hide_by_chance_still_widens_the_interval():
+    # The scores exchange two right answers, which both lie below the only wrong one. AUROC is the
+    # same, whatever is drawn of these four answers, but one of the two could have been wrong.
+    ranking = Ranking.of([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0], [4.0, 4.0]])
+    labels = np.array([1.0, 1.0, 1.0, 0.0])
+    sample = inference.Sample(labels, np.ones(4), np.full(4, 0.5), labels)
+    difference, low, high = inference.estimate_aurocs(ranking, sample).difference(0)
+    assert difference[1] == 0
+    assert low[1] < 0 < high[1]
+    at_hand = inference.estimate_aurocs(ranking, sample, scope="questions").difference(0)
+    assert (at_hand[1][1], at_hand[2][1]) == (0, 0)
+
+
+def test_the_predicted_variance_by_hand():
+    areas_found = areas(Ranking.of([[1.0], [2.0]]), [1, 0])
+    # The only pair is won, so a right answer below and a wrong answer above have no influence.
+    # The other labels would have lost half a pair, of which ties count half.
+    assert areas_found.if_right.tolist() == [[0.0, -0.5]]
+    assert areas_found.if_wrong.tolist() == [[-0.5, 0.0]]
+    variance = intervals.predicted_variance(areas_found.if_right, areas_found.if_wrong, [0.8, 0.4])
+    assert variance == pytest.approx([0.4 * 0.25 + 0.2 * 0.25])

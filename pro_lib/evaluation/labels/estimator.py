@@ -153,11 +153,15 @@ class Areas:
         population: (M, G) influence of each unit as a draw from the population. The sum of the
             squared deviations from the mean, over independent units, estimates the variance of the
             AUROC in the population.
+        if_right: (M, G) the same influence if the unit is right.
+        if_wrong: (M, G) the same influence if the unit is wrong.
     """
 
     auroc: FloatArray
     influence: FloatArray
     population: FloatArray
+    if_right: FloatArray
+    if_wrong: FloatArray
 
 
 def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
@@ -192,14 +196,14 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
     n_pairs = n_wrong * n_right - within.sum()
     if min(n_right, n_wrong, n_pairs) <= 0:
         nothing = np.full((len(right_below), ranking.n_units), np.nan)
-        return Areas(nothing[:, :1].sum(axis=1), nothing, nothing)
+        return Areas(nothing[:, :1].sum(axis=1), nothing, nothing, nothing, nothing)
     area = (right_below @ wrong - within.sum() / 2) / n_pairs
     wrong_above = n_wrong - wrong_below
     slope = ranking.sizes**2 * (1 - 2 * unit_labels)
     won = ranking.by_unit(wrong_above - right_below) - slope / 2
     pairs = ranking.sizes * (n_wrong - n_right) - slope
     influence = (won - area[:, None] * pairs) / n_pairs
-    of_right = right * (wrong_above / n_wrong - area[:, None]) / n_right
-    of_wrong = wrong * (right_below / n_right - area[:, None]) / n_wrong
-    population = ranking.by_unit(of_right + of_wrong)
-    return Areas(area, influence, population)
+    if_right = ranking.by_unit((wrong_above / n_wrong - area[:, None]) / n_right)
+    if_wrong = ranking.by_unit((right_below / n_right - area[:, None]) / n_wrong)
+    population = unit_labels * if_right + (1 - unit_labels) * if_wrong
+    return Areas(area, influence, population, if_right, if_wrong)

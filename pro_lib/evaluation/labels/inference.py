@@ -13,6 +13,7 @@ from pro_lib.evaluation.labels.intervals import (
     difference_p_value,
     label_variance,
     population_variance,
+    predicted_variance,
     share_interval,
 )
 
@@ -118,9 +119,7 @@ class AurocEstimates:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the 95 % intervals of the AUROCs, (M,) each."""
-        return share_interval(
-            self.auroc, *self._variance(self.areas.influence, self.areas.population)
-        )
+        return share_interval(self.auroc, *self._variance())
 
     def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the differences (M,) to one AUROC, and the ends of their 95 % intervals.
@@ -128,9 +127,7 @@ class AurocEstimates:
         They exist even if one of the AUROCs is estimated as 1 or more.
         """
         values = self.areas.auroc - self.areas.auroc[reference]
-        influence = self.areas.influence - self.areas.influence[reference]
-        population = self.areas.population - self.areas.population[reference]
-        low, high = difference_interval(values, *self._variance(influence, population))
+        low, high = difference_interval(values, *self._variance(reference))
         return values, low, high
 
     def p_values(self, reference: int) -> FloatArray:
@@ -138,15 +135,26 @@ class AurocEstimates:
 
         They are 1 for scores without a difference whose variance is 0.
         """
-        values = np.abs(self.areas.auroc - self.areas.auroc[reference])
-        influence = self.areas.influence - self.areas.influence[reference]
-        population = self.areas.population - self.areas.population[reference]
-        return difference_p_value(values, *self._variance(influence, population))
+        values = self.areas.auroc - self.areas.auroc[reference]
+        return difference_p_value(values, *self._variance(reference))
 
-    def _variance(
-        self, influence: FloatArray, population: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        return scoped_variance(self.sample, influence, population, self.scope, self.clusters)
+    def _variance(self, reference: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return variance and degrees of freedom of the AUROCs, or of differences to one."""
+        names = ("influence", "population", "if_right", "if_wrong")
+        influence, population, if_right, if_wrong = (getattr(self.areas, name) for name in names)
+        if reference is not None:
+            influence = influence - influence[reference]
+            population = population - population[reference]
+            if_right = if_right - if_right[reference]
+            if_wrong = if_wrong - if_wrong[reference]
+        return scoped_variance(
+            self.sample,
+            influence,
+            population,
+            self.scope,
+            self.clusters,
+            predicted=predicted_variance(if_right, if_wrong, self.sample.model),
+        )
 
 
 def scoped_variance(
@@ -155,10 +163,13 @@ def scoped_variance(
     population: FloatArray,
     scope: Scope,
     clusters: NDArray[np.intp] | None = None,
+    *,
+    predicted: ArrayLike = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the variance (A,) of estimates for one scope, and its degrees of freedom.
 
-    The variance for the population is at least that for these questions.
+    The variance for the population is at least that for these questions, and at least the
+    predicted one.
 
     Args:
         sample: the labels.
@@ -167,6 +178,7 @@ def scoped_variance(
             other settings.
         scope: "population" or "questions".
         clusters: (G,) numbers of clusters; None for independent answers.
+        predicted: (A,) variance for the population that the label model predicts.
 
     Returns:
         Variance and degrees of freedom, (A,) each.
@@ -175,6 +187,7 @@ def scoped_variance(
     if scope == "questions":
         return variance, freedom
     drawn, drawn_freedom = population_variance(population, clusters=clusters)
+    drawn = np.maximum(drawn, predicted)
     is_larger = ~(drawn < variance)  # NaN stays
     return np.where(is_larger, drawn, variance), np.where(is_larger, drawn_freedom, freedom)
 

@@ -110,6 +110,31 @@ def population_variance(
     return terms.sum(axis=1), freedom
 
 
+def predicted_variance(if_right: ArrayLike, if_wrong: ArrayLike, model: ArrayLike) -> FloatArray:
+    """Return the variance (A,) for the population that the label model predicts.
+
+    If two scores differ on few questions, the labels of these few may have little influence by
+    chance. The prediction knows what the other label would do.
+
+    Args:
+        if_right: (A, G) influence of each unit as a draw if it is right, such as `Areas.if_right`.
+        if_wrong: (A, G) influence of each unit if it is wrong.
+        model: (G,) predicted probabilities that the units are right.
+
+    Returns:
+        (A,) variances.
+
+    Example:
+        >>> predicted_variance([[0.2, 0.0]], [[0.4, 0.2]], [0.5, 0.5])
+        array([0.12])
+    """
+    model = np.asarray(model, dtype=np.float64)
+    squares_if_right = np.asarray(if_right, dtype=np.float64) ** 2
+    squares_if_wrong = np.asarray(if_wrong, dtype=np.float64) ** 2
+    variance: FloatArray = squares_if_right @ model + squares_if_wrong @ (1 - model)
+    return variance
+
+
 def share_interval(
     share: ArrayLike, variance: ArrayLike, freedom: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
