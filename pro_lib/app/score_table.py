@@ -85,10 +85,13 @@ def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
 
     ranked = scored.run.ranked_answers()
     n_kept = scored.rows["n_kept"].to_numpy()
+    ranked = ranked[ranked["value"].notna()]
+    ranks = ranked.groupby("row").cumcount().to_numpy()
+    kept = ranked[ranks < n_kept[ranked["row"]]]
+    probabilities = np.exp(kept["value"].to_numpy(float)).tolist()
     answers: list[list[tuple[str, float]]] = [[] for _ in n_kept]
-    for row, text, value in zip(ranked["row"], ranked["text"], ranked["value"], strict=True):
-        if len(answers[row]) < n_kept[row] and not np.isnan(value):
-            answers[row].append(("?" if text is None else str(text), float(np.exp(value))))
+    for row, text, probability in zip(kept["row"], kept["text"], probabilities, strict=True):
+        answers[row].append(("?" if text is None else str(text), probability))
     return answers
 
 

@@ -485,11 +485,14 @@ class _EvaluatedRuns:
         # This is decided on all questions of the run, so that its splits are scored alike.
         has_few_log_probs = 0 < beams.n_with_log_probs() < len(beams.questions) / 2
         are_texts = samples is not None and has_few_log_probs
+        are_samples = samples is beams
         if split is not None:
             beams = beams.select(split=split)
         n_with_log_probs = beams.n_with_log_probs()
         question_ids = list(beams.questions["question_id"])
-        if samples is not None:
+        if are_samples:
+            samples = beams
+        elif samples is not None:
             samples = samples.select(question_ids=question_ids)
         others = [run.select(question_ids=question_ids) for run in others]
         if are_texts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, evaluate
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
+    AnswerMatrices,
     answer_matrices,
     method_scores,
     similarity_matrices,
@@ -37,6 +39,8 @@ MISTRUSTED_SHARE = 0.25
 FEW = 20  # right or wrong answers; fewer of one kind say little
 # Strategies whose answers are not independent samples.
 _NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
+# Methods that do not compare the meanings of answers, which takes most of the time.
+_COMPARE_NOTHING = frozenset(["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"])
 _SUFFIX = ", lexical"  # the only similarity here, so its name is left out
 _FEWEST_UNLABELLED = 100
 # Without a repeated answer although so many are expected, answers are not samples (p < 0.05).
@@ -297,10 +301,13 @@ def score_answers(
         SentenceError: a method is unknown or needs other data.
     """
     similarity = _Remembered()
-    samples = run if _are_samples(run) else None
+    matrices = answer_matrices(run)
+    samples = run if _are_samples(run, matrices) else None
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = not run.is_texts and run.n_with_log_probs() < _n_with_texts(run)
     options: dict[str, Any] = {"samples": samples, "similarities": {"lexical": similarity}}
+    if methods is not None and _COMPARE_NOTHING.issuperset(methods):
+        options["similarities"] = {}
     if is_mixed or not (run.is_texts or _has_several_answers(run)):
         options = {}
     evaluation = None
@@ -310,7 +317,7 @@ def score_answers(
         if must_judge:
             raise
     choice = _alpha_of(run, evaluation, alpha, is_fixed)
-    rows, names = _score_rows(run, choice.alpha, options)
+    rows, names = _score_rows(run, matrices, choice.alpha, options)
     names = _selected(names, methods)
     kept_columns = [METHOD_COLUMNS.get(name, name) for name in names]
     first = ["question_id", "question", "text"]
@@ -333,7 +340,7 @@ def _n_with_texts(run: Run) -> int:
     return int(run.answers.loc[has_text, "question_id"].nunique())
 
 
-def _are_samples(run: Run) -> bool:
+def _are_samples(run: Run, matrices: AnswerMatrices) -> bool:
     """Return whether the answers can be independent samples.
 
     Beams are not. A file that lists different answers is not either: two of n samples are equal
@@ -344,7 +351,6 @@ def _are_samples(run: Run) -> bool:
         return False
     if run.is_texts:
         return True
-    matrices = answer_matrices(run)
     is_repeat = matrices.repeats & ~np.isnan(matrices.log_probs)  # missing answers are marked too
     probabilities = np.exp(np.where(is_repeat, np.nan, matrices.log_probs))
     n_pairs = matrices.n_answers * (matrices.n_answers - 1) / 2
@@ -379,10 +385,9 @@ def _alpha_of(
 
 
 def _score_rows(
-    run: Run, alpha: float, options: dict[str, Any]
+    run: Run, matrices: AnswerMatrices, alpha: float, options: dict[str, Any]
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the scores of every question, judged or not, and the names of the methods."""
-    matrices = answer_matrices(run)
     samples = None if options.get("samples") is None else matrices
     top = run.top()
     similarities = options.get("similarities", {})
@@ -395,7 +400,9 @@ def _score_rows(
     else:
         rows = run.scores(alpha=alpha).rename(columns={"pro": "PRO", "nll": "NLL"})
         for name, log_probs in scores.meanings.items():
-            table[name] = scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)
+            # `Run.scores` has warned of sums above 1 already.
+            with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
+                table[name] = scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)
         if not _has_several_answers(run):
             table = table[["NLL", "ALL"]]
         table = table.drop(columns="NLL").rename(columns=_short_name)
@@ -436,16 +443,39 @@ def _short_name(name: str) -> str:
 
 
 class _Remembered:
-    """The lexical similarity, computed once for equal texts."""
+    """The lexical similarity, computed once for equal texts.
+
+    The samples are compared together with the judged answer, which is one of them. So their
+    similarities are those of the samples alone, in other places.
+    """
 
     def __init__(self) -> None:
         self._results: list[tuple[NDArray[Any], FloatArray]] = []
 
     def __call__(self, texts: NDArray[Any], questions: pd.DataFrame) -> FloatArray:
         """Return the similarities of texts (n, N), as (n, N, N)."""
-        for known_texts, result in self._results:
-            if known_texts.shape == texts.shape and (known_texts == texts).all():
-                return result
+        for known_texts, known_result in self._results:
+            places = _places_of(texts, known_texts)
+            if places is not None:
+                rows = np.arange(len(texts))[:, None, None]
+                return known_result[rows, places[:, :, None], places[:, None, :]]
         result = scoring.lexical(texts.tolist(), questions)
         self._results.append((texts, result))
         return result
+
+
+def _places_of(texts: NDArray[Any], known_texts: NDArray[Any]) -> NDArray[np.intp] | None:
+    """Return the place of each text (n, N) in the same row of known texts (n, M).
+
+    Returns:
+        The places (n, N), or None if a text is missing in its row.
+    """
+    if len(texts) != len(known_texts):
+        return None
+    places = np.zeros(texts.shape, np.intp)
+    for column in range(texts.shape[1]):
+        is_equal = known_texts == texts[:, [column]]
+        if not is_equal.any(axis=1).all():
+            return None
+        places[:, column] = is_equal.argmax(axis=1)
+    return places

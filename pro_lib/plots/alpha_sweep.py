@@ -32,6 +32,7 @@ _CHOICES = {
     "default": ("s", 6, "default α"),
     "oracle": ("*", 11, "best α on the questions shown"),
 }
+_NOTE = "At α = 0, PRO uses all answers to a question. At α = 1, it uses one, and PRO is NLL."
 _MARKER: dict[str, Any] = {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
 
 
@@ -82,6 +83,7 @@ def alpha_sweep(
             x=ALPHA_AXIS,
             y="AUROC with 95 % interval",
             entries=entries,
+            note=_NOTE,
         )
     return figure
 

@@ -28,10 +28,9 @@ _PRO_COLOR = COLORS[0]
 _ORACLE_COLOR = COLORS[7]
 _OTHER_COLOR = COLORS[6]
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
-_SETTING_NOTE = "A setting is a model with a dataset."
 _MARKS = {"▲": "^", "▼": "v"}
 _DIFFERENCE_LABEL = (
-    "AUROC minus that of PRO, here with 95 % interval (vertical bar: mean of the settings)"
+    "AUROC minus that of PRO (thin line: 95 % interval; vertical bar: mean of the settings)"
 )
 
 
@@ -89,7 +88,7 @@ def beside_paper(
     printed: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "AUROC of each method minus that of PRO, in the paper and here",
+    title: str = "AUROC of each method minus that of PRO, in the paper and in this project",
 ) -> Figure:
     """Draw differences in AUROC to PRO: a row for each method, a point for each setting.
 
@@ -139,7 +138,7 @@ def beside_paper(
             x=_DIFFERENCE_LABEL,
             y="method",
             entries=entries,
-            note=" ".join([_SETTING_NOTE, method_note(all_rows), _sources_note(table)]),
+            note=" ".join([_setting_note(table), method_note(all_rows), _sources_note(table)]),
         )
     return figure
 
@@ -167,6 +166,13 @@ def _benchmark_note(table: pd.DataFrame) -> str:
     has_oracle = "alpha_choice" in table and (table["alpha_choice"] == "oracle").any()
     oracle = " Oracle α: the best α on these questions." if has_oracle else ""
     return method_note(table) + oracle
+
+
+def _setting_note(table: pd.DataFrame) -> str:
+    """Say what a setting is, and which models this project asked."""
+    note = "A setting is a model with a dataset."
+    models = [str(name) for name in distinct_values(table, "model") if name]
+    return f"{note} Models of this project: {', '.join(models)}." if models else note
 
 
 def _sources_note(table: pd.DataFrame) -> str:
@@ -218,10 +224,10 @@ def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if "alpha_choice" in table:
         table = table[~table["alpha_choice"].isin(["default", "oracle"])]
     if "similarity" not in table:
-        return {"here": table}
-    parts = {"here": table[table["similarity"].isna()]}
+        return {"this project": table}
+    parts = {"this project": table[table["similarity"].isna()]}
     for similarity in distinct_values(table.dropna(subset="similarity"), "similarity"):
-        parts[f"here, {similarity}"] = table[table["similarity"] == similarity]
+        parts[f"this project, {similarity}"] = table[table["similarity"] == similarity]
     return parts
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TICKS = (0.005, 0.02, 0.1, 0.4)
+_NOTE = "The exact search finds every answer with p ≥ α. Beams: diverse beam search."
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class _Panel:
 _BOUNDS_TITLE = "entropy and its lower bounds"
 _PANELS = {
     "answers that beams find": _Panel(
-        "share found by beams",
+        "found by beams",
         {
-            "recall": "answers with p ≥ α",
-            "share_all_recalled": "questions, all their\nanswers with p ≥ α",
+            "recall": "share of the answers\nwith p ≥ α",
+            "share_all_recalled": "share of questions with\nall of these answers",
         },
     ),
     "status of the search": _Panel(
@@ -44,10 +45,10 @@ _PANELS = {
     _BOUNDS_TITLE: _Panel(
         "nats, mean over\ncertified questions",
         {
-            "entropy": "entropy, by samples\n(95 % interval)",
+            "entropy": "entropy, from samples\n(95 % interval)",
             "tree_bound": "tree bound, from\nall searched prefixes",
             "alpha_floor": "α-floor, from\nthe found answers",
-            "pro": "PRO",
+            "pro": "PRO of these answers",
         },
     ),
     "cost": _Panel(
@@ -90,9 +91,9 @@ def exact_search(
         if source is not None:
             checked = checked_table(source, ["alpha", *panel.lines], "exact_search")
             parts.append(checked.assign(panel=name))
-    drawn = pd.concat(parts).drop(columns="n_questions", errors="ignore")
+    drawn = pd.concat(parts)
     grid = panels(
-        drawn,
+        drawn.drop(columns="n_questions", errors="ignore"),
         "dataset",
         "model",
         "panel",
@@ -108,8 +109,16 @@ def exact_search(
             title=title,
             x="α, down to which the search finds every answer (log scale)",
             y="",
+            note=_note(drawn),
         )
     return figure
+
+
+def _note(table: pd.DataFrame) -> str:
+    """Say what is searched, and for how many questions."""
+    counts = table.get("n_questions", pd.Series(dtype=float)).dropna()
+    questions = f" There are {counts.max():,.0f} questions in a panel." if len(counts) else ""
+    return f"{_NOTE}{questions}"
 
 
 def _draw(ax: Axes, panel: _Panel, rows: pd.DataFrame) -> None:

@@ -24,12 +24,14 @@ _ANSWERS = {"threshold": "exact search", "diverse_beam": "beams"}
 _PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus the first row"}
 # Names of scores that only this project has
 _NAMES = {
-    "α-floor": "α-floor (bound of entropy)",
-    "tree bound": "tree bound (bound of entropy)",
+    "α-floor": "lower bound of entropy: α-floor",
+    "tree bound": "lower bound of entropy: tree bound",
+    "probability not found": "probability of other answers",
 }
+_MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not touch
 _NOTE = (
-    "PRO of beams reads diverse beams. The exact search finds every answer with p ≥ α. Its lower "
-    "bounds of the entropy, and the probability of what it did not find, are used as scores."
+    "The exact search finds every answer with p ≥ α. It also gives two lower bounds of the "
+    "entropy, and the probability of the answers that it did not find. Beams: diverse beam search."
 )
 
 
@@ -37,7 +39,7 @@ def exact_search_auroc(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "AUROC of PRO from an exact search, from beams, and of other scores",
+    title: str = "AUROC of PRO with answers of an exact search or of beams, and of other scores",
 ) -> Figure:
     """Draw AUROC of each score, and its paired difference to PRO of the exact search.
 
@@ -79,12 +81,13 @@ def exact_search_auroc(
             ax.plot(rows["value"], places, marker="o", ls="", color=COLORS[0])
             name_rows(ax, names, list(rows["score"]))
             title_at_right(ax)
+            ax.locator_params(axis="x", nbins=_MOST_INTERVALS)
             if rows["quantity"].iloc[0] == "auroc_minus_pro":
                 ax.axvline(0, color="black", lw=0.6)
         label_figure(
             figure,
             title=title,
-            x="AUROC, and its paired difference to PRO of the exact search, with 95 % intervals",
+            x="AUROC, and paired difference to the AUROC of the first row, with 95 % intervals",
             y="score",
             note=f"{_NOTE} {method_note(table[table['method'].isin(['NLL', 'ALL'])])}",
         )
@@ -97,7 +100,7 @@ def _score_names(table: pd.DataFrame) -> list[str]:
     for row in table.to_dict("records"):
         name = _NAMES.get(row["method"], row["method"])
         if name == "PRO":
-            name = f"PRO, {_ANSWERS.get(row['strategy'], row['strategy'])}"
+            name = f"PRO of {_ANSWERS.get(row['strategy'], row['strategy'])}"
         if row["alpha_choice"] == "exact search":
             name = f"{name}, α of the first row"
         names.append(name)

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
+_KEPT_NOTE = (
+    "PRO keeps the answers with p ≥ α; if there are none, it keeps the most probable one. "
+    "K is the number of answers that it keeps."
+)
+_EXPOSURE_NOTE = (
+    "The model was trained on documents about each fact. A false document states a wrong answer."
+)
 _EXAMPLE_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
 
 
@@ -73,6 +80,7 @@ def examples(
             x="probability of the answer",
             y="answer (✓: correct)",
             entries=_answer_entries(alpha),
+            note=_KEPT_NOTE,
         )
     return figure
 
@@ -81,7 +89,7 @@ def exposure(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Accuracy and uncertainty, by the training documents about the fact that is asked",
+    title: str = "Accuracy and uncertainty, by how often the asked fact was in the training data",
 ) -> Figure:
     """Draw accuracy, NLL and PRO against the number of training documents about a fact.
 
@@ -100,7 +108,10 @@ def exposure(
     table = checked_table(table, ["measure", "exposure", "conflict", "mean"], "exposure")
     levels = sorted(set(table["exposure"]))
     conflicts = sorted(set(table["conflict"]))
-    shown = table.assign(place=table["exposure"].map(levels.index))
+    names = {"PRO": "mean PRO", "NLL": "mean NLL"}
+    shown = table.assign(
+        place=table["exposure"].map(levels.index), measure=table["measure"].replace(names)
+    )
     upper = "mean_high" if "mean_high" in table else "mean"
     highest = table.loc[table["measure"] != "accuracy", upper].max()
     with panels(shown, "measure", figure_columns=figure_columns, height=1.5) as (figure, drawn):
@@ -109,14 +120,15 @@ def exposure(
             draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
             is_accuracy = setting["measure"] == "accuracy"
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
-            ax.set_ylabel("share correct" if is_accuracy else "mean, nats")
+            ax.set_ylabel("share correct" if is_accuracy else "nats")
             ax.set_xticks(range(len(levels)), map(str, levels))
         label_figure(
             figure,
             title=title,
-            x="number of training documents about a fact (bars: 95 % interval)",
+            x="number of training documents about the fact (bars: 95 % interval)",
             y="",
             entries=handles([_conflict_name(conflict) for conflict in conflicts]),
+            note=_EXPOSURE_NOTE,
         )
     return figure
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_NOTE = "Adaptive: PRO uses the answers with p ≥ α. Validation questions chose α."
+
 
 def fixed_k(
     table: pd.DataFrame,
@@ -70,9 +72,10 @@ def fixed_k(
         label_figure(
             figure,
             title=title,
-            x="K, the number of answers that PRO uses (K = 1 is NLL; adaptive: answers with p ≥ α)",
+            x="K, the number of answers that PRO uses (K = 1 is NLL)",
             y="AUROC with 95 % interval",
             entries=entries,
+            note=_NOTE,
         )
     return figure
 

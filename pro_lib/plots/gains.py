@@ -26,11 +26,33 @@ _GAIN = ["auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high"]
 _LINEAR = 0.02  # the x-axis is linear up to this difference, and logarithmic beyond
 # Names of causes that a figure alone has to explain
 _CAUSES = {
-    "spellings merged": "spellings of a meaning merged",
-    "endings left out": "probability of endings left out",
+    "answers below 0.01 left out": "answers with p < 0.01 left out",
+    "spellings merged": "answers of one meaning merged",
+    "endings left out": "end token left out of p",
     "repeats kept": "repeated answers counted",
 }
-_WORLD_NOTE = "A world draws the answers' probabilities and the true answer of each question."
+# Words for panels and rows of simulated worlds
+_VARIED = {
+    "sharpness of probabilities": "sharpness: how unequal the probabilities are",
+    "possible meanings of an answer": "number of possible meanings of an answer",
+    "probability that no meaning is true": "probability that no possible answer is true",
+    "how answers are found": "which answers PRO is given",
+    "answers found per question": "number of answers that PRO is given",
+}
+_LEVELS = {
+    "most probable": "the most probable",
+    "distinct samples": "samples without repeats",
+    "samples": "samples with repeats",
+}
+_WORLD_NOTE = (
+    "A simulated world draws, for each question, the probabilities of the possible answers and the "
+    "true one. Each row is a world whose other properties are those of the base world. Rows that "
+    "are marked (base) are the same world."
+)
+_CAUSE_NOTE = (
+    "Each row changes one thing about the answers and their probabilities, and computes both "
+    "scores anew. Unless the row says otherwise, each answer is counted once."
+)
 _X = f"AUROC of PRO minus AUROC of NLL, with 95 % interval (log scale beyond ±{_LINEAR:g})"
 
 
@@ -38,7 +60,7 @@ def worlds(
     table: pd.DataFrame,
     *,
     panel: str = "varied",
-    y: str = "world, named by the value of what is varied",
+    y: str = "value of the property that a panel varies",
     figure_columns: int = 2,
     title: str = "Gain of PRO over NLL in simulated worlds",
 ) -> Figure:
@@ -64,16 +86,17 @@ def worlds(
         table = table.sort_values("calibration", kind="stable")
         values = table["calibration"].map(_calibration_name)
     is_base = table["is_base"] if "is_base" in table else pd.Series(False, table.index)
-    rows = table["level"].astype(str) + is_base.map({True: " (base)", False: ""})
-    drawn = table.assign(panel=values, row=rows)
+    rows = table["level"].astype(str).replace(_LEVELS)
+    rows += is_base.map({True: " (base)", False: ""})
+    drawn = table.assign(panel=values.replace(_VARIED), row=rows)
     return _draw_gains(
         drawn.drop(columns="n_questions", errors="ignore"),
         ["panel"],
         figure_columns=figure_columns,
         per_line=figure_columns,
         title=title,
-        x=f"{_X}. {_WORLD_NOTE} {_describe_base(table)}",
         y=y,
+        note=f"{_WORLD_NOTE} {_describe_base(table)}",
     )
 
 
@@ -81,7 +104,7 @@ def causes(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Gain of PRO over NLL if one suspected cause at a time is removed",
+    title: str = "Which changes of the answers move the gain of PRO over NLL?",
 ) -> Figure:
     """Draw the gain of PRO over NLL in a setting: a row for each cause that is removed alone.
 
@@ -102,8 +125,8 @@ def causes(
         figure_columns=figure_columns,
         per_line=1,
         title=title,
-        x=_X,
-        y="what is changed",
+        y="change",
+        note=_CAUSE_NOTE,
     )
 
 
@@ -114,8 +137,8 @@ def _draw_gains(
     figure_columns: int,
     per_line: int,
     title: str,
-    x: str,
     y: str,
+    note: str,
 ) -> Figure:
     """Draw a panel for each value of `by`, a row for each `row`, and a marker for each α and K."""
     table = table.assign(score=[_score_name(row) for row in table.to_dict("records")])
@@ -136,7 +159,7 @@ def _draw_gains(
             set_ticks(ax, [-0.1, -_LINEAR, 0, _LINEAR, 0.1])
             ax.tick_params(labelbottom=True)
             title_at_right(ax)
-        label_figure(figure, title=title, x=x, y=y, entries=handles(scores, ls=""))
+        label_figure(figure, title=title, x=_X, y=y, entries=handles(scores, ls=""), note=note)
     return figure
 
 

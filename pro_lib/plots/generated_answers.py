@@ -27,7 +27,12 @@ _SUMS = "sum of their probabilities"
 _MEASURES = {"n_distinct": _COUNTS, "mass": _SUMS}
 _X_LABELS = {
     _COUNTS: "number of distinct answers",
-    _SUMS: "sum of their probabilities, at most",
+    _SUMS: "sum of the probabilities",
+}
+_NOTE = "Equal answers to a question are one distinct answer. Bars and bands: 95 % intervals."
+_Y_LABELS = {
+    _COUNTS: "share of questions\nwith this number",
+    _SUMS: "share of questions\nwith at most this sum",
 }
 
 
@@ -56,9 +61,10 @@ def generated_answers(
     models = distinct_values(table, "model")
     largest = int(table["n_distinct"].max())
     highest = max(1.0, float(table["mass"].max()))
+    n_columns = 1 if figure_columns == 1 else max(1, len(distinct_values(table, "dataset")))
     measured = pd.concat([table.assign(measure=name) for name in _MEASURES.values()])
     with panels(measured, "measure", "dataset", figure_columns=figure_columns) as (figure, drawn):
-        for ax, setting, rows in drawn:
+        for place, (ax, setting, rows) in enumerate(drawn):
             for index, model in enumerate(models):
                 some = rows[rows["model"] == model]
                 if some.empty:
@@ -70,12 +76,15 @@ def generated_answers(
                     _draw_distribution(ax, some["mass"].to_numpy(), highest, index)
             ax.set_xlabel(_X_LABELS[setting["measure"]])
             ax.set_ylim(bottom=0)
+            if place % n_columns == 0:
+                ax.set_ylabel(_Y_LABELS[setting["measure"]])
         label_figure(
             figure,
             title=title,
             x="",
-            y="share of questions, 95 % interval",
+            y="",
             entries=model_entries(models, marker=""),
+            note=_NOTE,
         )
     return figure
 
@@ -85,7 +94,8 @@ def _draw_counts(ax: Axes, counts: pd.Series, largest: int, index: int, shift: f
     numbers = np.arange(largest + 1)
     shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0)
     style = line_style(index) | {"marker": ""}
-    ax.step(numbers, shares, where="mid", **style)
+    edges = [*(numbers - 0.5), largest + 0.5]
+    ax.step(edges, [*shares, shares.iloc[-1]], where="post", **style)
     ax.vlines(numbers + shift, *metrics.wilson(shares, len(counts)), color=style["color"], lw=0.8)
 
 

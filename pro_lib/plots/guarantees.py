@@ -15,6 +15,7 @@ from pro_lib.plots.style import (
     checked_table,
     draw_curve,
     label_figure,
+    name_rows,
     panels,
     plt,
     set_ticks,
@@ -26,16 +27,23 @@ if TYPE_CHECKING:
 
 # The lines of the figure of answer sets: column, whether its interval is drawn, and name.
 _SET_LINES = (
-    ("missed_limit", False, "no correct answer: limit known before the test"),
-    ("missed", True, "no correct answer: test questions, 95 % interval"),
-    ("share_empty", False, "no answer at all"),
+    ("missed_limit", False, "upper limit, confidence 95 %"),
+    ("missed", True, "measured, 95 % interval"),
+    ("share_empty", False, "measured: the set is empty"),
 )
 _SETS_NOTE = (
-    "The limit is computed from validation questions. They also give the α of each diamond, whose "
-    "height is the limit that was wanted."
+    "The upper limit holds for an α that is fixed beforehand, and is computed from validation "
+    "questions. For a diamond, a share is fixed beforehand (its height), and conformal prediction "
+    "chooses α with validation questions, so that this share is not exceeded on average."
 )
-_GUARANTEE_NOTE = "A method answers the questions below a threshold from validation questions."
-_ENTROPY_NOTE = "Each question is a dot with its interval; at most 200 are drawn, evenly spaced."
+_GUARANTEE_NOTE = (
+    "A method answers the questions whose score is below a threshold. The threshold comes from "
+    "validation questions, with a confidence of 95 %."
+)
+_ENTROPY_NOTE = (
+    "Each dot is a question with its interval. At most 200 of the n questions are drawn, evenly "
+    "spaced. The entropy is at least the lower bound, whatever the samples."
+)
 _MOST_QUESTIONS = 200  # of the figure of entropies
 _ENTROPY_DOTS = (
     ("entropy", "estimate from samples, 95 % interval"),
@@ -114,12 +122,12 @@ def answer_sets(
         drawn,
     ):
         for ax, _, rows in drawn:
-            _draw_sets(ax, rows)
+            _draw_sets(ax, rows, every=2 if len(drawn) > 2 else 1)
         label_figure(
             figure,
             title=title,
-            x="α, the least probability of an answer in a set (mean number of answers in a set)",
-            y="share of questions",
+            x="α, the least probability of an answer in a set (below it: mean number of answers)",
+            y="share of questions without\na correct answer in their set",
             entries=drawn[0][0].get_legend_handles_labels()[0],
             note=_SETS_NOTE,
         )
@@ -130,7 +138,7 @@ def entropies(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Entropy of the answers to each question, and a certain lower bound",
+    title: str = "Entropy of the answers to each question, and a guaranteed lower bound of it",
 ) -> Figure:
     """Draw the entropy of each question in ascending order: a panel for each dataset and model.
 
@@ -181,26 +189,26 @@ def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     left_end = 0.02 if target > 0.52 else target + 0.02
     for place in places[rows["coverage"] == 0]:
         ax.text(left_end, place, "not guaranteed", fontsize=7, va="center")
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    name_rows(ax, names, list(rows["row_name"]))
     ax.set_xlim(0, 1.02)
     set_ticks(ax, SHARE_TICKS)
 
 
-def _draw_sets(ax: Axes, rows: pd.DataFrame) -> None:
+def _draw_sets(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
+    """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
     fixed = rows[rows["delta"].isna()]
     for index, (column, has_interval, name) in enumerate(_SET_LINES):
         interval = f"{column}_" if has_interval else ""
         draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=interval, label=name)
     chosen = rows.dropna(subset=["delta", "alpha"])
     style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
-    name = "α chosen for a wanted limit"
+    name = "α chosen for a given share"
     ax.plot(chosen["alpha"], chosen["delta"], marker="D", label=name, **style)
     ax.set(xscale="log", ylim=(0, 1))
     labels = []
     for alpha, size in zip(fixed["alpha"], fixed["set_size"], strict=True):
         labels.append(f"{alpha:g}\n({size:.1f})")
-    ax.set_xticks(fixed["alpha"], labels)
+    ax.set_xticks(fixed["alpha"][::every], labels[::every])
     ax.minorticks_off()
 
 

@@ -6,22 +6,28 @@ import pandas as pd
 
 # The names in the order in which a note explains them. p is the probability of an answer.
 _METHODS = {
-    "NLL": "−log p of the answer",
+    "NLL": "−log p of the most probable answer",
     "ALL": "NLL per token",
     "PE": "predictive entropy, −Σ p log p",
     "PE-MC": "mean of −log p",
     "NE": "mean of −log p per token",
     "SE": "semantic entropy",
     "SD": "semantic density",
-    "Deg": "degree of dissimilarity of samples",
-    "SC": "disagreement of samples",
-    "S-NLL": "NLL of the meaning",
+    "Deg": "difference in meaning between samples",
+    "SC": "share of samples that disagree with the answer",
+    "S-NLL": "NLL of the most probable meaning",
     "S-PRO": "PRO of meanings",
+    "P(True)": "how improbable the model finds it that its answer is true",
+    "EigV": "number of meanings of the samples (sum of eigenvalues)",
+    "Ecc": "distance of the samples from their centre (eccentricity)",
+    "Stated": "1 minus the confidence that the model states",
 }
 _SIMILARITIES = {
     "lexical": "meanings compared by ROUGE-L",
     "alias": "meanings compared by the references",
     "nli": "meanings compared by an NLI model",
+    "NLI agreement": "meanings compared by probabilities of entailment",
+    "NLI disagreement": "meanings compared by probabilities of contradiction",
 }
 
 

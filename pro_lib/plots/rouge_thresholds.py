@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_GROUP_WIDTH = 0.084  # of the points of a threshold; two thresholds are 0.1 apart
+
 
 def rouge_thresholds(
     table: pd.DataFrame,
     *,
     printed: pd.DataFrame | None = None,
     figure_columns: int = 2,
-    title: str = "AUROC minus that of NLL, for five ROUGE-L thresholds of a correct answer",
+    title: str = "AUROC minus that of NLL, by the ROUGE-L threshold of a correct answer",
 ) -> Figure:
     """Draw the difference in AUROC to NLL against the threshold: a panel for each setting.
 
@@ -58,7 +60,7 @@ def rouge_thresholds(
     labels = distinct_values(table, "label")
     methods = table.drop_duplicates("label").set_index("label")["method"]
     grid = panels(table, "model", "dataset", "protocol", figure_columns=figure_columns, sharey=True)
-    entries = handles(labels)
+    entries = handles(labels, ls="")
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:
             if printed is not None:
@@ -68,7 +70,7 @@ def rouge_thresholds(
                 values = matching_rows(printed, names)
                 bare = [methods[label] for label in labels]
                 _draw(ax, values.assign(label=values["method"]), bare, **PRINTED)
-            _draw(ax, rows, labels, interval="auroc_minus_nll_", bars=True)
+            _draw(ax, rows, labels, interval="auroc_minus_nll_", bars=True, ls="")
             difference_axis(ax)
             _name_thresholds(ax, rows)
         if printed is not None and not printed.empty:
@@ -76,7 +78,7 @@ def rouge_thresholds(
         label_figure(
             figure,
             title=title,
-            x="ROUGE-L above which an answer is correct, and the share of correct answers",
+            x="ROUGE-L above which an answer is correct (below it: share of correct answers)",
             y="AUROC minus that of NLL, 95 % interval\n(log scale beyond ±0.05)",
             entries=entries,
             note=f"The line at 0 is NLL. {method_note(table)}",
@@ -85,8 +87,8 @@ def rouge_thresholds(
 
 
 def _draw(ax: Axes, rows: pd.DataFrame, labels: list, **style: Any) -> None:
-    """Draw a line for each method, moved a little to the side so that bars do not overlap."""
-    options: dict[str, Any] = {"shift": 0.006, **style}
+    """Draw the points of each method, side by side so that bars do not overlap."""
+    options: dict[str, Any] = {"shift": _GROUP_WIDTH / len(labels), **style}
     draw_curves(ax, rows, "label", labels, "rouge_threshold", "auroc_minus_nll", **options)
 
 

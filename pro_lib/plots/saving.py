@@ -28,7 +28,9 @@ _ABSOLUTE_TOLERANCE = 1e-9
 # Largest move of a point of a drawing that is not seen, in points (1/72 inch).
 _DRAWING_TOLERANCE = 0.1
 _IDENTIFIER = re.compile(r'(?<=id=")[^"]*|(?<=href="#)[^"]*|(?<=url\(#)[^)]*')
-_GEOMETRY = re.compile(r'(?<= (?:d|x|y)=")[^"]*|(?<= transform=")[^"]*')
+_GEOMETRY = re.compile(
+    r'(?<= (?:d|x|y)=")[^"]*|(?<= transform=")[^"]*|(?<= width=")[^"]*|(?<= height=")[^"]*'
+)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 

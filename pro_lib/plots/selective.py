@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The shares of questions at which the accuracy of NLL is written.
-_WRITTEN_SHARES = np.array([0.1, 0.4, 0.7, 1.0])
-# The lines have a point at these shares; with smaller shares or more points they are tangled.
-_DRAWN_SHARES = np.arange(1, 11) / 10
-_LOWEST_SHARE = 0.09
+# The shares of questions that are drawn. Lines through more of them are tangled.
+_DRAWN_SHARES = (0.1, 0.25, 0.5, 0.75)
+_GROUP_WIDTH = 0.8  # of the points of a share, which are side by side; a share has the width 1
 _RELIABILITY_NOTE = (
-    "A point is a bin of questions; its area is the share of the questions. "
+    "A point is a bin of questions with about the same confidence; its area is their share of all "
+    "questions. "
     "ECE: expected calibration error."
 )
 
@@ -80,15 +79,12 @@ def accuracy_by_coverage(
     with panels(table, "model", "dataset", **shape) as (figure, grid):
         for ax, _, rows in grid:
             differences = _at_drawn_shares(minus_nll(rows, "coverage", "accuracy"))
-            style: dict[str, Any] = {"shift": 0.006, "bars": True}
-            draw_curves(ax, differences, "label", labels, "coverage", "difference", **style)
-            nll = rows[(rows["method"] == "NLL") & (rows["coverage"] >= _LOWEST_SHARE)]
-            if "accuracy_low" in nll:
-                ends = [nll[f"accuracy_{end}"] - nll["accuracy"] for end in ("low", "high")]
-                ax.fill_between(nll["coverage"], *ends, color=COLORS[7], alpha=0.3, lw=0)
+            shift = _GROUP_WIDTH / len(labels)
+            style: dict[str, Any] = {"shift": shift, "ls": "", "markevery": 1, "ms": 4.5}
+            draw_curves(ax, differences, "label", labels, "place", "difference", **style)
             difference_axis(ax)
-            _write_accuracies(ax, nll)
-        entries: list[Artist] = [*handles(labels)]
+            _draw_nll(ax, differences[differences["method"] == "NLL"])
+        entries: list[Artist] = [*handles(labels, ls="", ms=4.5)]
         if "accuracy_low" in table:
             entries.append(
                 plt.Rectangle(
@@ -98,7 +94,7 @@ def accuracy_by_coverage(
         label_figure(
             figure,
             title=title,
-            x="share of questions answered (in parentheses: accuracy of NLL)",
+            x="share of questions that are answered (in parentheses: accuracy of NLL)",
             y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
             entries=entries,
             note=f"The line at 0 is NLL. {method_note(table[table['label'].isin(labels)])}",
@@ -110,7 +106,7 @@ def reliability(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Reliability: accuracy of the questions that have about the same confidence",
+    title: str = "Reliability: do answers with a confidence of x have an accuracy of x?",
 ) -> Figure:
     """Draw accuracy against confidence: a point for each bin of questions.
 
@@ -142,7 +138,8 @@ def reliability(
                     f"{row.label} {row.ece:.3f}"
                     for row in rows.drop_duplicates("label").itertuples()
                 ]
-                ax.text(0.02, 0.97, "\n".join(["ECE", *errors]), va="top", fontsize=7)
+                place: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 7}
+                ax.text(1.0, 0.0, "\n".join(["ECE", *errors]), **place)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             set_ticks(ax, SHARE_TICKS)
         diagonal = plt.Line2D([], [], color="black", lw=0.6, ls=":", label="perfect calibration")
@@ -158,17 +155,26 @@ def reliability(
 
 
 def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows at the shares that are drawn, or at those that are nearest to them."""
+    """Return the rows at the shares that are drawn, or nearest to them, and their places."""
     coverages = np.sort(table["coverage"].unique())
-    nearest = {coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES}
-    return table[table["coverage"].isin(nearest)]
+    drawn = sorted({coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES})
+    rows = table[table["coverage"].isin(drawn)]
+    return rows.assign(place=rows["coverage"].map(drawn.index))
 
 
-def _write_accuracies(ax: Axes, nll: pd.DataFrame) -> None:
-    """Label shares of questions, with the accuracy of NLL below them."""
-    accuracies = np.interp(_WRITTEN_SHARES, nll["coverage"], nll["accuracy"])
-    pairs = zip(_WRITTEN_SHARES, accuracies, strict=True)
-    ax.set_xticks(_WRITTEN_SHARES, [f"{share:.0%}\n({accuracy:.2f})" for share, accuracy in pairs])
+def _draw_nll(ax: Axes, nll: pd.DataFrame) -> None:
+    """Draw the interval of NLL at each share, and label the shares with the accuracy of NLL."""
+    labels = []
+    for row in nll.to_dict("records"):
+        labels.append(f"{row['coverage']:.0%}\n({row['accuracy']:.2f})")
+        if "accuracy_low" in row:
+            sides = [row["place"] - 0.45, row["place"] + 0.45]
+            ends = [row[f"accuracy_{end}"] - row["accuracy"] for end in ("low", "high")]
+            ax.fill_between(sides, *ends, color=COLORS[7], alpha=0.3, lw=0)
+    ax.set_xticks(nll["place"], labels)
+    ax.set_xlim(-0.55, len(nll) - 0.45)
+    ax.tick_params(axis="x", length=0)
+    ax.xaxis.grid(visible=False)
 
 
 def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:

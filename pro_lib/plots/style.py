@@ -48,6 +48,12 @@ _LINE_HEIGHT = 0.14  # inches, of a line of 8 points
 # Letters in an inch of a title, by its font size in points
 _TITLE_SIZES = {8: 14.8, 7: 16.9}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
+# The same below a figure, where there is more room
+_PROTOCOL_WORDS = {
+    "paper": "repeated answers are counted",
+    "workbench": "each answer is counted once",
+}
+_WHOLE_SENTENCE = 60  # letters; a shorter sentence of a note is not divided between lines
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.
 NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
@@ -118,6 +124,8 @@ def panels(
         for surplus in grid[len(settings) :]:
             surplus.remove()
         axes = grid[: len(settings)]
+        for ax in axes[-per_line:]:  # also where a surplus panel would be below
+            ax.tick_params(labelbottom=True)
         for ax, title in zip(axes, titles, strict=True):
             ax.set_title(title, linespacing=1.1, fontsize=title_size)
         yield figure, list(zip(axes, settings, parts, strict=True))
@@ -170,7 +178,7 @@ def _most_lines(texts: Sequence[str]) -> int:
 
 def _write_below(figure: Figure, table: pd.DataFrame, shared: list[str], *, n_panels: int) -> None:
     """Write the values that all panels share below the label of the x axes."""
-    text = ", ".join(_spoken(name, table[name].iloc[0]) for name in shared)
+    text = ", ".join(filter(None, (_named(name, table[name].iloc[0]) for name in shared)))
     if text and n_panels > 1:
         text = f"all panels: {text}"
     lines = [figure.get_supxlabel(), *textwrap.wrap(text, int(14 * figure.get_figwidth()))]
@@ -193,6 +201,16 @@ def _spoken(column: str, value: object) -> str:
     if column == "protocol" and protocol in _PROTOCOL_TITLES:
         return f"{_PROTOCOL_TITLES[protocol]}{separator}{rest}"
     return str(value)
+
+
+def _named(column: str, value: object) -> str:
+    """Return a value of a column as the line below a figure shows it; empty without a value."""
+    text = str(value)
+    if column in ("dataset", "model"):
+        return text and f"{column} {text}"
+    if column == "protocol" and text in _PROTOCOL_WORDS:
+        return _PROTOCOL_WORDS[text]
+    return _spoken(column, value)
 
 
 def distinct_values(table: pd.DataFrame, column: str) -> list:
@@ -383,11 +401,23 @@ def label_figure(
     The figure becomes higher by the lines of the note.
     """
     letters = int(14 * figure.get_figwidth())
-    note_lines = ["", *textwrap.wrap(note, letters)] if note else []
+    label_lines = textwrap.wrap(x, letters)
+    note_lines = _note_lines(note, letters)
+    if label_lines and note_lines:
+        note_lines.insert(0, "")
     figure.set_figheight(figure.get_figheight() + _LINE_HEIGHT * len(note_lines))
-    explain(figure, entries, "\n".join([*textwrap.wrap(x, letters), *note_lines]), y)
+    explain(figure, entries, "\n".join([*label_lines, *note_lines]), y)
     heading = "\n".join(textwrap.wrap(title, int(13.5 * figure.get_figwidth()), max_lines=2))
     if figure.legends:  # the legend lies where a title would
         figure.legends[0].set_title(heading, FontProperties(size=8.5, weight="bold"))
     else:
         figure.suptitle(heading, fontsize=8.5, fontweight="bold")
+
+
+def _note_lines(note: str, letters: int) -> list[str]:
+    """Return the lines of a note. A short sentence is on one line, if the line is long enough."""
+    most = min(_WHOLE_SENTENCE, letters)
+    sentences = []
+    for sentence in re.split(r"(?<=\.) ", note):
+        sentences.append(sentence.replace(" ", "\xa0") if len(sentence) <= most else sentence)
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(" ".join(sentences), letters)]

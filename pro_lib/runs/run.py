@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -363,6 +364,20 @@ class Run:
             raise ValueError(
                 f"convention={convention!r} is unknown; choose {' or '.join(CONVENTIONS)}"
             )
+        if convention not in self._ranked_by_convention:
+            self._ranked_by_convention[convention] = self._rank_answers(convention)
+        table = self._ranked_by_convention[convention]
+        if distinct:
+            return table[~table["repeats"]].reset_index(drop=True)
+        return table.copy()
+
+    @cached_property
+    def _ranked_by_convention(self) -> dict[str, pd.DataFrame]:
+        """The ranked answers with repeats, which most methods of a run begin with."""
+        return {}
+
+    def _rank_answers(self, convention: str) -> pd.DataFrame:
+        """Rank the finished answers, repeats included."""
         table = self.answers[self.answers["finished"].to_numpy(bool)]
         table = table.assign(row=self._question_rows(table))
         table = self._with_values(table, convention)
@@ -370,10 +385,7 @@ class Run:
         if "search_alpha" in self.questions:
             table = self._above_search_alpha(table)
         keys = pd.DataFrame({"row": table["row"], "key": identities(table)})
-        table = table.assign(repeats=keys.duplicated())
-        if distinct:
-            table = table[~table["repeats"]]
-        return table.reset_index(drop=True)
+        return table.assign(repeats=keys.duplicated()).reset_index(drop=True)
 
     def _with_values(self, table: pd.DataFrame, convention: str) -> pd.DataFrame:
         """Add the log-probability of each answer, `value`, and that per token, `mean`."""

@@ -74,7 +74,10 @@ def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
 
 
 def pairwise_similarity(
-    rows: Sequence[Sequence[Hashable]], compare: Callable[[NDArray[Any], NDArray[Any]], Any]
+    rows: Sequence[Sequence[Hashable]],
+    compare: Callable[[NDArray[Any], NDArray[Any]], Any],
+    *,
+    symmetric: bool = False,
 ) -> NDArray[np.float64]:
     """Return the similarity of all pairs in each row.
 
@@ -82,6 +85,8 @@ def pairwise_similarity(
         rows: the values of each question, in rows of one length, None for a missing one.
         compare: returns the similarities of two arrays of values, one number or several for each
             pair. It is called once, with each different pair.
+        symmetric: whether `compare` does not depend on the order of a pair. Then it is called with
+            one order only.
 
     Returns:
         The similarities (n, N, N), or with more axes as `compare` returns them; NaN where a value
@@ -96,6 +101,8 @@ def pairwise_similarity(
     first = codes.reshape(*table.shape, 1)
     second = first.transpose(0, 2, 1)
     are_present = (first >= 0) & (second >= 0)
+    if symmetric:
+        first, second = np.minimum(first, second), np.maximum(first, second)
     pair_codes = (first * len(values) + second)[are_present]
     pairs, place = np.unique(pair_codes, return_inverse=True)
     i, j = np.divmod(pairs, max(len(values), 1))
@@ -124,7 +131,7 @@ def lexical(answers: Answers, questions: pd.DataFrame | None = None) -> NDArray[
         f1 = metrics.rouge_l_between(texts.tolist(), others.tolist())
         return np.where(texts == others, 1.0, f1)
 
-    return pairwise_similarity(padded_texts(answers, questions), compare)
+    return pairwise_similarity(padded_texts(answers, questions), compare, symmetric=True)
 
 
 # --- A table of names ---

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pro_lib import evaluation, importing, metrics
+from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import compare_answers, score_answers
+from pro_lib.evaluation import compare_answers, score_answers, scored_answers
 
 
 def run_of(*questions, start=0):
@@ -143,3 +143,18 @@ def test_questions_with_other_ids_are_matched_by_their_texts():
 def test_runs_without_judged_answers_cannot_be_compared():
     with pytest.raises(RunError, match="no answer that can be judged"):
         compare_answers(many(10, 1), score_answers(run_of((0.5, None))))
+
+
+def test_the_similarities_with_the_judged_answer_are_those_of_the_answers_alone():
+    texts = np.array([["Paris", "in Paris", None], ["", "Rome", "Rome"]], dtype=object)
+    with_judged = np.column_stack([["in Paris", "Rome"], texts])
+    remembered = scored_answers._Remembered()
+    remembered(texts, None)
+    expected = scoring.lexical(with_judged.tolist())
+    np.testing.assert_array_equal(remembered(with_judged, None), expected)
+
+
+def test_methods_that_compare_nothing_do_not_compare_texts(monkeypatch):
+    monkeypatch.setattr(scoring, "lexical", None)
+    scored = score_answers(run_of((0.6, True), (0.4, False)), methods=["PRO", "NLL"])
+    assert scored.methods == ("PRO", "NLL")

@@ -61,9 +61,9 @@ def test_every_source_has_its_points_and_pro_has_none():
     figure = plots.beside_paper(TABLE, PRINTED)
     assert legend(figure) == [
         "the paper (15 settings)",
-        "here (2 settings)",
-        "here, lexical (2 settings)",
-        "here, alias (2 settings)",
+        "this project (2 settings)",
+        "this project, lexical (2 settings)",
+        "this project, alias (2 settings)",
     ]
     others = PRINTED[PRINTED["method"] != "PRO"]
     assert drawn_points(figure, plots.COLORS[7]) == sorted(
@@ -76,7 +76,7 @@ def test_every_source_has_its_points_and_pro_has_none():
 
 def test_a_table_without_intervals_and_similarities_is_drawn_beside_the_paper():
     figure = plots.beside_paper(TABLE[["method", "auroc_minus_pro"]].iloc[3:4], PRINTED)
-    assert legend(figure) == ["the paper (15 settings)", "here (1 setting)"]
+    assert legend(figure) == ["the paper (15 settings)", "this project (1 setting)"]
     with pytest.raises(
         SentenceError, match=r"^The table has no column 'auroc_minus_pro'; plots.beside_paper needs"
     ):
@@ -106,13 +106,15 @@ def test_rows_of_pro_are_named_by_their_alpha_and_coloured():
     ]
 
 
-def test_a_curve_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
+def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
     rows = {"method": ["NLL", "NLL", "PRO", "PRO", "oracle"], "coverage": [0.5, 1.0, 0.5, 1.0, 1.0]}
     table = pd.DataFrame(rows | {"accuracy": [0.8, 0.6, 0.85, 0.6, 0.6]})
     figure = plots.accuracy_by_coverage(table)
     assert legend(figure) == ["PRO"]
-    curve = figure.axes[0].lines[0]
-    np.testing.assert_allclose(curve.get_xydata(), [[0.5, 0.05], [1.0, 0.0]], atol=1e-12)
+    ax = figure.axes[0]
+    # 0.5 is nearest to three of the shares that are drawn, and to 0.75 as near as 1
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[0, 0.05]], atol=1e-12)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["50%\n(0.80)"]
     with pytest.raises(
         SentenceError, match="no rows of the method 'NLL', whose accuracy is the reference"
     ):

@@ -94,10 +94,10 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     table = score_table(SETTINGS[:1])
     auroc, difference = plots.exact_search_auroc(table).axes
     assert [label.get_text() for label in auroc.get_yticklabels()] == [
-        "PRO, exact search",
-        "PRO, beams",
-        "probability not found",
-        "PRO, beams, α of the first row",
+        "PRO of exact search",
+        "PRO of beams",
+        "probability of other answers",
+        "PRO of beams, α of the first row",
     ]
     assert list(auroc.lines[0].get_xdata()) == list(table["auroc"])
     assert list(difference.lines[0].get_xdata()) == list(table["auroc_minus_pro"])

@@ -52,16 +52,16 @@ def titles(figure):
 def test_a_figure_of_worlds_names_what_is_varied_and_describes_the_base_world(alone):
     figure = plots.worlds(alone)
     assert titles(figure) == [
-        "sharpness of probabilities",
-        "possible meanings of an answer",
+        "sharpness: how unequal the probabilities are",
+        "number of possible meanings of an answer",
         "calibration (below 1: overconfident)",
         "spellings of each meaning",
-        "probability that no meaning is true",
-        "how answers are found",
-        "answers found per question",
+        "probability that no possible answer is true",
+        "which answers PRO is given",
+        "number of answers that PRO is given",
     ]
     rows = [label.get_text() for label in figure.axes[5].get_yticklabels()]
-    assert rows == ["most probable (base)", "distinct samples", "samples"]
+    assert rows == ["the most probable (base)", "samples without repeats", "samples with repeats"]
     below = figure.get_supxlabel().replace("\n", " ")
     assert "AUROC of PRO minus AUROC of NLL" in below
     assert "Base world: sharpness 4, 30 meanings, calibrated, one spelling of each meaning" in below

@@ -1,4 +1,5 @@
 import pandas as pd
+import pytest
 
 from pro_lib import plots
 from pro_lib.common.method_labels import method_labels
@@ -24,11 +25,36 @@ def test_a_figure_explains_every_method_that_it_names():
     assert all(f"{name}: " in note for name in method_labels(table) if name != "PRO")
 
 
-def test_lines_of_accuracy_have_a_point_at_each_tenth_of_the_questions():
+def test_accuracy_is_drawn_at_four_shares_side_by_side():
     coverages = [n / 50 for n in range(1, 51)]
     parts = [
         pd.DataFrame({"method": name, "coverage": coverages, "accuracy": 0.5})
-        for name in ("PRO", "NLL")
+        for name in ("PRO", "ALL", "NLL")
     ]
     [ax] = plots.accuracy_by_coverage(pd.concat(parts)).axes
-    assert [len(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) > 2] == [10]
+    assert ax.lines[0].get_xdata().tolist() == pytest.approx([-0.2, 0.8, 1.8, 2.8])
+    assert ax.lines[1].get_xdata().tolist() == pytest.approx([0.2, 1.2, 2.2, 3.2])
+    shares = [label.get_text().split("\n")[0] for label in ax.get_xticklabels()]
+    assert shares == ["10%", "24%", "50%", "74%"]
+
+
+def test_a_line_of_a_note_does_not_break_a_short_sentence():
+    table = pd.DataFrame({"method": ["PRO", *plots.PAPER_METHODS[1:]], "auroc": 0.8})
+    lines = plots.benchmark(table).get_supxlabel().splitlines()
+    assert lines[-1].startswith("SE: ") or lines[-1].startswith("Deg: ")
+    assert all(line.endswith(".") for line in lines[lines.index("") + 1 :])
+
+
+def test_the_line_below_a_figure_names_dataset_model_and_how_answers_are_counted():
+    table = pd.DataFrame({"alpha": [0.1, 0.4], "auroc": 0.8, "dataset": "quiz", "model": "m"})
+    figure = plots.alpha_sweep(table.assign(protocol="workbench"))
+    expected = "dataset quiz, model m, each answer is counted once"
+    assert figure.get_supxlabel().splitlines()[-1] == expected
+
+
+def test_a_panel_above_an_empty_place_has_tick_labels():
+    table = pd.DataFrame({"dataset": ["a", "b", "c"], "value": 0})
+    with plots.panels(table, "dataset", per_line=2, sharex=True) as (_, drawn):
+        pass
+    has_labels = [ax.xaxis.get_tick_params()["labelbottom"] for ax, _, _ in drawn]
+    assert has_labels == [False, True, True]

@@ -100,5 +100,11 @@ def test_drawings_that_differ(old, new):
     assert not drawings_agree(LINE, LINE.replace(old, new))
 
 
+def test_a_rectangle_may_be_a_little_wider_or_higher():
+    rectangle = '<rect x="1" y="2" width="167.63" height="121.64"/>'
+    assert drawings_agree(rectangle, rectangle.replace("167.63", "167.64").replace(".64", ".65"))
+    assert not drawings_agree(rectangle, rectangle.replace("167.63", "168.63"))
+
+
 def test_drawings_with_other_points_differ():
     assert not drawings_agree(LINE, LINE.replace("L 3.25 4", "L 3.25 4 L 5 6"))

@@ -395,4 +395,11 @@ def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_wit
     titles = [ax.get_title().replace("\n", " ") for ax, *_ in drawn]
     assert titles[0].startswith(f"repeats counted, {name}, n")
     assert titles[1].startswith(f"each answer once, repeats, {name}, n")
-    assert figure.get_supxlabel() == f"all panels: {name}-model"
+    assert figure.get_supxlabel() == f"all panels: model {name}-model"
+
+
+def test_a_method_that_a_setting_does_not_have_is_marked_in_a_figure_of_guarantees():
+    rows = {"method": ["PRO", "NLL", "PRO"], "model": ["a", "a", "b"], "target": 0.8}
+    table = pd.DataFrame(rows | {"coverage": 0.5, "accuracy": 0.9})
+    texts = [[text.get_text().strip() for text in ax.texts] for ax in plots.guarantees(table).axes]
+    assert texts == [[], ["n/a"]]
