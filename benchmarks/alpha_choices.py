@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import Experiment, metrics, scoring
-from pro_lib.evaluation.evaluate import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, alpha_grid
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, alpha_grid
 
 N_JUDGED = (40, 100, 300, 1000)
 KEPT = (1.1, 1.5, 2.0)

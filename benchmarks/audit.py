@@ -26,7 +26,7 @@ from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
 from pro_lib.evaluation import sweeps
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.auroc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run

@@ -3,8 +3,8 @@
     python benchmarks/difference_intervals.py --workers 2 --repetitions 4000 \
         --output docs/results/data/difference_intervals.csv
 
-The script draws two scores of the same questions from a population whose AUROCs are known, many
-times per cell, and compares `pro_lib.metrics.delong` with DeLong's interval and two others. It
+The script draws two scores of the same questions from a population with known AUROCs. It does so
+many times per cell. It compares `pro_lib.metrics.delong` with DeLong's interval and two others. It
 writes the rows of fifty cells as soon as they are done. A second call with the same `--output`
 skips the cells in the file. `--page docs/explanation/intervals.md` writes the tables into the page
 instead. `--only` runs the cells whose name contains a text, `--part 1/50` one in fifty. It needs

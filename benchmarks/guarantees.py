@@ -26,7 +26,7 @@ from scipy.stats import binom
 from pro_lib import evaluation, importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import guarantees
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.guarantees import STARTS
 from pro_lib.runs.run import Run
 

@@ -25,24 +25,42 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# The test files of each mutated module, by their names without `test_` and `.py`
+# The test files of all modules of evaluation, quick ones first
+EVALUATION_TESTS = [
+    "methods",
+    "guarantees",
+    "sweeps",
+    "settings",
+    "evaluate",
+    "repeated_questions",
+    "scored_answers",
+    "alpha_choice",
+    "worlds",
+    "tables",
+    "findings",
+    "benchmark_tables",
+    "exact_search_tables",
+]
+# The test files of each mutated module, by their names without `test_` and `.py`. The first failure
+# ends the tests of a mutant, so quick files that detect many mutants come first.
 TESTS = {
-    "scoring/likelihood": ["likelihood", "paper"],
-    "metrics/auroc": ["auroc"],
-    "metrics/correctness": ["correctness", "evaluate"],
-    "metrics/selective": ["selective"],
-    "runs/storage": ["storage", "run"],
-    "runs/run": ["run", "exact_search"],
-    "evaluation/evaluate": ["evaluate", "methods"],
-    "evaluation/methods": ["methods", "evaluate", "logs"],
-    "evaluation/sweeps": ["sweeps"],
-    "evaluation/guarantees": ["guarantees", "ask"],
-    "generation/decoding/packed_tree": ["packed_tree", "plain_tree"],
-    "generation/decoding/exact_search": ["threshold", "half"],
-    "generation/decoding/next_tokens": ["threshold", "strategies"],
-    "generation/decoding/steps": ["strategies"],
-    "generation/decoding/beams": ["strategies"],
-    "generation/decoding/sampling": ["strategies"],
+    "scoring/likelihood": ["likelihood", "paper", "methods"],
+    "metrics/auroc": ["auroc", "differences", "selective", "sweeps"],
+    "metrics/correctness": ["correctness", "evaluate", "scored_answers"],
+    "metrics/selective": ["selective", "tables"],
+    "runs/storage": ["storage", "run", "generate"],
+    "runs/run": ["run", "evaluate", "methods", "repeated_questions", "exact_search"],
+    "evaluation/evaluate": ["evaluate", *EVALUATION_TESTS],
+    "evaluation/evaluation": ["evaluate", *EVALUATION_TESTS],
+    "evaluation/methods": [*EVALUATION_TESTS, "logs"],
+    "evaluation/sweeps": ["sweeps", *EVALUATION_TESTS],
+    "evaluation/guarantees": ["guarantees", *EVALUATION_TESTS, "ask"],
+    "generation/decoding/packed_tree": ["packed_tree", "plain_tree", "generate", "accelerator"],
+    "generation/decoding/exact_search": ["threshold", "half", "exact_search"],
+    "generation/decoding/next_tokens": ["threshold", "packed_tree", "strategies", "accelerator"],
+    "generation/decoding/steps": ["strategies", "generate"],
+    "generation/decoding/beams": ["strategies", "generate"],
+    "generation/decoding/sampling": ["strategies", "generate"],
 }
 # Modules that are imported once, before the processes of the mutants are forked
 IMPORTED_ONCE = [
@@ -52,7 +70,8 @@ IMPORTED_ONCE = [
     "scipy.stats",
     "sklearn.isotonic",
 ]
-# A mutant that runs longer than this has an endless loop and counts as detected
+# A mutant has an endless loop, and counts as detected, if its tests take longer than this and than
+# three times the tests of the unchanged module
 SECONDS = 180
 UNCHANGED_SECONDS = 1800
 
@@ -114,7 +133,7 @@ def find_tests(module: str) -> list[Path]:
         FileNotFoundError: if one of the names in `TESTS` is not that of one test file.
     """
     paths = []
-    for name in TESTS[module]:
+    for name in dict.fromkeys(TESTS[module]):
         matches = list((ROOT / "tests").rglob(f"test_{name}.py"))
         if len(matches) != 1:
             raise FileNotFoundError(
@@ -145,7 +164,7 @@ def start_tests(module: str, text: str, folder: Path) -> BaseProcess:
     return process
 
 
-def passes_tests(module: str, text: str, seconds: float = SECONDS) -> bool:
+def passes_tests(module: str, text: str, seconds: float) -> bool:
     """Return whether the tests of a module pass within a time if the module has this text."""
     with tempfile.TemporaryDirectory() as folder:
         process = start_tests(module, text, Path(folder))
@@ -155,28 +174,31 @@ def passes_tests(module: str, text: str, seconds: float = SECONDS) -> bool:
         return process.exitcode == 0
 
 
-def check_unchanged(trees: dict[str, ast.Module]) -> None:
-    """Raise an error if the tests of an unchanged module fail.
+def time_limits(trees: dict[str, ast.Module]) -> dict[str, float]:
+    """Return the seconds after which the tests of a mutant are stopped, by module.
 
     Raises:
-        RuntimeError: with the name of the first such module.
+        RuntimeError: the tests of an unchanged module fail; with the name of the first such module.
     """
+    limits = {}
     for module, tree in trees.items():
         start = time.monotonic()
         if not passes_tests(module, ast.unparse(tree), UNCHANGED_SECONDS):
             raise RuntimeError(f"The tests of {module} fail without a mutant; fix them first.")
         seconds = time.monotonic() - start
+        limits[module] = max(SECONDS, 3 * seconds)
         print(f"{module}: unchanged, passes in {seconds:.0f} s", file=sys.stderr, flush=True)
+    return limits
 
 
-def survivor(place: Place, tree: ast.Module) -> str | None:
+def survivor(place: Place, tree: ast.Module, seconds: float) -> str | None:
     """Return a mutant's place, code before and after if it survives; None if it is detected."""
     mutant = copy.deepcopy(tree)
     node = list(ast.walk(mutant))[place.number]
     line = node.lineno
     before = ast.unparse(node)
     mutate(node)
-    if not passes_tests(place.module, ast.unparse(mutant)):
+    if not passes_tests(place.module, ast.unparse(mutant), seconds):
         return None
     return f"{place.module}.py:{line}: {before} -> {ast.unparse(node)}"
 
@@ -194,15 +216,17 @@ def main() -> None:
     }
     for name in IMPORTED_ONCE:
         importlib.import_module(name)
-    check_unchanged(trees)
+    limits = time_limits(trees)
     places = [place for module in trees for place in mutable_places(module, trees[module])]
     sample = random.Random(arguments.seed).sample(places, min(arguments.count, len(places)))
     survivors = 0
-    for place in sample:
-        text = survivor(place, trees[place.module])
+    for number, place in enumerate(sample, start=1):
+        text = survivor(place, trees[place.module], limits[place.module])
         if text is not None:
             survivors += 1
             print(text, flush=True)
+        if number % 10 == 0:
+            print(f"{number} of {len(sample)} mutants", file=sys.stderr, flush=True)
     print(f"{survivors} of {len(sample)} mutants of {len(places)} survive")
 
 

@@ -2,14 +2,15 @@
 
     python benchmarks/on_gpu.py [--device cpu --dtype float32 --models facts-2m] [--step roofline]
 
-Each step is a process. The folder build/on_gpu gets
+Each step is a process. The results are written to the folder build/on_gpu:
 
-- `agreement.csv`: all strategies on the device, compared with float32 on the CPU;
+- `agreement.csv`: all strategies on the device, compared with float32 on the CPU.
 - `path.csv`: milliseconds of a step, waits, memory, copies of the cache and attention of cuDNN,
-  next to the estimates of gpu_model.py;
-- `roofline.csv`: the time of a decoding step, next to the time of reading all weights once;
-- `ladder_….csv`: the arms of the ladder and their memory, for each model;
-- `steps.csv`: the seconds and the end of each step; and the output of each step.
+  next to the estimates of gpu_model.py.
+- `roofline.csv`: the time of a decoding step, next to the time of reading all weights once.
+- `ladder_….csv`: the arms of the ladder and their memory, for each model.
+- `steps.csv`: the seconds and the end of each step.
+- The output of each step.
 
 A step is stopped after its share of the minutes, and the next one starts. `--step` runs one of the
 first three steps alone.

@@ -2,11 +2,12 @@
 
     python benchmarks/paired_differences.py --csv docs/results/data/paired_differences.csv
 
-The script compares methods of notebook 06 on the bundled models: SE, SD and Deg by the table of
-names with the same methods by ROUGE-L, and PRO with the best α on the reported questions (oracle)
-with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the interval of the AUROC of
-PRO at α = 0.4 by three methods: by relation, by question, and by a bootstrap of the relations. The
-script reads the runs of the notebooks, and generates them if they do not exist.
+The script compares methods of notebook 06 on the bundled models. SE, SD and Deg by the table of
+names are compared with the same methods by ROUGE-L. PRO with the best α on the reported questions
+(oracle) is compared with NLL. `--clusters docs/results/data/cluster_interval.csv` writes the
+interval of the AUROC of PRO at α = 0.4 by three methods: by relation, by question, and by a
+bootstrap of the relations. The script reads the runs of the notebooks, and generates them if they
+do not exist.
 """
 
 from pathlib import Path
@@ -18,7 +19,7 @@ from measuring import parse_arguments
 from pro_lib import metrics
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
-from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.tables import with_setting
 
 ALPHA = 0.4

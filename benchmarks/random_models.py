@@ -1,21 +1,21 @@
 """Random Llama models with answers of realistic length and peakedness, for speed only.
 
 Pruning would look useless with flat random weights, and free with peaked ones. Therefore three
-constants are calibrated on given prompts, such that
+constants are calibrated on given prompts. The targets are:
 
-- greedy answers have six tokens on average, including the ending;
+- Greedy answers have six tokens on average, including the ending.
 - 37.5 % of them have p >= 0.4, and 75 % have p >= 0.05.
 
-The targets are the middles of the shares of an instruction-tuned 9B model on three question sets
-(30 to 45 %, and 68 to 83 %). Those are shares of answers *sampled* at temperature 1. The greedy
-answers were not published; they are more probable on average, so that these models are rather less
-peaked than that model.
+The two shares are the middles of those of an instruction-tuned 9B model on three question sets (30
+to 45 %, and 68 to 83 %). Those are shares of answers *sampled* at temperature 1. The greedy answers
+were not published; they are more probable on average, so that these models are rather less peaked
+than that model.
 
-All layers are random. They do not write to a few coordinates of the residual stream: a *clock*, by
-which each token states the progress of the answer, so that lengths vary around their mean instead
-of geometrically, and one coordinate for the temperature. A single neuron of the last layer writes
-it and the output head does not read it. The final norm divides by it, so that it is a temperature
-that varies between prefixes.
+All layers are random. They do not write to a few coordinates of the residual stream. One of these
+is a *clock*, by which each token states the progress of the answer, so that lengths vary around
+their mean instead of geometrically. Another one is for the temperature. A single neuron of the last
+layer writes it, and the output head does not read it. The final norm divides by it, so that it is a
+temperature that varies between prefixes.
 """
 
 import math

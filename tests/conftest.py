@@ -23,7 +23,7 @@ from pro_lib.generation.decoding import Endings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
-# What a test starts is of this checkout and of this environment.
+# Processes that a test starts use this checkout and this environment.
 os.environ |= {
     "PYTHONPATH": str(ROOT),
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -33,7 +33,7 @@ os.environ |= {
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
     os.environ.pop(name, None)
 
-# A loaded machine is no reason to fail, and a failure must come again.
+# A test must not fail because the machine is loaded, and a failure must be repeatable.
 EXAMPLES = {"quick": 20, "all": 100, "trials": 2000}
 
 
@@ -69,10 +69,9 @@ FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SHAPE = FALCON | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 256}
 FALCON |= {"alibi": False, "new_decoder_architecture": False}
 NEW_FALCON = FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True}
-# What a family has beside its shape. The paper's five are each in their own: Gemma-2B has one
-# key-value head, Gemma-7B
-# and Llama-2-13B one a head, and Falcon-11B a single layer norm before attention and feed-
-# forward, side by side.
+# The further settings of a family, apart from its shape. Each of the paper's five models has its
+# own: Gemma-2B has one key-value head, Gemma-7B and Llama-2-13B one per head, and Falcon-11B a
+# single layer norm before attention and feed-forward, which run in parallel.
 CONFIGS = {
     "llama": SHAPE,
     "gemma": SHAPE | {"head_dim": 8},

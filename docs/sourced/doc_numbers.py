@@ -1,7 +1,7 @@
 """Write or check the numbers of the docs, which come from the committed CSV files.
 
     python docs/sourced/doc_numbers.py            # compare; an error names each difference
-    python docs/sourced/doc_numbers.py --write    # write the numbers (`make docs-numbers`)
+    python docs/sourced/doc_numbers.py --write    # write the numbers: `make docs-numbers`.
 
 A table is generated if a comment stands above it:
 

@@ -179,18 +179,10 @@ def _with_ends(
     return {name: signed(record[quantity]), f"{name}_ends": interval(low, high)}
 
 
-def _readme() -> list[Sentence]:
+def _readme_gains() -> list[Sentence]:
+    """Return the sentences about the gains on published answers."""
     alpha = {name: _gained(where, "paper", "alpha") for name, where in PUBLISHED.items()}
     nq, meadow, llama = alpha.values()
-    causes = {"cause": "repeats kept", "k": 10}
-    small = [
-        record
-        for folder in (SMOLLM2, GEMMA)
-        for record in rows(f"{folder}/06_benchmark.csv", protocol="paper", method="NLL").to_dict(
-            "records"
-        )
-    ]
-    others = [*_nll("paper"), *small]
     return [
         Sentence(
             "README.md",
@@ -210,6 +202,31 @@ def _readme() -> list[Sentence]:
         ),
         Sentence(
             "README.md",
+            "In 200 random draws of these questions, PRO had a higher AUROC than NLL on Meadow in "
+            "only {share} of the draws.",
+            {"share": percent(meadow["above_nll"])},
+            (
+                _gain(
+                    "PRO, α chosen − NLL, gpt-3.5, Meadow, repeats kept", MEADOW, "paper", "alpha"
+                ),
+            ),
+        ),
+    ]
+
+
+def _readme_models() -> list[Sentence]:
+    """Return the sentences about the differences of the bundled and small models."""
+    small = [
+        record
+        for folder in (SMOLLM2, GEMMA)
+        for record in rows(f"{folder}/06_benchmark.csv", protocol="paper", method="NLL").to_dict(
+            "records"
+        )
+    ]
+    others = [*_nll("paper"), *small]
+    return [
+        Sentence(
+            "README.md",
             "In the {n} settings of the bundled models, SmolLM2-135M and Gemma 3 270M, PRO's AUROC "
             "minus NLL's is {low} to {high}. It is significant in {count} of them.",
             {
@@ -224,17 +241,13 @@ def _readme() -> list[Sentence]:
                 *_small("NLL", "paper", GEMMA, "Gemma"),
             ),
         ),
-        Sentence(
-            "README.md",
-            "In 200 random draws of these questions, PRO had a higher AUROC than NLL on Meadow in "
-            "only {share} of the draws.",
-            {"share": percent(meadow["above_nll"])},
-            (
-                _gain(
-                    "PRO, α chosen − NLL, gpt-3.5, Meadow, repeats kept", MEADOW, "paper", "alpha"
-                ),
-            ),
-        ),
+    ]
+
+
+def _readme_fixed_k() -> list[Sentence]:
+    """Return the sentences about the gains with ten answers to every question."""
+    causes = {"cause": "repeats kept", "k": 10}
+    return [
         Sentence(
             "README.md",
             "With ten answers to every question, PRO's AUROC minus NLL's is {nq} {nq_ends} on "
@@ -271,6 +284,14 @@ def _readme() -> list[Sentence]:
     ]
 
 
+def _readme() -> list[Sentence]:
+    return [
+        *_readme_gains(),
+        *_readme_models(),
+        *_readme_fixed_k(),
+    ]
+
+
 def _gained(where: Mapping[str, object], protocol: str, chosen: str) -> pd.Series:
     return row(GAIN, protocol=protocol, chosen=chosen, **where)
 
@@ -279,7 +300,8 @@ def _meadow() -> pd.Series:
     return row(f"{REAL}/06_benchmark.csv", protocol="paper", method="NLL", **MEADOW)
 
 
-def _benchmark() -> list[Sentence]:
+def _benchmark_pro_and_nll() -> list[Sentence]:
+    """Return the sentences about the differences between PRO and NLL."""
     page = "docs/results/benchmark.md"
     nll = [*_nll("workbench"), *_nll("paper")]
     readings = [record["reading"] for record in _nll("workbench")]
@@ -290,45 +312,6 @@ def _benchmark() -> list[Sentence]:
         for setting, base in zip(SETTINGS.values(), _aurocs("NLL"), strict=True)
     ]
     table = read_csv(BENCHMARK)
-    fair = table[
-        (table["protocol"] == "workbench") & ~table["alpha_choice"].isin(["oracle", "default"])
-    ]
-    best = fair.loc[fair.groupby(["dataset", "model"])["auroc"].idxmax()]
-    is_sd = (best["method"] == "SD") & (best["similarity"] == "lexical")
-    sd, se = (
-        rows(BENCHMARK, protocol="workbench", **METHODS[f"{name}, lexical"])
-        for name in ("SD", "SE")
-    )
-    judges = rows(PAIRED).query("reference != 'NLL'")
-    is_significant = metrics.holm(judges["p_value"]) <= 0.05
-    moves = []
-    for name in ("SE, lexical", "SE, alias", "SD, lexical", "SD, alias"):
-        moves += [abs(a - b) for a, b in zip(_aurocs(name, "paper"), _aurocs(name), strict=True)]
-    seen = {
-        (
-            method,
-            protocol,
-        ): f"{cell(BENCHMARK, 'auroc', **METHODS[method], protocol=protocol, **SEEN):.3f}"
-        for method in ("NE", "PE")
-        for protocol in ("paper", "workbench")
-    }
-    fixed = {
-        (protocol, k): fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN)
-        for protocol in ("paper", "workbench")
-        for k in (1, 2, 5)
-    }
-    kept = {
-        protocol: cell("figures/03_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
-        for protocol in ("paper", "workbench")
-    }
-    exposure = {
-        score: cell("figures/00_exposure.csv", "mean", measure=score, exposure=32, conflict=0.5)
-        for score in ("PRO", "NLL", "accuracy")
-    }
-    told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
-    distinct = (
-        read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
-    )
     return [
         Sentence(
             page,
@@ -355,8 +338,9 @@ def _benchmark() -> list[Sentence]:
         ),
         Sentence(
             page,
-            "is *{first}* in the first setting and *{others}* in the others.",
-            {"first": readings[0], "others": listed(dict.fromkeys(readings[1:]))},
+            "is *{first}* in the first setting, and *{second}*, *{third}* and *{fourth}* in the "
+            "others.",
+            dict(zip(("first", "second", "third", "fourth"), readings, strict=True)),
             _to_pro("NLL"),
         ),
         Sentence(
@@ -370,6 +354,23 @@ def _benchmark() -> list[Sentence]:
             "Over 200 redraws of the hundred questions the median of PRO minus NLL is {medians}.",
             {"medians": listed(map(signed, medians))},
         ),
+    ]
+
+
+def _benchmark_methods() -> list[Sentence]:
+    """Return the sentences about the differences between PRO and the other methods."""
+    page = "docs/results/benchmark.md"
+    table = read_csv(BENCHMARK)
+    fair = table[
+        (table["protocol"] == "workbench") & ~table["alpha_choice"].isin(["oracle", "default"])
+    ]
+    best = fair.loc[fair.groupby(["dataset", "model"])["auroc"].idxmax()]
+    is_sd = (best["method"] == "SD") & (best["similarity"] == "lexical")
+    sd, se = (
+        rows(BENCHMARK, protocol="workbench", **METHODS[f"{name}, lexical"])
+        for name in ("SD", "SE")
+    )
+    return [
         Sentence(
             page,
             "**ALL** is above PRO in all four settings, by {differences}. With intervals by "
@@ -407,6 +408,15 @@ def _benchmark() -> list[Sentence]:
             {"differences": shared_range([-value for value in _differences("PE")], 2)},
             _to_pro("PE"),
         ),
+    ]
+
+
+def _benchmark_meanings() -> list[Sentence]:
+    """Return the sentences about methods that compare meanings by aliases."""
+    page = "docs/results/benchmark.md"
+    judges = rows(PAIRED).query("reference != 'NLL'")
+    is_significant = metrics.holm(judges["p_value"]) <= 0.05
+    return [
         Sentence(
             page,
             "With it the AUROCs of SD, Deg and SE minus those with ROUGE-L are {low} to {high} in "
@@ -426,6 +436,16 @@ def _benchmark() -> list[Sentence]:
                 for pair in _paired(f"{name}, alias", f"{name}, lexical")
             ),
         ),
+    ]
+
+
+def _benchmark_protocols() -> list[Sentence]:
+    """Return the sentences about the differences between the protocols."""
+    page = "docs/results/benchmark.md"
+    moves = []
+    for name in ("SE, lexical", "SE, alias", "SD, lexical", "SD, alias"):
+        moves += [abs(a - b) for a, b in zip(_aurocs(name, "paper"), _aurocs(name), strict=True)]
+    return [
         Sentence(
             page,
             "with the chosen α ({alphas}) PRO minus NLL is {differences}.",
@@ -435,6 +455,29 @@ def _benchmark() -> list[Sentence]:
             },
             _pro_minus_nll("paper"),
         ),
+        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
+        Sentence(
+            page,
+            "with 95 % intervals. {count} of these differences is significant by Holm's "
+            "correction over the methods of a setting.",
+            {"count": spelled(sum(each["significant"] for each in _meanings())).capitalize()},
+            (*_to_pro("S-NLL, lexical"), *_to_pro("S-PRO, lexical")),
+        ),
+    ]
+
+
+def _benchmark_repeats() -> list[Sentence]:
+    """Return the sentences about NE and PE with and without repeats."""
+    page = "docs/results/benchmark.md"
+    seen = {
+        (
+            method,
+            protocol,
+        ): f"{cell(BENCHMARK, 'auroc', **METHODS[method], protocol=protocol, **SEEN):.3f}"
+        for method in ("NE", "PE")
+        for protocol in ("paper", "workbench")
+    }
+    return [
         Sentence(
             page,
             "for facts-2m, seen, NE has {beams} on beams and {samples} on samples. PE has "
@@ -464,17 +507,24 @@ def _benchmark() -> list[Sentence]:
                 ),
             ),
         ),
-        Sentence(page, "SE and SD change by at most {most}.", {"most": f"{max(moves):.3f}"}),
+    ]
+
+
+def _benchmark_answers() -> list[Sentence]:
+    """Return the sentences about the answers of the bundled models and their documents."""
+    page = "docs/results/benchmark.md"
+    exposure = {
+        score: cell("figures/00_exposure.csv", "mean", measure=score, exposure=32, conflict=0.5)
+        for score in ("PRO", "NLL", "accuracy")
+    }
+    told = cell("figures/00_exposure.csv", "mean", measure="accuracy", exposure=8, conflict=0)
+    distinct = (
+        read_csv("figures/01_generate.csv").groupby(["dataset", "model"])["n_distinct"].mean()
+    )
+    return [
         Sentence(
             page,
-            "with 95 % intervals. {count} of these differences is significant by Holm's "
-            "correction over the methods of a setting.",
-            {"count": spelled(sum(each["significant"] for each in _meanings())).capitalize()},
-            (*_to_pro("S-NLL, lexical"), *_to_pro("S-PRO, lexical")),
-        ),
-        Sentence(
-            page,
-            "Ten beams have {distinct} distinct answers.",
+            "the ten beams of a question contain {distinct} distinct answers.",
             {"distinct": shared_range(distinct, 1)},
         ),
         Sentence(
@@ -489,6 +539,22 @@ def _benchmark() -> list[Sentence]:
             "is {nats} nats on average for these questions.",
             {"nats": f"{exposure['PRO'] - exposure['NLL']:.3f}"},
         ),
+    ]
+
+
+def _benchmark_k() -> list[Sentence]:
+    """Return the sentences about fixed K and mean K."""
+    page = "docs/results/benchmark.md"
+    fixed = {
+        (protocol, k): fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN)
+        for protocol in ("paper", "workbench")
+        for k in (1, 2, 5)
+    }
+    kept = {
+        protocol: cell("figures/03_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
+        for protocol in ("paper", "workbench")
+    }
+    return [
         Sentence(
             page,
             "and AUROC falls by {second} to K = 2 and {fifth} to K = 5.",
@@ -519,6 +585,19 @@ def _benchmark() -> list[Sentence]:
             "At α = 0.4 mean K is {repeats} with repeats and {once} without.",
             {"repeats": f"{kept['paper']:.2f}", "once": f"{kept['workbench']:.2f}"},
         ),
+    ]
+
+
+def _benchmark() -> list[Sentence]:
+    page = "docs/results/benchmark.md"
+    return [
+        *_benchmark_pro_and_nll(),
+        *_benchmark_methods(),
+        *_benchmark_meanings(),
+        *_benchmark_protocols(),
+        *_benchmark_repeats(),
+        *_benchmark_answers(),
+        *_benchmark_k(),
         *_exact(page),
         *_costs(page),
         *_sampling(page),
@@ -663,11 +742,10 @@ def _sampling(page: str) -> list[Sentence]:
     ]
 
 
-def _audit_page() -> list[Sentence]:
-    path, page = "docs/results/data/audit.csv", "docs/results/audit.md"
-    alias = row(path, method="PRO", choice="alias match")
-    exact = row(path, method="PRO", choice="exact match")
-    released = row(path, method="PRO", choice="as released, but for the cuts in the text")
+def _audit_choices() -> list[Sentence]:
+    """Return the sentences about choices that lower or raise AUROC."""
+    path = "docs/results/data/audit.csv"
+    page = "docs/results/audit.md"
     ending = row(path, method="PRO", choice="ending left out")
     own = {"choice": "this project's"}
     default = row(path, method="PRO", choice="α = 0.4, not chosen")
@@ -710,6 +788,21 @@ def _audit_page() -> list[Sentence]:
             "gives {share} of the questions a mass above 1 even without repeats.",
             {"share": f"{ending['above_one'] / ending['n_questions']:.0%}".replace("%", " %")},
         ),
+    ]
+
+
+def _audit_release() -> list[Sentence]:
+    """Return the sentences about other judges and all choices of the release."""
+    path = "docs/results/data/audit.csv"
+    page = "docs/results/audit.md"
+    alias = row(path, method="PRO", choice="alias match")
+    exact = row(path, method="PRO", choice="exact match")
+    released = row(path, method="PRO", choice="as released, but for the cuts in the text")
+
+    def pair(name: str, choice: str) -> Pair:
+        return Pair(name, path, {"method": "PRO", "choice": choice}, low="low", high="high")
+
+    return [
         Sentence(
             page,
             "Exact and alias match are stricter judges and *raise* AUROC by {differences}.",
@@ -738,52 +831,26 @@ def _audit_page() -> list[Sentence]:
     ]
 
 
-def _real_models() -> list[Sentence]:
-    page, benchmark = "docs/results/real_models.md", f"{REAL}/06_benchmark.csv"
-    meadow_once = {"protocol": "workbench", **MEADOW}
+def _audit_page() -> list[Sentence]:
+    return [
+        *_audit_choices(),
+        *_audit_release(),
+    ]
+
+
+SMOLLM2_SETTINGS = {
+    name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
+}
+
+
+def _smollm2_and_nll() -> list[Sentence]:
+    """Return the sentences about PRO and NLL of SmolLM2-135M."""
+    page = "docs/results/real_models.md"
     small = f"{SMOLLM2}/06_benchmark.csv"
-    of = {
-        name: {"dataset": name, "model": "smollm2-135m"} for name in ("world-facts", "sciq", "nq")
-    }
-    loses = row(small, protocol="paper", method="NLL", **of["world-facts"])
-    redraws = rows(f"{SMOLLM2}/06_redraws.csv", **of["world-facts"])["share_better_than_nll"]
-    sd = {
-        name: row(small, protocol="paper", **METHODS["SD, lexical"], **of[name])
-        for name in ("sciq", "nq")
-    }
-    errors = [cell(small, "ece", protocol="workbench", **METHODS["PRO"], **of[name]) for name in of]
-    entropy = (
-        read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
-    )
-    guarantees = f"{SMOLLM2}/09_guarantees.csv"
-    gemma_entropy = (
-        read_csv(f"{GEMMA}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
-    )
-    gemma_pro = read_csv(f"{GEMMA}/09_guarantees.csv").query(
-        "dataset == 'world-facts' and method == 'PRO' and threshold.notna()"
-    )
-    gemma_target = gemma_pro["target"].max()
-    gemma_share = gemma_pro.set_index("target").loc[gemma_target, "coverage"]
-
-    def share(name: str, target: float, method: str) -> str:
-        return (
-            f"{cell(guarantees, 'coverage', target=target, method=method, **of[name]):.0%}".replace(
-                "%", " %"
-            )
-        )
-
-    issued = read_csv(guarantees).query("threshold.notna()")
-    most = issued.groupby("dataset")["target"].max()
-    stated = row(benchmark, protocol="workbench", method="Stated", **NQ)
-    once, kept = (
-        {name: _gained(where, p, "alpha") for name, where in PUBLISHED.items()} for p in COUNTED
-    )
-    k_once, k_kept = (
-        {name: _gained(where, p, "K") for name, where in PUBLISHED.items()} for p in COUNTED
-    )
-    nq, meadow = "gpt-3.5, NQ", "gpt-3.5, Meadow"
-    mc = {"protocol": "workbench", "method": "PE-MC"}
-    ten = row(f"{REAL}/08_causes.csv", cause="repeats kept", k=10)
+    loses = row(small, protocol="paper", method="NLL", **SMOLLM2_SETTINGS["world-facts"])
+    redraws = rows(f"{SMOLLM2}/06_redraws.csv", **SMOLLM2_SETTINGS["world-facts"])[
+        "share_better_than_nll"
+    ]
     return [
         Sentence(
             page,
@@ -797,7 +864,7 @@ def _real_models() -> list[Sentence]:
                 _minus_pro(
                     "PRO − NLL, SmolLM2, world-facts, repeats kept",
                     small,
-                    {"protocol": "paper", "method": "NLL", **of["world-facts"]},
+                    {"protocol": "paper", "method": "NLL", **SMOLLM2_SETTINGS["world-facts"]},
                     -1,
                 ),
             ),
@@ -807,6 +874,22 @@ def _real_models() -> list[Sentence]:
             "In 200 redraws of the validation questions, PRO beats NLL in {share} of the redraws.",
             {"share": f"{100 * redraws.min():.0f} to {100 * redraws.max():.0f} %"},
         ),
+    ]
+
+
+def _smollm2_scores() -> list[Sentence]:
+    """Return the sentences about SD and the calibration of SmolLM2-135M."""
+    page = "docs/results/real_models.md"
+    small = f"{SMOLLM2}/06_benchmark.csv"
+    sd = {
+        name: row(small, protocol="paper", **METHODS["SD, lexical"], **SMOLLM2_SETTINGS[name])
+        for name in ("sciq", "nq")
+    }
+    errors = [
+        cell(small, "ece", protocol="workbench", **METHODS["PRO"], **SMOLLM2_SETTINGS[name])
+        for name in SMOLLM2_SETTINGS
+    ]
+    return [
         Sentence(
             page,
             "The AUROC of SD (by words) minus PRO's is {sciq} {sciq_ends} on SciQ and {nq} "
@@ -823,7 +906,7 @@ def _real_models() -> list[Sentence]:
                 _minus_pro(
                     f"SD, lexical − PRO, SmolLM2, {name}",
                     small,
-                    {"protocol": "paper", **METHODS["SD, lexical"], **of[name]},
+                    {"protocol": "paper", **METHODS["SD, lexical"], **SMOLLM2_SETTINGS[name]},
                 )
                 for name in sd
             ),
@@ -833,6 +916,24 @@ def _real_models() -> list[Sentence]:
             "With isotonic regression, the calibration error on other questions is {errors}.",
             {"errors": listed(f"{error:.2f}" for error in errors)},
         ),
+    ]
+
+
+def _smollm2_guarantees() -> list[Sentence]:
+    """Return the sentences about the guarantees and the entropy of SmolLM2-135M."""
+    page = "docs/results/real_models.md"
+    entropy = (
+        read_csv(f"{SMOLLM2}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
+    )
+    guarantees = f"{SMOLLM2}/09_guarantees.csv"
+
+    def share(name: str, target: float, method: str) -> str:
+        where = {"target": target, "method": method, **SMOLLM2_SETTINGS[name]}
+        return f"{cell(guarantees, 'coverage', **where):.0%}".replace("%", " %")
+
+    issued = read_csv(guarantees).query("threshold.notna()")
+    most = issued.groupby("dataset")["target"].max()
+    return [
         Sentence(
             page,
             "on world-facts PRO guarantees that 40 % of the answers are right, for {facts} of the "
@@ -858,6 +959,21 @@ def _real_models() -> list[Sentence]:
                 "bound": f"{entropy.loc['world-facts', 'tree_bound']:.0f}",
             },
         ),
+    ]
+
+
+def _gemma_guarantees() -> list[Sentence]:
+    """Return the sentences about the guarantees and the entropy of Gemma 3 270M."""
+    page = "docs/results/real_models.md"
+    gemma_entropy = (
+        read_csv(f"{GEMMA}/09_entropy.csv").groupby("dataset")[["entropy", "tree_bound"]].mean()
+    )
+    gemma_pro = read_csv(f"{GEMMA}/09_guarantees.csv").query(
+        "dataset == 'world-facts' and method == 'PRO' and threshold.notna()"
+    )
+    gemma_target = gemma_pro["target"].max()
+    gemma_share = gemma_pro.set_index("target").loc[gemma_target, "coverage"]
+    return [
         Sentence(
             page,
             "on world-facts PRO and NLL both guarantee that {best} of the answers are right, for "
@@ -869,10 +985,25 @@ def _real_models() -> list[Sentence]:
             "The estimated mean entropy is {estimates} nats on world-facts, SciQ and NQ. The mean "
             "tree bound of the search is {bounds}.",
             {
-                "estimates": listed(f"{gemma_entropy.loc[name, 'entropy']:.0f}" for name in of),
-                "bounds": listed(f"{gemma_entropy.loc[name, 'tree_bound']:.0f}" for name in of),
+                "estimates": listed(
+                    f"{gemma_entropy.loc[name, 'entropy']:.0f}" for name in SMOLLM2_SETTINGS
+                ),
+                "bounds": listed(
+                    f"{gemma_entropy.loc[name, 'tree_bound']:.0f}" for name in SMOLLM2_SETTINGS
+                ),
             },
         ),
+    ]
+
+
+def _published_alpha_gains() -> list[Sentence]:
+    """Return the sentences about the gains on published answers with a chosen α."""
+    page = "docs/results/real_models.md"
+    once, kept = (
+        {name: _gained(where, p, "alpha") for name, where in PUBLISHED.items()} for p in COUNTED
+    )
+    nq, meadow = "gpt-3.5, NQ", "gpt-3.5, Meadow"
+    return [
         Sentence(
             page,
             "The gain is {nq} {nq_ends} with repeats counted and {nq_once} {nq_once_ends} with "
@@ -896,6 +1027,18 @@ def _real_models() -> list[Sentence]:
                 for protocol in COUNTED
             ),
         ),
+    ]
+
+
+def _published_k_gains() -> list[Sentence]:
+    """Return the sentences about the gains on published answers with a chosen K."""
+    page = "docs/results/real_models.md"
+    k_once, k_kept = (
+        {name: _gained(where, p, "K") for name, where in PUBLISHED.items()} for p in COUNTED
+    )
+    nq, meadow = "gpt-3.5, NQ", "gpt-3.5, Meadow"
+    ten = row(f"{REAL}/08_causes.csv", cause="repeats kept", k=10)
+    return [
         Sentence(
             page,
             "On NQ the gain is {nq} {nq_ends} with repeats and {nq_once} {nq_once_ends} "
@@ -930,6 +1073,17 @@ def _real_models() -> list[Sentence]:
                 ),
             ),
         ),
+    ]
+
+
+def _published_methods() -> list[Sentence]:
+    """Return the sentences about the methods on published answers."""
+    page = "docs/results/real_models.md"
+    benchmark = f"{REAL}/06_benchmark.csv"
+    meadow_once = {"protocol": "workbench", **MEADOW}
+    stated = row(benchmark, protocol="workbench", method="Stated", **NQ)
+    mc = {"protocol": "workbench", "method": "PE-MC"}
+    return [
         Sentence(
             page,
             "(PRO {pro}, NLL {nll}: a difference of {difference} {ends}).",
@@ -978,6 +1132,19 @@ def _real_models() -> list[Sentence]:
                 "high": f"{stated['auroc_high']:.3f}",
             },
         ),
+    ]
+
+
+def _real_models() -> list[Sentence]:
+    page = "docs/results/real_models.md"
+    return [
+        *_smollm2_and_nll(),
+        *_smollm2_scores(),
+        *_smollm2_guarantees(),
+        *_gemma_guarantees(),
+        *_published_alpha_gains(),
+        *_published_k_gains(),
+        *_published_methods(),
         _guaranteed_of_published(page),
     ]
 
@@ -1005,23 +1172,10 @@ def _guaranteed_of_published(page: str) -> Sentence:
     )
 
 
-def _notebooks() -> list[Sentence]:
-    page, worlds = (
-        "docs/explanation/notebooks_and_paper.md",
-        read_csv("figures/08_when_does_pro_help.csv"),
-    )
-    world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
-        ["min", "max"]
-    )
-    calibrated = worlds[worlds["varied"] == "sharpness of probabilities"]["auroc_minus_nll"]
-    five = ("spellings of each meaning", 1.0, 5)
-    sure = ("calibration (below 1: overconfident)", 0.5, 1)
-    unsure = ("calibration (below 1: overconfident)", 2.0, 1)
-    five_and_sure = ("spellings and calibration", 0.5, 5)
-    causes = {"cause": "nothing changed", "k": 5}
-    one = {"cause": "probabilities made to sum to 1", "k": 5}
-    tail = {"cause": "answers below 0.01 left out", "k": 5}
-    real = f"{REAL}/08_causes.csv"
+def _printed_values() -> list[Sentence]:
+    """Return the sentences about values that the paper prints."""
+    page = "docs/explanation/notebooks_and_paper.md"
+    read_csv("figures/08_when_does_pro_help.csv")
     bars = read_csv("figures/05_rouge_threshold.csv")
     by_bar = bars.pivot_table(
         index=["dataset", "model", "protocol", "method", "similarity"],
@@ -1036,26 +1190,7 @@ def _notebooks() -> list[Sentence]:
     appendix = read_csv("data/paper/appendix_examples.csv")
     first = appendix[appendix["question"] == appendix["question"].iloc[0]]
     printed = rows("data/paper/appendix_scores.csv", selection="adaptive")
-    guaranteed = read_csv("figures/09_guarantees.csv")
-    at = {
-        target: guaranteed[(guaranteed["target"] == target) & guaranteed["threshold"].notna()]
-        for target in (0.7, 0.8, 0.9)
-    }
     mean_k = "figures/03_k_vs_alpha.csv"
-    sets = read_csv("figures/09_sets.csv")
-    fixed = sets[sets["delta"].isna() & (sets["alpha"] == 0.4)].iloc[0]
-    issued = sets[sets["delta"] == 0.4].iloc[0]
-
-    def gain(name: str, path: str, where: Mapping[str, object]) -> Pair:
-        ends = {"low": "auroc_minus_nll_low", "high": "auroc_minus_nll_high"}
-        return Pair(name, path, where, column="auroc_minus_nll", **ends)
-
-    def world_gain(name: str, properties: tuple[str, float, int]) -> Pair:
-        where = dict(zip(("varied", "calibration", "n_spellings"), properties, strict=True))
-        best = rows("figures/08_when_does_pro_help.csv", **where)
-        where["k"] = int(best.loc[best["auroc_minus_nll"].idxmax(), "k"])
-        return gain(name, "figures/08_when_does_pro_help.csv", where)
-
     return [
         Sentence(
             page,
@@ -1071,18 +1206,54 @@ def _notebooks() -> list[Sentence]:
             },
         ),
         Sentence(
-            page,
-            "**Worlds**: {n} simulated settings, fixed before any result was seen.",
-            # A panel repeats the base setting, whose accuracy and NLL are the same.
-            {"n": str(len(worlds.drop_duplicates("world")))},
-        ),
-        Sentence(
             page, "PRO is best at each threshold, by {gains}.", {"gains": shared_range(gains)}
         ),
         Sentence(
             page,
             "So no AUROC changes by more than {most}.",
             {"most": f"{(by_bar.max(axis=1) - by_bar.min(axis=1)).max():.3f}"},
+        ),
+        Sentence(
+            page,
+            "mean K at α = 0.4 is [{repeats} with repeats and {once} "
+            "without](../results/benchmark.md#fixed-k), because",
+            {
+                name: f"{cell(mean_k, 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
+                for name, protocol in (("repeats", "paper"), ("once", "workbench"))
+            },
+        ),
+    ]
+
+
+def _simulated_worlds() -> list[Sentence]:
+    """Return the sentences about the simulated worlds."""
+    page = "docs/explanation/notebooks_and_paper.md"
+    worlds = read_csv("figures/08_when_does_pro_help.csv")
+    world_gains = worlds.groupby(["varied", "calibration", "n_spellings"])["auroc_minus_nll"].agg(
+        ["min", "max"]
+    )
+    calibrated = worlds[worlds["varied"] == "sharpness of probabilities"]["auroc_minus_nll"]
+    five = ("spellings of each meaning", 1.0, 5)
+    sure = ("calibration (below 1: overconfident)", 0.5, 1)
+    unsure = ("calibration (below 1: overconfident)", 2.0, 1)
+    five_and_sure = ("spellings and calibration", 0.5, 5)
+
+    def gain(name: str, path: str, where: Mapping[str, object]) -> Pair:
+        ends = {"low": "auroc_minus_nll_low", "high": "auroc_minus_nll_high"}
+        return Pair(name, path, where, column="auroc_minus_nll", **ends)
+
+    def world_gain(name: str, properties: tuple[str, float, int]) -> Pair:
+        where = dict(zip(("varied", "calibration", "n_spellings"), properties, strict=True))
+        best = rows("figures/08_when_does_pro_help.csv", **where)
+        where["k"] = int(best.loc[best["auroc_minus_nll"].idxmax(), "k"])
+        return gain(name, "figures/08_when_does_pro_help.csv", where)
+
+    return [
+        Sentence(
+            page,
+            "**Worlds**: {n} simulated settings, fixed before any result was seen.",
+            # A panel repeats the base setting, whose accuracy and NLL are the same.
+            {"n": str(len(worlds.drop_duplicates("world")))},
         ),
         Sentence(
             page,
@@ -1112,6 +1283,23 @@ def _notebooks() -> list[Sentence]:
             },
             (world_gain("PRO − NLL, both together", five_and_sure),),
         ),
+    ]
+
+
+def _causes_of_gains() -> list[Sentence]:
+    """Return the sentences about the causes of gains and losses."""
+    page = "docs/explanation/notebooks_and_paper.md"
+    read_csv("figures/08_when_does_pro_help.csv")
+    causes = {"cause": "nothing changed", "k": 5}
+    one = {"cause": "probabilities made to sum to 1", "k": 5}
+    tail = {"cause": "answers below 0.01 left out", "k": 5}
+    real = f"{REAL}/08_causes.csv"
+
+    def gain(name: str, path: str, where: Mapping[str, object]) -> Pair:
+        ends = {"low": "auroc_minus_nll_low", "high": "auroc_minus_nll_high"}
+        return Pair(name, path, where, column="auroc_minus_nll", **ends)
+
+    return [
         Sentence(
             page,
             "On facts-2m, each additional answer lowers the AUROC (K = 5: {gain}). If the "
@@ -1143,6 +1331,22 @@ def _notebooks() -> list[Sentence]:
                 gain("K = 5 − NLL, gpt-3.5, NQ, without the tail", real, tail),
             ),
         ),
+    ]
+
+
+def _notebook_guarantees() -> list[Sentence]:
+    """Return the sentences about guarantees and sets of answers."""
+    page = "docs/explanation/notebooks_and_paper.md"
+    read_csv("figures/08_when_does_pro_help.csv")
+    guaranteed = read_csv("figures/09_guarantees.csv")
+    at = {
+        target: guaranteed[(guaranteed["target"] == target) & guaranteed["threshold"].notna()]
+        for target in (0.7, 0.8, 0.9)
+    }
+    sets = read_csv("figures/09_sets.csv")
+    fixed = sets[sets["delta"].isna() & (sets["alpha"] == 0.4)].iloc[0]
+    issued = sets[sets["delta"] == 0.4].iloc[0]
+    return [
         Sentence(
             page,
             "all {n} scores can guarantee 70 % right answers, for {low} to {high} of the "
@@ -1170,15 +1374,15 @@ def _notebooks() -> list[Sentence]:
             "{empty} of the questions.",
             {"missed": percent(fixed["missed"]), "empty": percent(fixed["share_empty"])},
         ),
-        Sentence(
-            page,
-            "mean K at α = 0.4 is [{repeats} with repeats and {once} "
-            "without](../results/benchmark.md#fixed-k), because",
-            {
-                name: f"{cell(mean_k, 'mean_k', protocol=protocol, alpha=0.4, **SEEN):.2f}"
-                for name, protocol in (("repeats", "paper"), ("once", "workbench"))
-            },
-        ),
+    ]
+
+
+def _notebooks() -> list[Sentence]:
+    return [
+        *_printed_values(),
+        *_simulated_worlds(),
+        *_causes_of_gains(),
+        *_notebook_guarantees(),
     ]
 
 
@@ -1194,28 +1398,13 @@ def _protocols() -> list[Sentence]:
     ]
 
 
-def _intervals_page() -> list[Sentence]:
-    page, table = "docs/explanation/intervals.md", read_csv(INTERVALS)
+def _interval_coverage() -> list[Sentence]:
+    """Return the sentences about the coverage of intervals by question."""
+    page = "docs/explanation/intervals.md"
+    table = read_csv(INTERVALS)
     cells = table[table["delong_covered"].notna()]
     few = cells[cells["covered"] < 0.93]
     share_rarer = few["share_right"].where(few["share_right"] < 0.5, 1 - few["share_right"])
-    is_covered = (cells["delong_covered"] >= 0.93) & (cells["difference"].abs() > 1e-3)
-    power = cells["different"] / cells["delong_different"]
-    counted = is_covered & (cells["delong_different"] >= 0.1)
-    weak = cells[counted & (power < 0.8)]
-    n_rarer = weak["n_questions"] * weak["share_right"].where(
-        weak["share_right"] < 0.5, 1 - weak["share_right"]
-    )
-    kinds = weak["scores"].str.removesuffix(", between").value_counts()
-    worst = cells.loc[power[counted].idxmin()]
-    is_different = cells["difference"].abs() >= 0.01
-    clusters = table[table["n_clusters"].notna()]
-    single = row(CLUSTER_INTERVAL, interval="by cluster")
-    ends = {
-        name: (f"{record['auroc_low']:.3f}", f"{record['auroc_high']:.3f}")
-        for name in ("by cluster", "by question", "bootstrap")
-        for record in [row(CLUSTER_INTERVAL, interval=name)]
-    }
     return [
         Sentence(
             page,
@@ -1235,6 +1424,25 @@ def _intervals_page() -> list[Sentence]:
                 "aurocs": shared_range(few["auroc"].dropna(), 2),
             },
         ),
+    ]
+
+
+def _interval_power() -> list[Sentence]:
+    """Return the sentences about the power of tests by question."""
+    page = "docs/explanation/intervals.md"
+    table = read_csv(INTERVALS)
+    cells = table[table["delong_covered"].notna()]
+    is_covered = (cells["delong_covered"] >= 0.93) & (cells["difference"].abs() > 1e-3)
+    power = cells["different"] / cells["delong_different"]
+    counted = is_covered & (cells["delong_different"] >= 0.1)
+    weak = cells[counted & (power < 0.8)]
+    n_rarer = weak["n_questions"] * weak["share_right"].where(
+        weak["share_right"] < 0.5, 1 - weak["share_right"]
+    )
+    kinds = weak["scores"].str.removesuffix(", between").value_counts()
+    worst = cells.loc[power[counted].idxmin()]
+    is_different = cells["difference"].abs() >= 0.01
+    return [
         Sentence(
             page,
             "*Power*: {n} of {all} cells have less than 80 % of DeLong's power, and the "
@@ -1271,6 +1479,21 @@ def _intervals_page() -> list[Sentence]:
                 "delong": f"{cells.loc[is_different, 'delong_equivalent'].max():.2f}",
             },
         ),
+    ]
+
+
+def _intervals_by_cluster() -> list[Sentence]:
+    """Return the sentences about the simulations with clusters."""
+    page = "docs/explanation/intervals.md"
+    table = read_csv(INTERVALS)
+    clusters = table[table["n_clusters"].notna()]
+    single = row(CLUSTER_INTERVAL, interval="by cluster")
+    ends = {
+        name: (f"{record['auroc_low']:.3f}", f"{record['auroc_high']:.3f}")
+        for name in ("by cluster", "by question", "bootstrap")
+        for record in [row(CLUSTER_INTERVAL, interval=name)]
+    }
+    return [
         Sentence(
             page,
             "The intervals by cluster of differences cover at least {difference} in every cell. "
@@ -1309,6 +1532,14 @@ def _intervals_page() -> list[Sentence]:
                 "bootstrap_high": ends["bootstrap"][1],
             },
         ),
+    ]
+
+
+def _intervals_page() -> list[Sentence]:
+    return [
+        *_interval_coverage(),
+        *_interval_power(),
+        *_intervals_by_cluster(),
     ]
 
 
@@ -1375,11 +1606,9 @@ def _signed_range(pairs: Sequence[Pair]) -> str:
     return f"{signed(min(differences))} to {signed(max(differences))}"
 
 
-def _in_words() -> list[Sentence]:
-    """Return the sentences that compare values without printing them."""
-    real, more = "docs/results/real_models.md", "docs/explanation/notebooks_and_paper.md"
-    once = tuple(_cause(k) for k in (2, 5, 10))
-    repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
+def _published_in_words() -> list[Sentence]:
+    """Return the sentences about published answers, most of them without a number."""
+    real = "docs/results/real_models.md"
     nll_of_published = tuple(
         _minus_pro(
             f"PRO − NLL, {name}, {COUNTED[protocol]}",
@@ -1410,6 +1639,13 @@ def _in_words() -> list[Sentence]:
             {},
             nll_of_published,
         ),
+    ]
+
+
+def _small_models_in_words() -> list[Sentence]:
+    """Return the sentences about SmolLM2-135M and Gemma 3 270M that compare methods."""
+    real = "docs/results/real_models.md"
+    return [
         Sentence(
             real,
             "By Holm's correction no difference between PRO and NLL is significant.",
@@ -1460,6 +1696,15 @@ def _in_words() -> list[Sentence]:
             },
             _small("SD, lexical", "paper", GEMMA, "Gemma"),
         ),
+    ]
+
+
+def _bundled_in_words() -> list[Sentence]:
+    """Return the sentences about the bundled models that print no number."""
+    more = "docs/explanation/notebooks_and_paper.md"
+    once = tuple(_cause(k) for k in (2, 5, 10))
+    repeats = tuple(_cause(k, "repeats kept") for k in (2, 5, 10))
+    return [
         Sentence(more, "K = 1 is best in both protocols.", {}, (*repeats, *once)),
         Sentence(
             "docs/explanation/pro.md",
@@ -1497,6 +1742,15 @@ def _labels() -> list[Sentence]:
             "by ROUGE-L.",
             values,
         )
+    ]
+
+
+def _in_words() -> list[Sentence]:
+    """Return the sentences that compare values without printing them."""
+    return [
+        *_published_in_words(),
+        *_small_models_in_words(),
+        *_bundled_in_words(),
     ]
 
 

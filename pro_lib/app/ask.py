@@ -213,11 +213,17 @@ def check_calibration(calibration: Run, parameters: Mapping[str, Any]) -> None:
     """
     run_parameters = calibration.info.parameters
     if "strategy" not in run_parameters:
-        raise RunError(f"calibration: run {calibration.name} does not say how a model was asked")
+        raise RunError(
+            f"calibration: run {calibration.name} has no generation parameters, because it "
+            "was imported; give a run that the workbench generated"
+        )
     compared = {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
     difference = storage.difference(run_parameters, {**run_parameters, **compared})
     if difference:
-        raise RunError(f"calibration: run {calibration.name} was made with {difference}")
+        raise RunError(
+            f"calibration: run {calibration.name} was made with {difference}; give a run with the "
+            "same settings as the question"
+        )
 
 
 def answer_question(

@@ -36,7 +36,7 @@ from pro_lib.app.self_evaluation import with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
@@ -60,8 +60,8 @@ _FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 class Experiment(Parameters):
     """Models, datasets and strategies, with the runs, evaluations and figures made from them.
 
-    An experiment takes the parameters of `Parameters`. A parameter that is wrong, or that nothing
-    uses, is a `SentenceError` that names it.
+    An experiment takes the parameters of `Parameters`. A parameter that is wrong or has no effect
+    raises a `SentenceError` that names it.
 
     Methods such as `alpha_sweep` return one tidy table each, with the columns that
     `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
@@ -115,7 +115,7 @@ class Experiment(Parameters):
 
     @property
     def choices(self) -> Choices:
-        """The rule for correct answers, from `correctness`, `convention` and `distinct`.
+        """The choices of an evaluation: which answers are right, and which probability each has.
 
         If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
         `label_sample`.
@@ -146,7 +146,7 @@ class Experiment(Parameters):
         return list(product(as_list(self.model), as_list(self.dataset)))
 
     def pair(self) -> tuple[str, str]:
-        """Return the only (model, dataset).
+        """Return the model and the dataset of an experiment that has one of each.
 
         Raises:
             SentenceError: if there are several models, datasets or files of records.
@@ -162,7 +162,9 @@ class Experiment(Parameters):
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
-        """Return the questions of some splits; without `splits`, those of `split`.
+        """Return the questions of some splits.
+
+        Without `splits`, these are the questions of `split`.
 
         If a question file has no validation split, `n_validation` of its questions become one.
         """
@@ -176,7 +178,9 @@ class Experiment(Parameters):
         return question_sets.load_questions(**source, split=splits or self.split, **prompt)
 
     def run(self, model: str, dataset: str, *splits: str, strategy: str | None = None) -> Run:
-        """Return the run of the questions of some splits; without `splits`, of those of `split`.
+        """Return the run of the questions of some splits.
+
+        Without `splits`, these are the questions of `split`.
 
         A run that is not stored is generated. With `records`, the run consists of the records of
         these splits, and the split `all` has every question. Records without splits are split at
@@ -304,7 +308,7 @@ class Experiment(Parameters):
 
     @kept_table
     def exposure(self) -> pd.DataFrame:
-        """Return accuracy and scores by what a bundled model was told; empty for other models."""
+        """Return accuracy and scores by the training documents of a bundled model."""
         return tables.exposure(self.single_run, **self._values("alpha", "split"))
 
     def shuffled_run(self) -> Run:
@@ -334,12 +338,18 @@ class Experiment(Parameters):
 
     @cached_property
     def runs(self) -> list[Run]:
-        """The run of every pair, for the questions of `split`; those not stored are generated."""
+        """The run of every pair, for the questions of `split`.
+
+        Runs that are not stored are generated.
+        """
         return [self.run(*pair) for pair in self.pairs()]
 
     @kept_table
     def alpha_sweep(self) -> pd.DataFrame:
-        """Return AUROC of PRO at each α; `evaluation.tables.alpha_sweep` has the columns."""
+        """Return AUROC of PRO at each α.
+
+        `evaluation.tables.alpha_sweep` has the columns.
+        """
         return tables.alpha_sweep(self.own_splits)
 
     @kept_table
@@ -407,12 +417,18 @@ class Experiment(Parameters):
 
     @kept_table
     def accuracy_by_coverage(self) -> pd.DataFrame:
-        """Return accuracy among the least uncertain questions; each answer counts once."""
+        """Return accuracy among the least uncertain questions.
+
+        Each answer counts once.
+        """
         return tables.accuracy_by_coverage(_counted_once(self.all_splits))
 
     @kept_table
     def reliability(self) -> pd.DataFrame:
-        """Return accuracy by confidence, which is fitted on validation; each answer counts once."""
+        """Return accuracy by confidence, which is fitted on validation.
+
+        Each answer counts once.
+        """
         return tables.reliability(_counted_once(self.all_splits))
 
     @kept_table
@@ -433,7 +449,10 @@ class Experiment(Parameters):
 
     @kept_table
     def worlds(self) -> pd.DataFrame:
-        """Return how much PRO gains over NLL in simulated worlds; no model is asked."""
+        """Return how much PRO gains over NLL in simulated worlds.
+
+        No model is asked.
+        """
         return tables.worlds(seed=self.seed)
 
     @kept_table
@@ -471,7 +490,7 @@ class Experiment(Parameters):
 
     @kept_table
     def answer_sets(self) -> pd.DataFrame:
-        """Return how often sets of answers have no correct answer; empty for records."""
+        """Return how often sets of answers have no correct answer, or nothing for records."""
         if self.records is not None:
             return pd.DataFrame()
         options = self._values("split", "choices", "seed")
@@ -479,7 +498,7 @@ class Experiment(Parameters):
 
     @kept_table
     def entropies(self) -> pd.DataFrame:
-        """Return the entropy of the answers to each question, from samples; empty for records."""
+        """Return the entropy of the answers to each question, from samples. Records have none."""
         if self.records is not None:
             return pd.DataFrame()
         runs = [self._runs_of_both_splits(strategy) for strategy in (EXACT, SAMPLES)]
@@ -540,7 +559,7 @@ class Experiment(Parameters):
         from pro_lib import plots
 
         if table is None:
-            raise SentenceError(f"save({name!r}) needs a table; pass the numbers of the figure")
+            raise SentenceError(f"save({name!r}) needs table=, the numbers that the figure shows")
         inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
         plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
         return table if figure is None else figure
@@ -556,8 +575,8 @@ class Experiment(Parameters):
         except FileNotFoundError as error:
             if self.loading and isinstance(error.__cause__, TypeError):
                 raise SentenceError(
-                    f"loading={self.loading!r} has an option that transformers does not take "
-                    f"for this model ({error.__cause__})"
+                    f"loading={self.loading!r} has an option that transformers does not accept "
+                    f"for this model ({error.__cause__}); remove it"
                 ) from error
             raise
 
@@ -636,7 +655,7 @@ class Experiment(Parameters):
     ) -> Run | None:
         """Return a stored run with the answers to these questions, without loading the model.
 
-        The result is None if there is no such run, or if only the model can tell.
+        The result is None if there is no such run, or if this is unknown without the model.
         """
         chat: Any = False if self.chat is None and questions.shots else self.chat
         settings = own_settings(strategy, vars(self))

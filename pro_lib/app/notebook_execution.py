@@ -1,4 +1,4 @@
-"""Execute a notebook without JupyterLab, and read what it printed."""
+"""Execute a notebook without JupyterLab, and read its output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def declared_parameters(notebook: Path, values: Mapping[str, Any]) -> dict[str, 
 
 
 def _declared_names(notebook: Path) -> list[str]:
-    """Return the names in the parameters cell of a notebook; none if it cannot be read."""
+    """Return the names in the parameters cell of a notebook, or none if it cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         for cell in json.loads(notebook.read_bytes())["cells"]:
             if "parameters" in cell["metadata"].get("tags", []):
@@ -81,7 +81,10 @@ def execute_notebook(notebook: Path, copy: Path, parameters: Mapping[str, Any]) 
 
 
 def _cell_error(error: Any) -> str:
-    """Return the type and message of a cell's error; an error of the package needs no type."""
+    """Return the type and message of a cell's error.
+
+    An error of the package needs no type.
+    """
     is_sentence = error.ename in ("SentenceError", "RunError") and error.evalue
     kind = "" if is_sentence else error.ename
     return ": ".join(filter(None, [kind, error.evalue]))
@@ -152,7 +155,7 @@ def last_markdown(outputs: Sequence[Any]) -> str | None:
 
 
 def figures_folder(outputs: Sequence[Any]) -> str | None:
-    """Return the folder of the figures that the notebook printed; None if it printed none."""
+    """Return the folder of the figures that the notebook printed, or None if it printed none."""
     text = "".join(output.get("text", "") for output in outputs)
     for line in text.splitlines():
         if line.startswith(_FIGURES_LINE):

@@ -1,6 +1,6 @@
 """The parameters of a shipped notebook: their stored values, and what its user has changed.
 
-A notebook stores what it ships with in its metadata, under `pro`:
+A notebook of the package stores its own values in its metadata, under `pro`:
 
 - `parameters`: the values in its parameters cell.
 - `uses`: the parameters that it reads, besides those of its questions, runs and figures.
@@ -48,7 +48,7 @@ def read_shipped(name: str) -> ShippedNotebook:
     """
     path = catalog.ROOT / "notebooks" / f"{name}.ipynb"
     if not path.is_file():
-        remedy = "leave notebook out in a notebook of your own"
+        remedy = "in your own notebook, remove the argument notebook="
         raise SentenceError(f"notebook={name!r} is not a notebook of the package; {remedy}")
     stored = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("pro")
     if stored is None:
@@ -122,7 +122,8 @@ def _check_injected(injected: Sequence[str], declared: Sequence[str]) -> None:
 def _check_options(options: Mapping[str, Any], declared: Sequence[str]) -> None:
     for name in options:
         if name in declared:
-            raise SentenceError(f"options has {name!r}, which is a parameter of its own here")
+            remedy = f"set {name} itself, not in options"
+            raise SentenceError(f"options has {name!r}, but the parameters cell has it; {remedy}")
         _check_known(name)
 
 

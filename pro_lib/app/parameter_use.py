@@ -74,7 +74,7 @@ def _changed_names(parameters: Parameters) -> Sequence[str]:
 
 
 def _why_unused(parameters: Parameters, name: str) -> str | None:
-    """Return why nothing uses a parameter; None if something uses it, or may outside a notebook."""
+    """Return why nothing uses a parameter, or None if something uses it or may use it elsewhere."""
     uses = None if parameters.use is None else parameters.use.uses
     if uses is not None and name in uses:
         return None
@@ -186,7 +186,10 @@ def _splits_question_files(parameters: Parameters) -> bool:
 
 
 def _needs_question_file(parameters: Parameters, name: str) -> bool:
-    """Return whether a parameter is about question files alone; `strict` is about records too."""
+    """Return whether a parameter is about question files alone.
+
+    `strict` is about records too.
+    """
     return name == "columns" or (name == "strict" and parameters.records is None)
 
 

@@ -102,7 +102,10 @@ Names = Annotated[str | Sequence[str], _NAMES]
 
 
 def _check_columns(columns: object) -> object:
-    """Check the names of columns; the width of a figure has another parameter."""
+    """Check the names of columns.
+
+    The width of a figure has another parameter.
+    """
     if isinstance(columns, int):
         expected = "must be names of columns, such as {'question': 'Frage'}"
         remedy = "the width of a figure is figure_columns"
@@ -159,7 +162,9 @@ class NotebookUse:
 
 @checked
 class Parameters:
-    """The parameters of an experiment, checked; a `SentenceError` names a parameter that is wrong.
+    """The parameters of an experiment, checked.
+
+    A `SentenceError` names a parameter that is wrong.
 
     Each field declares the name, type, default and help text of a parameter. The parameters cells
     of notebooks, `pro run --help` and `docs/reference/parameters.md` show the same texts, which
@@ -271,7 +276,9 @@ class Parameters:
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # results are for `split`, so it may not be validation
-    use: NotebookUse | None = None  # what a notebook reads and its user has changed
+    use: NotebookUse | None = (
+        None  # the parameters that a notebook reads and those that its user changed
+    )
 
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
@@ -314,7 +321,9 @@ class Parameters:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
-            problem = "does not contain a search; exact search needs model= instead"
+            problem = (
+                f"has no exact search, so strategy={EXACT!r} needs a model; give model= instead"
+            )
             raise ValueError(f"records={self.records!r} {problem}")
 
     def _check_generation(self) -> None:
@@ -324,12 +333,13 @@ class Parameters:
         if self.split not in question_sets.SPLITS:
             choices = ", ".join(question_sets.SPLITS)
             raise ValueError(
-                f"split={self.split!r} is unknown; choose {choices}, or all of records"
+                f"split={self.split!r} is unknown; choose {choices}; records also allow all"
             )
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
             raise ValueError(
-                f"alpha={self.alpha!r} is below {bound}, down to which answers were searched"
+                f"alpha={self.alpha!r} is below {bound}, so answers between them are not searched; "
+                "lower search_alpha or raise alpha"
             )
         for model in as_list(self.model):
             catalog.check_model(model)
@@ -347,7 +357,8 @@ class Parameters:
         """Check that every value of a parameter is known or is of the other kind."""
         for value in as_list(getattr(self, name)):
             if value not in choices and not is_other(value):
-                raise ValueError(f"{name}={value!r} is neither {', '.join(choices)}, nor {other}")
+                known = ", ".join(choices)
+                raise ValueError(f"{name}={value!r} is unknown; choose {known}, or give {other}")
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
@@ -357,7 +368,7 @@ class Parameters:
                 if value == other:
                     raise ValueError(f"{name}={value!r} is given twice; give it once")
                 if label(value) == label(other):
-                    clash = f"{name}={value!r} has the same name as {other!r}"
+                    clash = f"{name}={value!r} has the same name in tables as {other!r}"
                     raise ValueError(f"{clash}; give one of them at a time")
 
     def _check_options(self) -> None:

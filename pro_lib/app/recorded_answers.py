@@ -80,7 +80,10 @@ def _check_splits(run: Run, splits: Sequence[str], existing: Sequence[str]) -> N
 
 
 def _draw_rows(parameters: Parameters, run: Run, split: str) -> np.ndarray:
-    """Draw `limit` rows of a split; all of them if there are fewer or `limit` is None."""
+    """Draw `limit` rows of a split.
+
+    All rows are drawn if there are fewer or `limit` is None.
+    """
     rows = np.flatnonzero(run.questions["split"] == split)
     size = min(parameters.limit or len(rows), len(rows))
     return np.random.default_rng(parameters.seed).choice(rows, size=size, replace=False)

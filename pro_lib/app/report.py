@@ -237,7 +237,10 @@ def _figure(figure: Figure, prefix: str, words: str) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table; columns that `_KINDS` does not name have numbers."""
+    """Return an HTML table.
+
+    Columns that `_KINDS` does not name have numbers.
+    """
     kinds = [_KINDS.get(name, "number") for name in heads]
     head = "".join(
         f'<th scope="col" class="{kind}">{_text(cell)}</th>'

@@ -62,13 +62,14 @@ def alpha_lines(scored: ScoredAnswers) -> list[str]:
     """Return where α comes from, and an α at which PRO differs from NLL if it does not."""
     if "PRO" not in scored.methods:
         words = (
-            "The answers are texts alone: SC, Deg and SE count samples; PRO needs probabilities."
+            "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
+            "probabilities."
         )
         return [words] if scored.run.is_texts else []
     lines = [scored.alpha.reason]
     if scored.n_texts_alone:
         share = f"{scored.n_texts_alone:,} of {len(scored.rows):,} questions"
-        lines.append(f"{share} have texts alone: PRO and NLL need log-probabilities.")
+        lines.append(f"{share} have answers without log-probabilities, which PRO and NLL need.")
     if scored.rows["n_kept"].max() <= 1:
         words = "PRO keeps one answer of each question, so it equals NLL."
         more = scored.alpha_that_keeps_more()
@@ -92,7 +93,10 @@ def _auroc_lines(scored: ScoredAnswers) -> list[str]:
 
 
 def difference_lines(scored: ScoredAnswers) -> list[str]:
-    """Return the paired differences to the reference; with NLL, that of PRO alone."""
+    """Return the paired differences to the reference.
+
+    If the reference is NLL, only the difference of PRO is returned.
+    """
     from pro_lib import metrics
 
     table = scored.comparison
@@ -106,7 +110,8 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
     if scored.alpha.is_chosen and tested:
         verb = "was" if len(tested) == 1 else "were"
-        lines.append(f"{' and '.join(tested)} {verb} tested on questions that did not choose α.")
+        names = " and ".join(tested)
+        lines.append(f"{names} {verb} tested on questions on which α was not chosen.")
     return lines
 
 
@@ -119,10 +124,14 @@ def reservations(scored: ScoredAnswers) -> list[str]:
     sentences = []
     clusters = evaluation.answers.get("cluster")
     if clusters is not None:
-        sentences.append(f"AUROC has intervals by cluster ({clusters.nunique():,} clusters).")
+        sentences.append(
+            f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters)."
+        )
     if evaluation.n_rarer < FEW:
         rarer_kind = "right" if evaluation.correct.mean() < 0.5 else "wrong"
-        sentences.append(f"Only {evaluation.n_rarer} {rarer_kind}: too few to say much.")
+        count = evaluation.n_rarer
+        answers_are = "1 answer is" if count == 1 else f"{count} answers are"
+        sentences.append(f"Only {answers_are} {rarer_kind}, so the intervals are wide.")
     return sentences
 
 
@@ -138,11 +147,15 @@ def _certain_lines(table: pd.DataFrame) -> list[str]:
 def mistrust_line(mistrust: Mistrust) -> str:
     """Return the rule of the marks in the table."""
     n = int(mistrust.is_mistrusted.sum())
-    return f"{mistrust.sentence} This marks {n:,} answers with !."
+    answers = "1 answer" if n == 1 else f"{n:,} answers"
+    return f"{mistrust.sentence} This marks {answers} with !."
 
 
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
-    """Return the summary as data of JSON; None stands for what is unknown."""
+    """Return the summary as data of JSON.
+
+    Unknown values are None.
+    """
     evaluation = scored.evaluation
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),
@@ -186,10 +199,13 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         f"{_percent(difference.value)} points "
         f"[{_percent(difference.low)}, {_percent(difference.high)}], "
         f"p = {comparison.p_value:.2g} (McNemar's exact test). {comparison.only_first:,} questions "
-        f"are right in A alone and {comparison.only_second:,} in B alone. {by}".rstrip(),
+        f"are right only in A and {comparison.only_second:,} only in B. {by}".rstrip(),
     ]
     if comparison.aurocs.empty:
-        return [*lines, "AUROC cannot be compared: one file has right answers or wrong ones alone."]
+        return [
+            *lines,
+            "AUROC cannot be compared, because the answers of one file are all right or all wrong.",
+        ]
     lines.append("AUROC on these questions, with the 95 % interval of the paired difference:")
     width = max(len(name) for name in comparison.aurocs["method"])
     for row in comparison.aurocs.itertuples():

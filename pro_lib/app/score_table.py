@@ -109,7 +109,10 @@ def _shortened(text: str, length: int = 24) -> str:
 
 
 def check_suffix(path: Path) -> None:
-    """Raise `SentenceError` if no format has the suffix of a path; without a suffix it is CSV."""
+    """Raise `SentenceError` if no format has the suffix of a path.
+
+    Without a suffix it is CSV.
+    """
     if path.suffix and path.suffix.lower() not in SUFFIXES:
         raise SentenceError(
             f"--output {str(path)!r} has no known format. Give a name that ends in "
@@ -147,7 +150,10 @@ def _encodable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def json_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as data of JSON; None stands for a missing value."""
+    """Return the rows of a table as data of JSON.
+
+    Missing values are None.
+    """
     return [json_value(row) for row in table.to_dict("records")]
 
 
@@ -169,7 +175,10 @@ def json_value(value: Any) -> Any:
 
 
 def csv_text(table: pd.DataFrame, *, raw_text: bool) -> str:
-    """Return a table as CSV; `file_bytes` explains `raw_text`."""
+    """Return a table as CSV.
+
+    `file_bytes` explains `raw_text`.
+    """
     if not raw_text:
         table = table.map(lambda cell: spreadsheet_text(cell) if isinstance(cell, str) else cell)
     text = table.to_csv(index=False)

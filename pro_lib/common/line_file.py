@@ -34,7 +34,9 @@ def append_lines(path: str | Path, values: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_lines(path: str | Path) -> list[dict[str, Any]]:
-    """Read the JSON objects of a file; an unfinished last line is not an object yet.
+    """Read the JSON objects of a file.
+
+    An unfinished last line is not an object yet.
 
     Args:
         path: the file; a file that does not exist has no objects.

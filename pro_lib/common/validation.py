@@ -66,7 +66,10 @@ def is_printable(character: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's message as one line; some errors have no message, but the line has."""
+    """Return an error's message as one line.
+
+    Some errors have no message, but the line has.
+    """
     name = type(error).__name__
     message = one_line(error)
     if message:
@@ -77,7 +80,7 @@ def describe(error: BaseException) -> str:
 
 
 def not_empty(value: _T, name: str) -> _T:
-    """Return a path or a name as it is; raise `SentenceError` if it is an empty text.
+    """Return a path or a name as it is, or raise `SentenceError` if it is an empty text.
 
     An unset variable of a shell is an empty text.
     """
@@ -127,7 +130,10 @@ Chat = Flag | Mapping[Text, Any]  # options of the chat template by their names
 
 
 class Format(BaseModel):
-    """The declared fields of an object that is read; types are strict, other fields are ignored."""
+    """The declared fields of an object that is read.
+
+    Types are strict, other fields are ignored.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, from_attributes=True)
 

@@ -8,16 +8,8 @@ from pro_lib.evaluation.alpha_choice import (
     default_alpha,
 )
 from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
-from pro_lib.evaluation.evaluate import (
-    DRAWN_ALPHAS,
-    MISSING_SHARE,
-    Evaluation,
-    Splits,
-    alpha_grid,
-    common_methods,
-    evaluate,
-    evaluations,
-)
+from pro_lib.evaluation.evaluate import MISSING_SHARE, common_methods, evaluate, evaluations
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import (
     Guarantee,
     guarantee,

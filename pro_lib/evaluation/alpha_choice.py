@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, alpha_grid
+from pro_lib.evaluation.evaluation import Evaluation, alpha_grid
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, nearest_alphas
 
 # With fewer judged questions, a chosen α was worse than 0.4 on some published answers
@@ -75,6 +75,12 @@ def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice
     Args:
         search_alpha: the α of an exact search; None for other answers.
         why: why α is not chosen, as a clause.
+
+    Example:
+        >>> default_alpha(why="no answer is judged").reason
+        'α = 0.4, the default: no answer is judged.'
+        >>> default_alpha(search_alpha=0.5, why="no answer is judged").alpha
+        0.5
     """
     alpha = max(DEFAULT_ALPHA, search_alpha or 0.0)
     return AlphaChoice(alpha, f"α = {alpha:g}, the default: {why}.")
@@ -174,7 +180,11 @@ class _HalfTests:
         return ScoreTest(self._auroc(name, alpha), self._difference(name))
 
     def _auroc(self, name: str, alpha: float) -> Estimate:
-        """Return the mean AUROC; its interval is as wide as at one α for all questions."""
+        """Return the mean AUROC of the tests, with an interval.
+
+        The interval is that of the AUROC at `alpha` on all questions, moved to the mean of the
+        tests. So it has the width that this number of questions gives.
+        """
         tested = float(np.mean(self._aurocs[name]))
         column = list(self._alphas).index(alpha)
         [untested], [low], [high] = metrics.auroc_intervals(
@@ -197,17 +207,21 @@ class _HalfTests:
 
     @property
     def _clusters(self) -> pd.Series | None:
+        """The clusters of the questions (n,); None if the questions are independent."""
         clusters: pd.Series | None = self._evaluation.answers.get("cluster")
         return clusters
 
     def _best_column(self, members: NDArray[np.bool_]) -> int:
+        """Return the place of the best α on the questions of a mask (n,)."""
         aurocs = metrics.auroc_intervals(self._scores["PRO"][members], self._correct[members])[0]
         # `argmax` takes the first of equal AUROCs, which is the α nearest to 0.4.
         return int(aurocs.argmax())
 
 
 def _halves(evaluation: Evaluation, n_splits: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Yield masks (n,) of one half of the questions; each half has right and wrong answers.
+    """Yield masks (n,) of one half of the questions.
+
+    Each half has right and wrong answers.
 
     There are fewer than `n_splits` masks if most splits have a half of one class.
     """

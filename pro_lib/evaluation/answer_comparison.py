@@ -49,11 +49,14 @@ class AnswerComparison:
 def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerComparison:
     """Compare two runs on the judged questions that they share, question by question.
 
-    Questions are the same if they have the same id and the same text; if no id is shared, if they
-    have the same text and it is not repeated. The runs have different answers, so a question may be
-    right in one and wrong in the other. The variance of the difference between the two AUROCs is
-    the sum over the questions of the squared difference of their influences. This is DeLong's
-    variance, with a cluster for each question as in Obuchowski (1997).
+    Two questions are the same if their ids and their texts are equal. If the runs share no id,
+    texts that occur only once are compared instead. The runs have different answers, so a question
+    may be right in one and wrong in the other.
+
+    The influence of a question is its part of the deviation of an AUROC from its mean, as
+    `metrics.influence` computes it. The variance of the difference between the two AUROCs is the
+    sum over the questions of the squared difference of their influences. This is DeLong's variance,
+    with a cluster for each question as in Obuchowski (1997).
 
     Args:
         first: the scores and judged answers of a run.
@@ -61,6 +64,15 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
 
     Raises:
         RunError: a run has no judged answers, or no judged question is shared.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.evaluation import score_answers
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> comparison = compare_answers(scored, scored)
+        >>> comparison.n_questions, comparison.difference.value
+        (377, 0.0)
     """
     evaluations = []
     for scored in (first, second):
@@ -118,7 +130,10 @@ def _shared_questions(
 
 
 def _judged_questions(scored: ScoredAnswers) -> pd.DataFrame:
-    """Return the id, text and place of each judged question; an unknown text is empty."""
+    """Return the id, text and place of each judged question.
+
+    An unknown text is empty.
+    """
     evaluation = scored.evaluation
     assert evaluation is not None
     ids = evaluation.answers["question_id"]

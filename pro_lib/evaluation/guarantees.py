@@ -129,11 +129,11 @@ def guarantee(
     values = values[drawn]
     labels = labels[drawn]
     population = np.sort(values if unlabelled is None else np.asarray(unlabelled, float))
-    if not (0 < target < 1 and 0 < confidence < 1 and not np.isnan(population).any()):
-        raise ValueError(
-            f"target={target} and confidence={confidence} must lie between 0 and 1, "
-            "unlabelled must be scores (n,) without NaN"
-        )
+    _check_between_0_and_1("target", target)
+    _check_between_0_and_1("confidence", confidence)
+    n_missing = int(np.isnan(population).sum())
+    if n_missing:
+        raise ValueError(f"unlabelled must be scores (n,) without NaN; {n_missing} are NaN")
     percentiles = np.append(population, np.inf)[np.arange(1, 101) * len(population) // 100]
     thresholds = np.unique(percentiles)
     levels = _starting_levels(thresholds, population, 1 - confidence)
@@ -171,7 +171,7 @@ def _starting_levels(
 
 
 def _last_rejected(p_values: NDArray[np.float64], levels: NDArray[np.float64]) -> int | None:
-    """Return the last place at which the fallback procedure rejects; None if it never does."""
+    """Return the last place at which the fallback procedure rejects, or None if it never does."""
     last = None
     level = 0.0
     for place, p_value in enumerate(p_values):
@@ -218,8 +218,7 @@ def set_threshold(
     """
     values = _right(right, search_alpha)
     values = np.sort(values[_one_of_each(texts, len(values), seed)])
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must lie between 0 and 1")
+    _check_between_0_and_1("delta", delta)
     # Without the rounding, 0.29 of 100 would be 28.
     rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
     # `_right` sets probabilities below `search_alpha` to 0.
@@ -262,11 +261,12 @@ def miss_rate(
     """
     values = _right(right, search_alpha)
     values = values[_one_of_each(texts, len(values), seed)]
-    if alpha < search_alpha or not values.size or not 0 < confidence < 1:
-        words = (
-            f"alpha={alpha} must be at least search_alpha={search_alpha}, right must not be empty"
-        )
-        raise ValueError(f"{words}, and confidence={confidence} must lie between 0 and 1")
+    _check_between_0_and_1("confidence", confidence)
+    if alpha < search_alpha:
+        problem = "the search did not look for answers in between"
+        raise ValueError(f"alpha={alpha} is below search_alpha={search_alpha}: {problem}")
+    if not values.size:
+        raise ValueError("right is empty; give the probability for at least one question")
     n = len(values)
     n_missed = int((values < alpha).sum())
     limit = 1.0
@@ -275,8 +275,14 @@ def miss_rate(
     return n_missed / n, limit
 
 
+def _check_between_0_and_1(name: str, value: float) -> None:
+    """Raise `ValueError` for a value that is not above 0 and below 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name}={value} must lie between 0 and 1")
+
+
 def _one_of_each(texts: ArrayLike | None, n: int, seed: int) -> NDArray[np.intp]:
-    """Return the rows of one question of each text; all rows if there are no texts."""
+    """Return the rows of one question of each text, or all rows if there are no texts."""
     if texts is None:
         return np.arange(n)
     texts = np.asarray(texts, dtype=object)
@@ -301,8 +307,8 @@ def right_probability(
 ) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
     """Fit the probability that an answer is right to PRO.
 
-    The function is fitted on the validation questions of the run, or on half of all questions if
-    there is no such split, and checked on the others, each time on one question of each text. A
+    The function is fitted on the validation questions of the run and checked on the others. Without
+    such a split, it is fitted on half of all questions. Only one question of each text is used. A
     wrong answer at the lowest score and a right one at the highest are added, so that no
     probability is 0 or 1. Calibration is not guaranteed.
 

@@ -52,8 +52,8 @@ def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
 
     Args:
         name: `paper` or `workbench`.
-        distinct: whether each answer counts once; None for the rule of the protocol. A changed rule
-            is part of the name, such as `paper, distinct`.
+        distinct: whether repeated answers count once. None keeps the rule of the protocol; another
+            rule is added to the name, such as `paper, distinct`.
 
     Returns:
         The protocol.
@@ -110,7 +110,7 @@ class AnswerMatrices(NamedTuple):
 
 
 class MethodScores(NamedTuple):
-    """The scores of all methods without α, and what the methods with α read.
+    """The scores of all methods without α, and the inputs of the methods with α.
 
     Attributes:
         log_probs: log-probabilities of the answers that PRO reads, (n, N).
@@ -132,6 +132,14 @@ def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices
 
     Returns:
         The matrices.
+
+    Example:
+        >>> from pro_lib.importing import from_records
+        >>> answers = [{"text": "Paris", "log_prob": -0.1}, {"text": "Lyon", "log_prob": -2.5}]
+        >>> run = from_records([{"question_id": "q1", "answers": answers}])
+        >>> matrices = answer_matrices(run)
+        >>> matrices.log_probs.tolist(), matrices.texts.tolist()
+        ([[-0.1, -2.5]], [['Paris', 'Lyon']])
     """
     table = run.ranked_answers(distinct=False, convention=convention)
     n_answers = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
@@ -198,6 +206,14 @@ def text_scores(run: Run) -> pd.DataFrame:
     Returns:
         A row per question with the columns question_id, question, text (the most frequent one), SC,
         Deg and SE, which compare words; higher = more uncertain.
+
+    Example:
+        >>> from pro_lib.importing import from_records
+        >>> answers = [{"text": "Paris"}, {"text": "Paris"}, {"text": "Lyon"}, {"text": "Paris"}]
+        >>> record = {"question_id": "q1", "question": "Capital of France?", "answers": answers}
+        >>> run = from_records([record])
+        >>> text_scores(run)[["text", "SC"]].values.tolist()
+        [['Paris', 0.25]]
     """
     samples = answer_matrices(run)
     top = run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
@@ -226,7 +242,7 @@ def method_scores(
         compared: the result of `similarity_matrices`.
 
     Returns:
-        The scores, and what the methods with α read.
+        The scores, and the inputs of the methods with α.
     """
     are_texts = bool(np.isnan(beams.log_probs).all())
     is_counted = ~(beams.repeats & (protocol.distinct and not are_texts))
@@ -292,7 +308,10 @@ def _with_known_texts(
 def _semantic_density(
     answers: AnswerMatrices, similarity: FloatArray, protocol: Protocol
 ) -> FloatArray:
-    """Return SD (n,); if answers count once, each text does."""
+    """Return SD (n,).
+
+    If answers count once, each text does.
+    """
     means = answers.means
     if protocol.distinct:
         means = np.where(first_occurrences(answers.texts), means, np.nan)
@@ -300,7 +319,10 @@ def _semantic_density(
 
 
 def _sample_scores(samples: AnswerMatrices, similarity: FloatArray) -> dict[str, FloatArray]:
-    """Return Deg and SC (n,); the first answer in `similarity` is the judged one."""
+    """Return Deg and SC (n,).
+
+    The first answer in `similarity` is the judged one.
+    """
     degree = scoring.degree(similarity[:, 1:, 1:])
     n_matches = scoring.matches(similarity)[:, 0, 1:].sum(axis=1)
     agreement = n_matches / samples.n_answers

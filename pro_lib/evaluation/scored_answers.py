@@ -16,7 +16,8 @@ from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
@@ -39,6 +40,7 @@ MISTRUSTED_SHARE = 0.25
 FEW = 20  # right or wrong answers; fewer of one kind say little
 # Strategies whose answers are not independent samples.
 _NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
+_BLOCK = 5_000  # questions whose texts are compared together, to limit the memory
 # Methods that do not compare the meanings of answers, which takes most of the time.
 _COMPARE_NOTHING = frozenset(["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"])
 _SUFFIX = ", lexical"  # the only similarity here, so its name is left out
@@ -51,11 +53,15 @@ _EXPECTED_REPEATS = 3
 class Mistrust:
     """The rule that says which answers to mistrust.
 
+    An answer is mistrusted if its score is in the most uncertain quarter. With a target accuracy,
+    it is mistrusted if its score is not below the threshold of a guarantee.
+
     Attributes:
         method: the method whose score decides.
         is_mistrusted: (n,); True for an answer to mistrust, and for one without a score.
         sentence: the rule in words.
-        guarantee: the guarantee of the accuracy of the other answers; None for a quantile.
+        guarantee: the guarantee of the accuracy of the other answers. None for the rule of the
+            most uncertain quarter.
     """
 
     method: str
@@ -71,10 +77,10 @@ class ScoredAnswers:
     Attributes:
         run: the run.
         alpha: α of PRO, and where it comes from.
-        rows: a row per question, in the order of the run: question_id, question, text (of the most
-            probable answer), correct (None if unknown), n_kept and mass (missing for texts without
-            log-probabilities), and a column per method, higher = more uncertain. PRO and NLL are in
-            the columns pro and nll.
+        rows: a row per question, in the order of the run. The columns are question_id, question,
+            text (of the most probable answer), correct (None if unknown), n_kept and mass. The last
+            two are missing for texts without log-probabilities. Further columns have the scores of
+            the methods, higher = more uncertain. PRO and NLL are in the columns pro and nll.
         methods: the names of the methods, in the order of their columns.
         evaluation: the judged answers; None if no answer can be judged.
     """
@@ -102,7 +108,7 @@ class ScoredAnswers:
 
     @property
     def n_rarer(self) -> int:
-        """The number of right or of wrong answers, whichever is smaller; 0 if unknown."""
+        """The number of right or of wrong answers, whichever is smaller, or 0 if unknown."""
         return 0 if self.evaluation is None else self.evaluation.n_rarer
 
     def scores_of(self, method: str) -> FloatArray:
@@ -111,11 +117,11 @@ class ScoredAnswers:
         return np.asarray(column, dtype=np.float64)
 
     def ranking(self, method: str) -> NDArray[np.intp]:
-        """Return the places of the questions (n,), most uncertain first, without a score last."""
+        """Return the row numbers (n,), the most uncertain first and those without a score last."""
         return np.argsort(-self.scores_of(method), kind="stable")
 
     def judged_scores(self) -> pd.DataFrame:
-        """Return the scores of the judged questions that every method has, a column each."""
+        """Return a column of scores per method, for the judged questions that all methods score."""
         evaluation = self.judged()
         scores = evaluation.baselines
         if "PRO" in self.methods:
@@ -129,7 +135,7 @@ class ScoredAnswers:
         """AUROC of every method and its difference to NLL, or to the first method without NLL.
 
         The columns are those of `metrics.compare_aurocs`. If α was chosen on these questions, the
-        rows of PRO and S-PRO have the AUROC and the difference on questions that did not choose α.
+        AUROC and the difference of PRO and S-PRO are those on questions on which α was not chosen.
 
         Raises:
             OneClassError: all judged answers are right, or all are wrong.
@@ -269,7 +275,8 @@ class ScoredAnswers:
             RunError: no answer can be judged.
         """
         if self.evaluation is None:
-            raise RunError(f"run {self.run.name} has no answer that can be judged")
+            words = "has no answer that can be judged; give references or labels"
+            raise RunError(f"run {self.run.name} {words}")
         return self.evaluation
 
 
@@ -299,6 +306,15 @@ def score_answers(
     Raises:
         RunError: no answer can be judged, and `must_judge`.
         SentenceError: a method is unknown or needs other data.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> scored.alpha.alpha, scored.methods
+        (0.1, ('PRO', 'NLL'))
+        >>> scored.rows[["text", "correct"]].head(2).values.tolist()
+        [['1762', False], ['caustic', False]]
     """
     similarity = _Remembered()
     matrices = answer_matrices(run)
@@ -343,9 +359,9 @@ def _n_with_texts(run: Run) -> int:
 def _are_samples(run: Run, matrices: AnswerMatrices) -> bool:
     """Return whether the answers can be independent samples.
 
-    Beams are not. A file that lists different answers is not either: two of n samples are equal
-    with a probability of Σ p² at least, so some answers of a file of samples are repeated, unless
-    all answers are improbable.
+    Beams are not independent samples, and neither is a file that lists different answers. Two
+    samples are equal with a probability of at least Σ p². So some answers of a file of samples are
+    repeated, unless all answers are improbable.
     """
     if run.info.strategy in _NOT_SAMPLED:
         return False
@@ -426,7 +442,7 @@ def _verdicts(rows: pd.DataFrame, evaluation: Evaluation | None) -> NDArray[np.o
 
 
 def _selected(names: tuple[str, ...], methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the methods that are asked for, in their usual order."""
+    """Return the requested methods in their usual order."""
     if methods is None:
         return names
     unknown = [name for name in methods if name not in names]
@@ -459,7 +475,8 @@ class _Remembered:
             if places is not None:
                 rows = np.arange(len(texts))[:, None, None]
                 return known_result[rows, places[:, :, None], places[:, None, :]]
-        result = scoring.lexical(texts.tolist(), questions)
+        blocks = [texts[start : start + _BLOCK] for start in range(0, max(len(texts), 1), _BLOCK)]
+        result = np.concatenate([scoring.lexical(block.tolist()) for block in blocks])
         self._results.append((texts, result))
         return result
 

@@ -21,6 +21,14 @@ def auroc_table(scored: ScoredAnswers) -> pd.DataFrame:
 
     Raises:
         OneClassError: all judged answers are right, or all are wrong.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.evaluation import score_answers
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "PE"])
+        >>> auroc_table(scored)[["method", "auroc"]].round(3).values.tolist()
+        [['PRO', 0.802], ['PE', 0.401]]
     """
     table = scored.comparison[["method", "auroc", "low", "high"]]
     return table.rename(columns={"low": "auroc_low", "high": "auroc_high"})
@@ -38,6 +46,15 @@ def risk_coverage(scored: ScoredAnswers, methods: Sequence[str]) -> pd.DataFrame
     Returns:
         A table with the columns method, coverage, risk, and its 95 % Wilson interval, risk_low and
         risk_high. The method `oracle` answers all right answers first.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.evaluation import score_answers
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["NLL"])
+        >>> table = risk_coverage(scored, ["NLL"])
+        >>> table[["coverage", "risk"]].round(3).head(2).values.tolist()
+        [[0.013, 0.2], [0.024, 0.111]]
     """
     scores = scored.judged_scores()
     correct = scored.judged().correct

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.auroc import FloatArray
 
 __all__ = [
@@ -50,11 +50,18 @@ def select_alpha(
 
     Returns:
         The α.
+
+    Example:
+        >>> from pro_lib import evaluation
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> select_alpha(evaluation.evaluate(import_answers(catalog.EXAMPLE)), alphas=[0.1, 0.4])
+        0.1
     """
     one_class = validation.one_class()
     if one_class:
         warnings.warn(
-            f"{one_class}: alpha cannot be chosen there, the default {DEFAULT_ALPHA} is taken",
+            f"{one_class}, so alpha cannot be chosen on them; the default {DEFAULT_ALPHA} is used",
             stacklevel=2,
         )
         return DEFAULT_ALPHA
@@ -74,7 +81,7 @@ def nearest_alphas(alphas: ArrayLike) -> FloatArray:
         alphas: the values (A,).
 
     Returns:
-        The values without repeats, at most A. Of two equally near ones, the smaller is first.
+        The values without repeats, at most A. If two are equally near, the smaller one is first.
     """
     grid = np.unique(alphas)
     # Rounding makes 0.35 and 0.45 equally far from 0.4.
@@ -103,7 +110,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         pool = splits.pool
         warnings.warn(
             f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn ({reason}), "
-            "so how much α moves is not known",
+            "so the variation of α over redraws is unknown",
             stacklevel=2,
         )
         row = {"redraw": 0, "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
@@ -123,7 +130,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
 
 
 def _no_redraws(splits: Splits) -> str:
-    """Return why the validation questions cannot be redrawn; empty if they can."""
+    """Return why the validation questions cannot be redrawn, or nothing if they can."""
     n_pool = len(splits.pool.correct)
     n_questions = len(splits.validation.correct)
     one_class = splits.pool.one_class()

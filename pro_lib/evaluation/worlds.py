@@ -21,7 +21,9 @@ AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
 @dataclass(frozen=True)
 class World:
-    """The properties of a simulated world; the defaults are the base world.
+    """The properties of a simulated world.
+
+    The defaults are the base world.
 
     Attributes:
         sharpness: how unequal the probabilities of the meanings are; 0 makes them equal.

@@ -82,7 +82,7 @@ class Job:
         # The most questions at once that may fit into memory.
         self.fitting = sys.maxsize
         if not len(self.questions):
-            raise ValueError("there are no questions to answer")
+            raise ValueError("questions= is empty; give at least one question")
         prompts = self._prompts(self.questions.table)
         longest = max(map(len, prompts))
         self.fit = self.model.fit_for(longest + self.strategy.max_new_tokens)
@@ -202,7 +202,8 @@ class Job:
         ):
             if 10 * count > len(likeliest):
                 warnings.warn(
-                    f"{count} of the first {len(likeliest)} likeliest answers {trouble}; {remedy}",
+                    f"the most probable answers to {count} of the first {len(likeliest)} questions "
+                    f"{trouble}; {remedy}",
                     stacklevel=2,
                 )
 
@@ -263,7 +264,10 @@ class Job:
             )
 
     def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
-        """Return the tree of some prompts; the states of their common prefix are computed once."""
+        """Return the tree of some prompts.
+
+        The states of their common prefix are computed once.
+        """
         network = self.model.network
         if self._prefix is None:
             # A tree uses as much of the prefix as its own prompts have in common.
@@ -294,7 +298,8 @@ class Job:
     def _epsilon(self) -> ArrayLike:
         """The largest error of a search's log-probabilities, in nats.
 
-        It is measured in half precision, and 0 otherwise. A server states it by prefix length.
+        It is measured in half precision, and 0 otherwise. For a server it depends on the length of
+        the prefix.
         """
         server_epsilon = getattr(self.model, "epsilon", None)
         if isinstance(server_epsilon, np.ndarray):
@@ -345,7 +350,10 @@ class Job:
 
 
 def by_probability(answers: Sequence[Outcome]) -> list[Outcome]:
-    """Return answers in descending order of probability; those cut by length are last."""
+    """Return answers in descending order of probability.
+
+    Those cut by length are last.
+    """
     return sorted(answers, key=lambda answer: (not answer.finished, -answer.complete_log_prob))
 
 

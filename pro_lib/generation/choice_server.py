@@ -189,7 +189,10 @@ def _letter(choice: str) -> str:
 
 
 def _listing(entries: object) -> _Listing:
-    """Return the listed tokens; nothing if an entry is not a token with a log-probability."""
+    """Return the listed tokens.
+
+    There are none if an entry is not a token with a log-probability.
+    """
     pairs: _Listing = []
     for entry in entries if isinstance(entries, list) else []:
         text = inner_value(entry, "token")

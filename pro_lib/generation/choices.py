@@ -66,7 +66,7 @@ def choice_log_probs(
         (1, 2)
     """
     if not choices:
-        raise SentenceError("choices must have at least one text")
+        raise SentenceError("choices must have at least one text; got []")
     counts = counts or ForwardCounts()
     encoded: list[Continuations] = []
     places = []
@@ -112,7 +112,10 @@ def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Conti
     remainders = [ids[start:] for ids in with_choices]
     for choice, remainder in zip(choices, remainders, strict=True):
         if not remainder:
-            raise SentenceError(f"choice {choice!r} adds no token to the prompt")
+            raise SentenceError(
+                f"choice {choice!r} adds no token to the prompt, so it has no probability; give a "
+                "text that is more than white space"
+            )
     return Continuations(prompt_ids[:start], remainders)
 
 

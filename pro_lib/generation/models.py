@@ -120,7 +120,10 @@ class Model:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the weights are behind a server; its answers are stored question by question."""
+        """Whether the weights are behind a server.
+
+        The answers of such a model are stored question by question.
+        """
         return False
 
     @property
@@ -164,7 +167,7 @@ class Model:
                 f"the prompt contains {control_token!r}, which the tokenizer of {self.name} reads "
                 "as a control token, not as text; write it in another way"
             )
-        words = "in a prompt is encoded as text, not as the control token"
+        words = "in a prompt is encoded as ordinary text, not as the control token"
         warnings.warn(f"model {self.name}: {control_token!r} {words}", UserWarning, stacklevel=2)
         return token_ids
 
@@ -194,8 +197,8 @@ class Model:
         try:
             text = render_chat(self.tokenizer, messages, options)
         except Exception as error:  # a template can raise any error, also about memory
-            words = f"has no chat template that takes the prompt; leave chat=True out ({error})"
-            raise UnsupportedModelError(f"model {self.name} {words}") from error
+            words = f"{self.name} cannot be used ({error}); use chat=False"
+            raise UnsupportedModelError(f"the chat template of model {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -232,7 +235,7 @@ class Model:
         for text in stop:
             if not text.strip() or text not in single_tokens:
                 raise ValueError(
-                    f"stop={text!r} is not a single token of {self.name} with more than white space"
+                    f"stop={text!r} must be one token of {self.name}, and more than white space"
                 )
         ends = (*self.ends, *stop)
         return replace(self, ends=ends, endings=find_endings(self.tokenizer, self.network, ends))
@@ -363,7 +366,10 @@ def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
     Raises `ValueError` for another tuple, or if an option is not at its default.
     """
     if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
-        raise ValueError("a tuple must be a pair (network, tokenizer) of transformers")
+        raise ValueError(
+            "model as a tuple must be a pair (network, tokenizer) of transformers; got "
+            f"{tuple(type(part).__name__ for part in pair)}"
+        )
     defaults = {"dtype": "auto", "device": "auto", "quantization": None}
     for name, value in options.items():
         if name not in defaults or value != defaults[name]:
@@ -438,7 +444,7 @@ def cached_model(model: "str | Path | Model", **options: Any) -> Model:
 def _load_network(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
     """Return the network and the tokenizer that transformers loads.
 
-    Raises `SentenceError` for an adapter or a file that Git LFS has not fetched.
+    Raises `SentenceError` for an adapter or a file that Git LFS must still fetch.
     """
     folder = Path(source, options.get("subfolder") or "")
     check_no_adapter(folder)
@@ -469,7 +475,8 @@ def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTraine
     config = AutoConfig.from_pretrained(source, **shared)
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
-            f"model {name} is an encoder-decoder, whose answers depend on the input of its encoder"
+            f"model {name} is an encoder-decoder, which is unsupported; choose a causal "
+            "language model"
         )
     tokenizer = AutoTokenizer.from_pretrained(source, **shared)
     # Mismatched weights are reported here instead of by an error of transformers.

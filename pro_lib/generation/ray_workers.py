@@ -27,7 +27,10 @@ MAX_RETRIES = 2
 
 @checked
 class WorkOptions:
-    """Options of `generate` that are checked together; most do not change the answers."""
+    """Options of `generate` that are checked together.
+
+    Most do not change the answers.
+    """
 
     chat: Chat | None
     batch_size: PositiveInt | None
@@ -114,7 +117,8 @@ def _worker_numbers(ray: Any, work: WorkOptions) -> tuple[int, int]:
     n_gpus = int(ray.cluster_resources().get("GPU", 0))
     if 0 < n_gpus < work.gpus_per_worker:
         raise ValueError(
-            f"gpus_per_worker={work.gpus_per_worker}, but the Ray cluster has {n_gpus} in all"
+            f"gpus_per_worker={work.gpus_per_worker} is more than the {n_gpus} GPUs of the Ray "
+            "cluster; lower it"
         )
     gpus_per_worker = min(n_gpus, work.gpus_per_worker)
     n_workers = work.n_workers or max(1, n_gpus // work.gpus_per_worker)
@@ -124,7 +128,7 @@ def _worker_numbers(ray: Any, work: WorkOptions) -> tuple[int, int]:
 def _write_parts(
     ray: Any, workers: list[Any], parts: Mapping, folder: RunFolder, bar: tqdm
 ) -> dict[str, Any]:
-    """Let the workers write the parts, then end the workers; return the provenance."""
+    """Let the workers write the parts, then end the workers and return the provenance."""
     provenance: dict[str, Any] = {}
     pool = ray.util.ActorPool(workers)
     try:
@@ -134,7 +138,8 @@ def _write_parts(
             bar.update(n_questions)
     except ray.exceptions.RayActorError as error:
         raise RunError(
-            f"{folder.path}: a part has ended {MAX_RETRIES + 1} workers ({error})"
+            f"{folder.path}: {MAX_RETRIES + 1} workers ended, one after the other, while they made "
+            f"the same part ({error}); their log says why, often a lack of memory"
         ) from error
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
@@ -192,12 +197,15 @@ class Worker:
 
     @cached_property
     def job(self) -> Job:
-        """The job that answers the questions; the model is loaded for the first part."""
+        """The job that answers the questions.
+
+        The model is loaded for the first part.
+        """
         model = models.load_model(**self.load)
         if model.fingerprint != self.fingerprint:
             raise RunError(
                 f"model {model.source} on {os.uname().nodename} is not the model of this run: its "
-                "files differ"
+                "files differ; copy the same files to every machine"
             )
         return Job(model, *self.settings)
 

@@ -45,8 +45,8 @@ def connect_server(
 ) -> Model:
     """Connect to a model behind a server, for `generate` and `ask` with the strategy `threshold`.
 
-    A few requests probe the server, here and again for every run. So a stored run is returned only
-    if the same server made it.
+    A few requests test the server now and before every run. Their results identify the model, so a
+    stored run is returned only if the same model made it.
 
     Args:
         base_url: address of the API, such as `http://localhost:8000/v1`.
@@ -120,7 +120,10 @@ class ServedModel(Model):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the weights are behind a server; its answers are stored question by question."""
+        """Whether the weights are behind a server.
+
+        The answers of such a model are stored question by question.
+        """
         return True
 
     @property
@@ -142,15 +145,17 @@ class ServedModel(Model):
         return super().parameters() | {"server": self.server.identity(prompts)}
 
     def with_stop(self, stop: Sequence[str]) -> Model:
-        """Return the model itself; `stop` must be empty.
+        """Return the model itself.
+
+        `stop` must be empty.
 
         Raises:
             ValueError: there are texts in `stop`, which a server does not support.
         """
         if stop:
             raise ValueError(
-                "stop= is not supported over a server; pass connect_server(stop_ids=), the ids of "
-                "tokens that end an answer"
+                "stop= is not supported over a server; pass the ids of the tokens that end an "
+                "answer as connect_server(stop_ids=)"
             )
         return self
 
@@ -210,8 +215,9 @@ class ServedModel(Model):
 class ServerTree:
     """A `Tree` that requests the next tokens of its prefixes from a server.
 
-    Its rows are numbers of prefixes, not log-probabilities. `_rows` are the prefixes from which
-    `grow` appends, `_added` those that were added last, whose next tokens `children` requests.
+    `plant` and `grow` return the numbers of the new prefixes instead of log-probabilities, which
+    `children` requests later. `_rows` are the prefixes that `grow` extends. `_added` are the
+    prefixes that were added last.
     """
 
     prefix_length = 0
@@ -240,7 +246,7 @@ class ServerTree:
     def children(
         self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray
     ) -> Children:
-        """Return what may follow each row, as `next_tokens.children` does for full distributions.
+        """Return the next events of each row, as `next_tokens.children` for full distributions.
 
         The probability that a list leaves out is `UNSEEN` where it may contain an event that
         reaches the floor of its row, else `OTHER`.
@@ -273,10 +279,10 @@ class ServerTree:
 
 @dataclass(frozen=True)
 class _EventsAfter:
-    """What may follow one prefix.
+    """The events that may follow one prefix.
 
     `events` are triples: a token or a code of `next_tokens`, its log-probability, and whether it
-    completes an answer. `best` is the token with which the greedy path goes on, or `END`.
+    completes an answer. `best` is the next token of the greedy path, or `END`.
     """
 
     events: list[tuple[int, float, bool]]
@@ -293,7 +299,7 @@ def _events_after(
     floor: float,
     is_greedy: bool,
 ) -> _EventsAfter:
-    """Return what may follow a prefix.
+    """Return the events that may follow a prefix.
 
     A longer list is requested while the list does not show whether some event reaches the floor.
     """
@@ -323,7 +329,7 @@ def _events_after(
 
 
 class _TokenList:
-    """The likeliest next tokens that a server lists, and bounds on what the list leaves out."""
+    """The likeliest next tokens that a server lists, and bounds on the tokens that it omits."""
 
     def __init__(self, log_probs: dict[int, float], is_stop: np.ndarray, n_requested: int):
         items = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]

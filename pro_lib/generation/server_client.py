@@ -106,6 +106,7 @@ class Server:
         pattern = r"https?://[\w.-]+(:\d{1,5})?(/[\w./~-]*)?"
         if not re.fullmatch(pattern, self.base_url, re.ASCII):
             example = "http://localhost:8000/v1, without user, key or parameters"
+            # The address itself may contain a key, so the message does not show it.
             raise ValueError(f"base_url must be an address such as {example}")
         port = self.base_url.split("/")[2].partition(":")[2]
         if port and not 1 <= int(port) <= 65535:
@@ -159,7 +160,7 @@ class Server:
         log_probs = _by_token_id(pairs)
         fault = _list_fault(reply, log_probs, len(pairs))
         if not fault and inner_value(reply, "usage", "prompt_tokens") not in (None, len(prefix)):
-            fault = "read another prompt than was sent"
+            fault = "counts other prompt tokens than were sent"
         # At a temperature above 0 any token may be the generated one.
         is_sampled = sampling.get("temperature", 0) > 0
         if not fault and not self._has_known_tokens(reply, log_probs, is_sampled=is_sampled):
@@ -186,9 +187,10 @@ class Server:
         return text in [self.texts[token].strip() for token in likeliest]
 
     def identity(self, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """Return what identifies the model behind the server, as JSON can hold it.
+        """Return values for JSON that identify the model behind the server.
 
-        The port is ignored.
+        They are its name, the host without the port, the server's description of the model, and
+        the log-probabilities after a few prompts.
 
         Args:
             prompts: token ids of the probe's prompts.
@@ -209,7 +211,7 @@ class Server:
         }
 
     def _description(self, connection: "Connection") -> dict[str, Any]:
-        """Return what the server says of its model in `/models` and in llama.cpp's `/props`."""
+        """Return the server's description of its model, from `/models` and llama.cpp's `/props`."""
         base = self.base_url.rstrip("/")
         entries = inner_value(connection.get(f"{base}/models"), "data")
         entries = entries if isinstance(entries, list) else []
@@ -227,7 +229,7 @@ class Server:
         return {name: self._storable(value) for name, value in values.items() if value is not None}
 
     def _storable(self, value: Any) -> Any:
-        """Return a value of a description without the key; its digest if it is long."""
+        """Return a value of a description without the key, or its digest if it is long."""
         text = json.dumps(value, sort_keys=True)
         key = json.dumps(self._key())[1:-1]
         if len(key) >= 16:  # shorter keys are words such as "none", which servers ignore
@@ -247,9 +249,10 @@ class Server:
         why = self._why_cut(lists, n_tokens)
         why = why or self._why_sampled(connection, prompts[0], lists[0], n_tokens)
         if why:
-            help_ = "start vLLM with --logprobs-mode raw_logprobs, "
-            help_ += "llama.cpp without post_sampling_probs and sampler options"
-            raise RunError(f"{self.base_url} lists processed probabilities: {why}; {help_}")
+            remedy = "start vLLM with --logprobs-mode raw_logprobs, and llama.cpp without "
+            remedy += "post_sampling_probs and sampler options"
+            problem = f"does not list the model's own probabilities: {why}"
+            raise RunError(f"{self.base_url} {problem}; {remedy}")
         return [_rounded(log_probs) for log_probs in lists]
 
     def _why_cut(self, lists: Sequence[dict[int, float]], n_tokens: int) -> str:
@@ -301,7 +304,10 @@ class Server:
 
 @cache
 def _ssl_context() -> "ssl.SSLContext":
-    """Return the certificates of all clients; a search opens many, and reading them is slow."""
+    """Return the certificates of all clients.
+
+    A search opens many, and reading them is slow.
+    """
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -357,7 +363,7 @@ class Connection:
                 async for chunk in response.raise_for_status().aiter_raw():
                     content += chunk
                     if len(content) > _MOST_BYTES:
-                        raise ValueError("the reply does not end")
+                        raise ValueError(f"the reply is longer than {_MOST_BYTES:,} bytes")
         return bytes(content)
 
     async def _with_retries(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
@@ -393,7 +399,7 @@ class Connection:
         return seconds if seconds <= self.server.longest_wait else None
 
     def _failure(self, error: Exception) -> str:
-        """Say what is wrong and what may help, without any text from the server."""
+        """Name the problem and a remedy, without any text from the server."""
         if not isinstance(error, httpx.HTTPStatusError):
             return f"gives no complete answer in {_TRIES} tries ({type(error).__name__})"
         server = self.server

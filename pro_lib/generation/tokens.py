@@ -58,7 +58,10 @@ def first_control_token(tokenizer: Tokenizer, text: str) -> str | None:
 
 @lru_cache(maxsize=2)
 def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
-    """Return the text of each of the first `n_tokens` tokens; part of a character is U+FFFD."""
+    """Return the text of each of the first `n_tokens` tokens.
+
+    Part of a character is U+FFFD.
+    """
     texts = []
     for token_id in range(n_tokens):
         # mistral-common's SentencePiece returns raw pieces unless special tokens are skipped, and
@@ -69,7 +72,7 @@ def token_texts(tokenizer: Any, n_tokens: int) -> tuple[str, ...]:
 
 
 def text_before(text: str, ends: Sequence[str]) -> str:
-    """Return a text up to the first of `ends` in it."""
+    """Return the part of a text before the first occurrence of one of `ends`."""
     return min((text.partition(end)[0] for end in ends), key=len)
 
 
@@ -81,8 +84,8 @@ def classify_tokens(
     Args:
         tokenizer: the tokenizer; None if only the ids in `configurations` end an answer.
         ends: texts that end an answer. A token that contains one of them is a stop token if it has
-            only white space before that text; otherwise it is closing: it also ends the answer,
-            but what is before that text is part of the answer.
+            only white space before that text. Otherwise it is a closing token: it also ends the
+            answer, but the part before that text belongs to the answer.
         configurations: objects with an `eos_token_id`, which may be an id, several or None.
         size: the number of tokens of the model.
     """
@@ -114,7 +117,7 @@ def find_endings(
     *,
     config: Any = None,
 ) -> Endings:
-    """Return the endings of a model, on the device where its log-probabilities are added up.
+    """Return the tokens that end an answer, on the device of the model's log-probabilities.
 
     Args:
         tokenizer: the tokenizer of the network. Without one, only `config` names stop tokens.

@@ -55,7 +55,7 @@ class GenerateOutput:
         n_answers: the number of rows of each prompt, `(n,)`.
         log_probs: log-probabilities of complete answers in nats, `(n, N)`. They are NaN for answers
             that were cut, and where a prompt has fewer than N answers.
-        certificates: for each prompt, what a search is certain of; None for beam search.
+        certificates: the certificate of the search of each prompt; None for beam search.
     """
 
     sequences: Tensor
@@ -229,7 +229,10 @@ def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
 def _tree_function(
     network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
 ) -> Callable[[Sequence[list[int]]], decoding.Tree]:
-    """Return the function that makes trees of prompts; their common prefix is computed once."""
+    """Return the function that makes trees of prompts.
+
+    Their common prefix is computed once.
+    """
     shared: Sequence[int] = ()
     if not fit.plain:
         shared = prompts[0][: decoding.common_prefix_length(prompts)]
@@ -250,7 +253,9 @@ def _check_arguments(
     """Raise `ValueError` for arguments that would change the probabilities of the network."""
     mode = config.get_generation_mode().value
     if mode != "greedy_search":
-        raise ValueError(f"{mode} is another way to decode: pass do_sample=False and num_beams=1")
+        raise ValueError(
+            f"{mode} cannot be combined with this search; pass do_sample=False and num_beams=1"
+        )
     names = [type(rule).__name__ for rule in (*logits_processor, *stopping_criteria)]
     names += _changed_settings(config)
     if network.training:
@@ -263,11 +268,13 @@ def _check_arguments(
     unsupported = [name for name in names if name not in _USUAL_ARGUMENTS]
     if unsupported:
         raise ValueError(
-            f"{', '.join(unsupported)} cannot be used here, because answers have the network's own "
-            "probabilities"
+            f"{', '.join(unsupported)} cannot be used here, because it would change the "
+            "probabilities of the network, which the search returns; remove it"
         )
-    if not mask.any(dim=-1).all():
-        raise ValueError("attention_mask hides all tokens of a prompt")
+    has_tokens = mask.any(dim=-1)
+    if not has_tokens.all():
+        row = int(has_tokens.int().argmin())
+        raise ValueError(f"attention_mask row {row} is 0 everywhere, so its prompt has no token")
 
 
 def _changed_settings(config: GenerationConfig) -> list[str]:
@@ -298,7 +305,7 @@ def _ranked_answers(
 ) -> list[decoding.Outcome]:
     """Return answers in descending order of probability.
 
-    Those of a search are only the answers that reach its α, or the first one if none does.
+    For a search, these are only the answers that reach α, or the first one if none does.
     """
     ranked = by_probability(answers)
     if certificate is None:
@@ -309,7 +316,7 @@ def _ranked_answers(
 
 
 def _log_prob(answer: decoding.Outcome) -> float:
-    """Return the log-probability of a complete answer in nats; NaN if the answer was cut."""
+    """Return the log-probability of a complete answer in nats, or NaN if the answer was cut."""
     return answer.complete_log_prob if answer.finished else math.nan
 
 

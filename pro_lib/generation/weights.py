@@ -152,7 +152,7 @@ def without_reports() -> Iterator[None]:
         names = _CONVERSION.findall("\n".join(reports))
         if not names:
             raise
-        trouble = f"weights that form {', '.join(names[:3])} are missing or have other shapes"
+        trouble = f"weights for {', '.join(names[:3])} are missing or have the wrong shape"
         raise ValueError(trouble) from error
     finally:
         logger.removeFilter(is_other)

@@ -81,7 +81,7 @@ def record_of(
 
 
 def _token_log_probs(answer: ParsedAnswer) -> Any:
-    """Return the log-probabilities of the tokens; None for an empty list beside a text."""
+    """Return the log-probabilities of the tokens, or None for an empty list beside a text."""
     if answer.text and not answer.token_log_probs:
         return None
     return answer.token_log_probs

@@ -21,7 +21,10 @@ _SHARED_BY = 0.9
 
 
 class Turn(NamedTuple):
-    """A turn of a conversation; `other` identifies images and whatever else is not text."""
+    """A turn of a conversation.
+
+    `other` identifies images and whatever else is not text.
+    """
 
     role: str
     text: str

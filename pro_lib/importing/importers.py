@@ -90,7 +90,9 @@ def from_openai(
     warn_of_answers(reading, path)
     if not answers["finished"].any():
         endings = first_values(reading.endings)
-        words = f"no answer is finished; the endings of the {len(answers)} answers are {endings}"
+        words = (
+            f"none of the {len(answers)} answers is finished; their finish reasons are {endings}"
+        )
         raise RunError(f"{path}: {words}")
     if questions is not None:
         file_ids = {read.own_id for read in reading.responses} - {None}
@@ -170,6 +172,11 @@ def import_answers(
 
     Raises:
         RunError: no answer can be used, or one belongs to no question; names file, line and field.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> import_answers(catalog.EXAMPLE)
+        Run(world-facts/smollm2-135m/records: 377 questions, 3,759 answers)
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):
@@ -198,7 +205,10 @@ def _has_records(path: str | Path) -> bool:
 
 
 def _is_from_server(body: object) -> bool:
-    """Return whether an entry is a response or contains one; a list or a text counts as one."""
+    """Return whether an entry is a response or contains one.
+
+    A list or a text counts as one.
+    """
     if not isinstance(body, dict):
         return True
     return "response" in body or response_format_of(body) is not None
@@ -209,6 +219,11 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
 
     Raises:
         ValueError: a file does not exist, or two files have the same model and dataset.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> [*record_files([str(catalog.EXAMPLE)])]
+        [('smollm2-135m', 'world-facts')]
     """
     files: dict[tuple[str, str], str] = {}
     for file in records:

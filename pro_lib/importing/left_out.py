@@ -30,7 +30,7 @@ class Problem:
 
     Attributes:
         kind: one of the kinds above.
-        sentence: what is wrong, if the error says more than the kind.
+        sentence: the problem, if the error says more than the kind.
         remedy: what to do if all answers of a file have the problem.
         is_detail: whether the sentence differs from answer to answer, so that a warning shows it.
     """
@@ -47,7 +47,7 @@ class LeftOut:
 
     Attributes:
         path: the file.
-        strict: whether the first of them is an error.
+        strict: whether the first problem raises an error.
         problems: the places and problems, by the kind of problem.
     """
 
@@ -56,13 +56,16 @@ class LeftOut:
     problems: dict[str, list[tuple[str, Problem]]] = field(default_factory=dict)
 
     def add(self, where: str, problem: Problem) -> None:
-        """Leave out the answer or line at a place; raise `RunError` instead with `strict`."""
+        """Leave out the answer or line at a place, or raise `RunError` instead with `strict`."""
         if self.strict and problem.kind != OTHER_FILTER:
             raise RunError(f"{where}: {problem.sentence or f'an answer {problem.kind}'}")
         self.problems.setdefault(problem.kind, []).append((where, problem))
 
     def add_error(self, where: str, error: RunError) -> None:
-        """Leave out the line that an error is about; its message begins with the place."""
+        """Leave out the line that an error is about.
+
+        Its message begins with the place.
+        """
         sentence = str(error)
         for beginning in (f"{where}: ", f"{where} "):
             sentence = sentence.removeprefix(beginning)

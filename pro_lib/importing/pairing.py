@@ -73,7 +73,7 @@ def paired(
 
 
 def _checked_table(given_set: QuestionSet | pd.DataFrame) -> pd.DataFrame:
-    """Return the table of the given questions; raise `RunError` without ids and texts."""
+    """Return the table of the given questions, or raise `RunError` without ids and texts."""
     table = rename_reserved(question_table(given_set))
     has_columns = {"question_id", "question"} <= set(table)
     if not has_columns or table["question_id"].duplicated().any():
@@ -112,7 +112,7 @@ def _by_order(file_ids: list[str], given_ids: list[str], path: Path) -> dict[str
         words = "the server's ids are those of questions=, in another order; give question_id"
         raise RunError(f"{path}: {words}")
     words = "has neither ids nor texts of questions"
-    meaning = "its answers are assigned to those of questions= in their order"
+    meaning = "answers are assigned to the questions of questions= in the order of both"
     warnings.warn(f"{path} {words}; {meaning}", UserWarning, stacklevel=4)
     return dict(zip(file_ids, given_ids, strict=True))
 
@@ -148,13 +148,13 @@ def _by_text(
         if len(candidates) > 1:
             candidates = [given_id for given_id in candidates if given_texts[given_id] == text]
         if len(candidates) != 1:
-            words = "is the text of several of questions=; only an id would tell which"
+            words = "is the text of several questions of questions=; give question_id"
             raise RunError(f"{path}: {text!r} {words}")
         targets[name] = candidates[0]
     if len(names_by_context) > 1:
         names = " and ".join(repr(name) for name in list(names_by_context.values())[:2])
-        words = f"prompts differ around the questions of {names}"
-        raise RunError(f"{path}: {words}: one may be a shot; give question_id")
+        words = f"the prompts of {names} have different words around the question"
+        raise RunError(f"{path}: {words}, so one may be a shot; give question_id")
     return targets
 
 
@@ -183,9 +183,9 @@ def _check_all_paired(
     """Raise `RunError` for a question of the file that is not among the given questions."""
     for name in file_ids:
         if name not in targets:
-            reason = "and no text says which it is"
+            reason = "and its question has no text to find it by"
             if name in texts:
-                reason = f"and neither is {texts[name]!r}"
+                reason = f"and neither is its text {texts[name]!r}"
             raise RunError(f"{path}: question_id {name!r} is not in questions=, {reason}")
 
 
@@ -194,7 +194,8 @@ def _check_different(targets: Mapping[str, str], path: Path) -> None:
     for given_id, count in Counter(targets.values()).items():
         if count > 1:
             raise RunError(
-                f"{path}: several of its questions match question {given_id!r} of questions="
+                f"{path}: several of its questions match question {given_id!r} of questions=; give "
+                "each its own question_id"
             )
 
 
@@ -215,12 +216,12 @@ def _check_texts(pairs: Sequence[tuple[str, str, str]], path: Path) -> None:
     for (name, prompt, question), context in zip(pairs, contexts, strict=True):
         is_contained = f" {normalized_words(question)} " in f" {normalized_words(prompt)} "
         if not is_contained or (is_uniform and context != usual_context):
-            words = f"is {prompt!r}, but in questions= {question!r}"
+            words = f"has the text {prompt!r} here, but {question!r} in questions="
             raise RunError(f"{path}: question_id {name!r} {words}")
 
 
 def _context(prompt: str, question: str) -> tuple[str, str] | None:
-    """Return the word before a question in a prompt and all text after it; None without it."""
+    """Return the word before a question in a prompt and all text after it, or None without it."""
     before, separator, after = _folded(prompt).rpartition(_folded(question))
     return (" ".join(before.split()[-1:]), after) if separator else None
 

@@ -15,7 +15,9 @@ _NUMBERED = re.compile(r"(.+)[-_.:#/](\d{1,9})")
 
 
 def set_own_ids(responses: Sequence[ReadResponse], known_ids: set[str]) -> None:
-    """Set the ids of the responses; `q0-0` and `q0-1` become `q0` if both answer one question.
+    """Set the ids of the responses.
+
+    `q0-0` and `q0-1` become `q0` if both answer one question.
 
     A warning says so, unless the ids without numbers are those of the given questions.
 
@@ -37,8 +39,8 @@ def set_own_ids(responses: Sequence[ReadResponse], known_ids: set[str]) -> None:
         read.own_id = stem
     if not stems_are_known:
         example = next(n for n, stem in enumerate(stems) if len(set(numbers[stem])) > 1)
-        words = "answers are taken as samples of one question by their ids"
-        message = f"{words}, as {ids[example]!r} of {stems[example]!r}"
+        words = "the ids of some answers look like numbered samples of one question"
+        message = f"{words}, so {ids[example]!r} counts as a sample of {stems[example]!r}"
         warnings.warn(message, UserWarning, stacklevel=3)
 
 

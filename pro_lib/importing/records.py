@@ -137,7 +137,7 @@ class CheckedAnswer(NamedTuple):
 
 
 def checked_answer(answer: object) -> CheckedAnswer:
-    """Check the fields of an answer; raise pydantic's `ValidationError` if one is wrong."""
+    """Check the fields of an answer, or raise pydantic's `ValidationError` if one is wrong."""
     return CheckedAnswer(**vars(AnswerRecord.model_validate(answer)))
 
 
@@ -166,7 +166,10 @@ _WITHOUT_VERDICT = ("refused", "unknown")
 
 
 class _Label(Format):
-    """A row of a file of labels; an id may be a whole number, and `correct` 1 or 0."""
+    """A row of a file of labels.
+
+    An id may be a whole number, and `correct` 1 or 0.
+    """
 
     question_id: Identity
     text: Text
@@ -185,7 +188,7 @@ def from_records(
 
         {question_id, question?, references?, split?, scores?, answers: [...]}
 
-    An answer has these fields, all in nats where they are log-probabilities::
+    All log-probabilities are in nats. An answer has these fields::
 
         {log_prob?, token_log_probs?, end_log_prob?, mean_log_prob?, text?, tokens?, token_ids?,
          finished?, closed?, rouge_l?, correct?}
@@ -258,7 +261,7 @@ def _answer_rows(path: Path) -> pd.DataFrame:
 
 
 def _cell_value(name: str, cell: str | None) -> object:
-    """Return the value of a CSV cell in a column; None for an empty cell."""
+    """Return the value of a CSV cell in a column, or None for an empty cell."""
     if not cell:
         return None
     if name == "references":
@@ -296,7 +299,7 @@ def names_in(path: str | Path) -> tuple[str, str]:
 
 
 def _first_record(path: str | Path) -> dict:
-    """Return the first record of a file of JSON; an empty one for a table or another entry."""
+    """Return the first record of a file of JSON, or an empty one for a table or another entry."""
     if unzipped(path).suffix in TABLES:
         return {}
     entries = json_lines(path, on_error=lambda *_: None)
@@ -425,7 +428,7 @@ def _checked_answers(entry: object) -> list[CheckedAnswer] | None:
 
 
 def _without_bad_answers(where: str, entry: object, left_out: LeftOut) -> dict | None:
-    """Return an entry without its unreadable answers; None if these are not the problem."""
+    """Return an entry without its unreadable answers, or None if these are not the problem."""
     answers = entry.get("answers") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(answers, list) or left_out.strict:
         return None
@@ -480,7 +483,10 @@ def _with_aligned_tokens(answer: CheckedAnswer, alignment: Alignment) -> Checked
 
 
 def _of_one_kind(answers: _Answers, left_out: LeftOut) -> _Answers:
-    """Return the answers that have log-probabilities; all of them if none has any."""
+    """Return the answers that have log-probabilities.
+
+    If none has any, all answers are returned.
+    """
     n_known = sum(answer.log_prob is not None for answer in answers.checked)
     if n_known in (0, len(answers.checked)):
         return answers
@@ -514,6 +520,12 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 
     Raises:
         RunError: only some questions have a split, or there are fewer than two questions.
+
+    Example:
+        >>> records = [{"question_id": name, "answers": [{"log_prob": -1.0}]} for name in "abcd"]
+        >>> run = split_records(from_records(records), n_validation=None)
+        >>> run.questions["split"].value_counts().to_dict()
+        {'test': 2, 'validation': 2}
     """
     splits = run.questions["split"]
     if splits.notna().all():
@@ -531,7 +543,7 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
 
 
 def read_labels(path: str | Path) -> pd.DataFrame:
-    """Return correctness labels of answers from a CSV, Parquet or JSONL file.
+    r"""Return correctness labels of answers from a CSV, Parquet or JSONL file.
 
     `pro score --output` writes a ``'`` before a text that a spreadsheet would take for a formula;
     it is removed here.
@@ -547,6 +559,14 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     Raises:
         RunError: a row is damaged, the file has no labels, two labels of an answer differ, or the
             labels are of a sample that `pro label` chose; names file and row.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "labels.csv")
+        ...     _ = file.write_text("question_id,text,correct\nq1,Paris,true\n")
+        ...     read_labels(file).values.tolist()
+        [['q1', 'Paris', True]]
     """
     rows = read_rows(not_empty(path, "path"))
     labels = []

@@ -83,7 +83,7 @@ def response_format_of(body: dict) -> ResponseFormat | None:
 
 
 def failure(body: dict) -> str | None:
-    """Return the message of a failed response, "" if it has none; None if it did not fail.
+    """Return the message of a failed response, "" if it has none, or None if it did not fail.
 
     OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has
     `detail`.

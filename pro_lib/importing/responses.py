@@ -43,7 +43,7 @@ _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 
 
 class StreamError(RunError):
-    """A file holds the pieces of a stream, none of which has a whole answer."""
+    """The error for a file with the pieces of a stream, none of which has a whole answer."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class Response:
 
 
 class _ParsedBody(NamedTuple):
-    """A body of an entry after it was parsed; `failure` is the message if it has no answers."""
+    """A body of an entry after it was parsed.
+
+    `failure` is the message if it has no answers.
+    """
 
     response_format: ResponseFormat | None
     served_id: str | int | None
@@ -203,7 +206,10 @@ def _responses_to_prompts(
 
 
 def _fields_of_prompt(question_fields: dict[str, Any], prompts: _Prompts, n: int) -> dict[str, Any]:
-    """Return the fields of a `Response` to prompt `n`; a field may list a value for each prompt."""
+    """Return the fields of a `Response` to prompt `n`.
+
+    A field may list a value for each prompt.
+    """
     fields = question_fields | {"question": prompts.questions[n] if prompts.questions else None}
     for name in ("question_id", "references", "split"):
         values = question_fields[name]
@@ -293,7 +299,7 @@ def _has_known_format(body: object) -> bool:
 
 
 def _parsed(where: str, entry: dict, body: object) -> _ParsedBody:
-    """Return the answers in a body; raise `RunError` if its format is unknown."""
+    """Return the answers in a body, or raise `RunError` if its format is unknown."""
     fields = as_mapping(decoded(body))
     if is_stream_piece(fields):
         words = "a piece of a stream, which holds a part of an answer"

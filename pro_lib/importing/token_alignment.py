@@ -140,7 +140,7 @@ def align(answer: AnswerTokens) -> Alignment | Mismatch:
 
 
 def _identical(answer: AnswerTokens) -> Alignment | None:
-    """Return the alignment if the joined tokens are the text, as is usual; None otherwise."""
+    """Return the alignment if the joined tokens are the text, as is usual, or None otherwise."""
     texts: Any = answer.token_texts
     ending = shown(texts[-1]) if texts else ""
     has_ending = len(texts) > 1 and answer.finished and (not ending or is_control_token(ending))
@@ -364,7 +364,7 @@ def _ending(tokens: _Tokens, last: int) -> Alignment:
 
 
 def _sum_of_log_probs(values: list[Any]) -> float | None:
-    """Return the sum; None if there are no values, or if one is not a number up to 1."""
+    """Return the sum, or None if there are no values, or if one is not a number up to 1."""
     are_numbers = all(isinstance(value, int | float) and value <= 1 for value in values)
     return sum(values) if values and are_numbers else None
 

@@ -51,7 +51,7 @@ def texts_without_specials(answer: AnswerTokens) -> list[str]:
 
 
 def with_outer_space(text: str, spelling: Spelling, span: Span | None) -> Span | None:
-    """Return a span with the white space around the text; None if the tokens do not spell it."""
+    """Return a span with the white space around the text, or None if the tokens do not spell it."""
     if span is None:
         return None
     if span.start == span.end:

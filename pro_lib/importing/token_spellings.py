@@ -132,7 +132,10 @@ def without_space(spelling: Spelling) -> Spelling:
 
 @lru_cache(maxsize=1 << 16)
 def _as_written(text: str) -> bytes:
-    """Return the bytes of a token's text; escaped bytes become bytes."""
+    """Return the bytes of a token's text.
+
+    Escaped bytes become bytes.
+    """
     escaped = _ESCAPED.fullmatch(text) if text.startswith("byte") else None
     if not escaped:
         return encoded(text)
@@ -175,7 +178,7 @@ def encoded(text: str) -> bytes:
 
 
 def shown(text: str | bytes | None) -> str:
-    """Return a token as text; "" if it has no text, as the ending alone may have."""
+    """Return a token as text, or "" if it has no text, as the ending alone may have."""
     if text is None:
         return ""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text

@@ -100,16 +100,15 @@ def auroc_intervals(
     """Return the AUROC of each column of `uncertainty` (n, A) and the ends of its 95 % interval.
 
     The interval is Wilson's for the AUROC a as a share of 1/v answers, where v a (1 - a) is
-    DeLong's variance. The variance of the placements of a class is at most a (1 - a). A class with
-    few answers says little about it, so the estimate is shrunk towards this maximum with the
-    weight 1 / (1 + (s / 0.7)³), s = (n - 1) a (1 - a) for n answers in the class. One answer in a
-    class is enough.
+    DeLong's variance. The variance of the placements of a class is at most a (1 - a). It cannot be
+    estimated well from few answers, so the estimate is shrunk towards this maximum. The weight of
+    the maximum is 1 / (1 + (s / 0.7)³) with s = (n - 1) a (1 - a) for n answers in the class. One
+    answer in a class is enough.
 
     Questions in one cluster may be right or wrong together. With `clusters`, v is at least the
-    jackknife variance over clusters (the variance estimated by Obuchowski 1997, with whole clusters
-    left out), the maximum assumes that a cluster counts as one answer, and Student's quantile for
-    the effective number of clusters replaces the normal one. docs/explanation/intervals.md has the
-    coverage.
+    jackknife variance over clusters, the variance of Obuchowski (1997) with whole clusters left
+    out. The maximum then counts a cluster as one answer. Student's quantile for the effective
+    number of clusters replaces the normal one. docs/explanation/intervals.md has the coverage.
 
     Args:
         uncertainty: (n, A); higher means more uncertain.
@@ -253,7 +252,10 @@ def jackknifed_aurocs(
 
 
 def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
-    """Return the sum of each row (A, n) in each cluster, (A, I); `codes` are those of the n."""
+    """Return the sum of each row (A, n) in each cluster, (A, I).
+
+    `codes` are those of the n.
+    """
     sums = [np.bincount(codes, weights=row, minlength=n_clusters) for row in rows]
     return np.stack(sums)
 
@@ -348,7 +350,7 @@ def aligned(
 
 
 def _as_booleans(labels: NDArray[Any]) -> Labels:
-    """Return labels (n,) as booleans; raise `ValueError` if one is not True, False, 0 or 1."""
+    """Return labels (n,) as booleans, or raise `ValueError` if one is not True, False, 0 or 1."""
     # A column of booleans that may have missing values has the type object.
     is_boolean = labels.dtype == bool or all(
         isinstance(label, (bool, int, float)) and label in (0, 1)
@@ -371,6 +373,12 @@ def need_both(correct: Labels, what: str) -> None:
 
     Raises:
         OneClassError: all answers are right, all are wrong, or there are none.
+
+    Example:
+        >>> need_both(np.array([True, True]), "PRR")
+        Traceback (most recent call last):
+            ...
+        pro_lib.metrics.auroc.OneClassError: PRR needs right and wrong answers, but all 2 are right
     """
     if not correct.size:
         raise OneClassError(f"{what} needs right and wrong answers, but none are given")
@@ -413,5 +421,8 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of each value in its column (n, A), from 1; ties have their mean rank."""
+    """Return the rank of each value in its column (n, A), from 1.
+
+    Ties have their mean rank.
+    """
     return np.asarray(pd.DataFrame(values).rank())

@@ -326,7 +326,7 @@ def _forms(text: str) -> set[str]:
 def _checked(
     texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[tuple[str, list[str]]]:
-    """Return texts with their references; raise `SentenceError` for a row without strings."""
+    """Return texts with their references, or raise `SentenceError` for a row without strings."""
     if len(texts) != len(references):
         raise SentenceError(f"texts has {len(texts)} entries, but references {len(references)}")
     rows = []
@@ -350,7 +350,7 @@ CORRECTNESS = ("rouge_l", *MATCHES)
 
 @dataclass(frozen=True)
 class Choices:
-    """What counts as an answer, and what makes it right.
+    """The rules that decide which answers count and which are right.
 
     The defaults are those of this project; docs/results/audit.md says what others do.
 

@@ -70,7 +70,7 @@ class Moves:
         Args:
             end: 1 for the upper end, -1 for the lower end.
             level: probability of the interval, such as 0.95.
-            scale: predict the distance for this multiple of the questions, (A,) or a number.
+            scale: a number or (A,). With 2, the distance is predicted for twice as many questions.
         """
         variance, freedom = self._spread(end, scale)
         quantile = -stdtrit(freedom, (1 - level) / 2)
@@ -78,7 +78,7 @@ class Moves:
         return np.asarray(shift + np.sqrt(quantile**2 * variance + shift**2))
 
     def p_value(self) -> FloatArray:
-        """Return 1 minus the level (A,) of the interval that ends at 0; 1 if nothing differs.
+        """Return 1 minus the level (A,) of the interval that ends at 0, or 1 if nothing differs.
 
         The end near 0 does not move with the skewness, so only its variance counts.
         """
@@ -200,7 +200,10 @@ class _ClassMoves:
 
     @classmethod
     def measure(cls, moves: FloatArray, changed: Labels, difference: FloatArray) -> "_ClassMoves":
-        """Add up the moves (A, n) of a class; `changed` (A, n), `difference` (A,)."""
+        """Add up the moves (A, n) of a class.
+
+        `changed` has the shape (A, n), `difference` (A,).
+        """
         n = moves.shape[1]
         deviations = moves - difference[:, None]
         square_sum = (deviations**2).sum(axis=1)
@@ -268,10 +271,10 @@ def delong(
     The variance is that of DeLong, DeLong & Clarke-Pearson (1988) without its bias. Four additions
     make the interval cover in small samples:
 
-    - Student's quantile with Satterthwaite's degrees of freedom,
-    - the end away from 0 moves outward with the skewness,
-    - pseudo-moves in a class in which fewer than five answers moved,
-    - with `clusters`, the jackknife over clusters if its variance is larger.
+    - Student's quantile with Satterthwaite's degrees of freedom is used.
+    - The end away from 0 moves outward with the skewness.
+    - A class in which fewer than five answers moved gets pseudo-moves.
+    - With `clusters`, the jackknife over clusters is used if its variance is larger.
 
     docs/explanation/intervals.md has the formulas and the coverage. Placements are found by sorting
     (Sun & Xu 2014); the bias is only computed for up to 300,000 pairs.
@@ -317,7 +320,7 @@ def delong(
 
 
 def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
-    """Return the position of the reference among the columns; raise `KeyError` for another name."""
+    """Return the position of the reference among the columns, or raise `KeyError`."""
     if isinstance(reference, int):
         return reference
     names = pd.DataFrame(uncertainties).columns
@@ -330,7 +333,7 @@ def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
 
 
 def _without_tests(values: FloatArray, labels: Labels, column: int, reason: str) -> DeLong:
-    """Return the differences without intervals; NaN if all answers are right, or all wrong."""
+    """Return the differences without intervals, or NaN if all answers are right, or all wrong."""
     unknown = np.full(values.shape[1], np.nan)
     has_both = 0 < np.count_nonzero(labels) < len(labels)
     areas = auroc_intervals(values, labels)[0] if has_both else unknown
@@ -338,7 +341,7 @@ def _without_tests(values: FloatArray, labels: Labels, column: int, reason: str)
 
 
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
-    """Say why no difference can have an interval; empty if it can."""
+    """Say why no difference can have an interval, or nothing if it can."""
     for name, n in (("right", np.count_nonzero(labels)), ("wrong", np.count_nonzero(~labels))):
         if n < FEWEST_OF_A_CLASS:
             return f"fewer than {FEWEST_OF_A_CLASS} {name} answers"
@@ -423,13 +426,13 @@ def compare_aurocs(
     Returns:
         A row per method with the columns
 
-        - method; auroc, low and high, from `auroc_intervals`;
-        - interval: whether the intervals are "by question" or "by cluster";
-        - n_differ, from `count_differing`;
+        - method, and auroc, low and high from `auroc_intervals`.
+        - interval: whether the intervals are "by question" or "by cluster".
+        - n_differ, from `count_differing`.
         - difference: AUROC minus that of the reference, with difference_low, difference_high and
-          p_value from `delong`;
-        - p_holm: the p-value, corrected for the number of other methods, and significant, whether
-          it is at most 0.05;
+          p_value from `delong`.
+        - p_holm: the p-value, corrected for the number of other methods.
+        - significant: whether p_holm is at most 0.05.
         - reading and n_to_decide, from `readings`, not corrected. A score that is the same as the
           reference's on every question reads `identical` and has no n_to_decide.
 
@@ -508,6 +511,12 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
         A text per other method, such as "PRO minus NLL +0.012 [−0.003, +0.027]". If the table has
         no interval the text says why, and if the two scores are equal on every question it says
         "identical".
+
+    Example:
+        >>> scores = pd.DataFrame({"NLL": [0.1, 0.9, 0.6, 0.5], "PE": [0.2, 0.4, 0.3, 0.6]})
+        >>> comparison = compare_aurocs(scores, [True, False, True, False], reference="NLL")
+        >>> differences_in_words(comparison, "NLL")
+        ['PE minus NLL +0.250, without an interval: fewer than 5 right answers']
     """
     texts = []
     for row in comparison[comparison["method"] != reference].to_dict("records"):
@@ -589,7 +598,7 @@ def _is_equivalent(moves: Moves, scale: ArrayLike) -> Labels:
 
 
 def _scale_to_decide(moves: Moves) -> FloatArray:
-    """Return the smallest multiple (A,) of the questions that decides a reading; inf for never.
+    """Return the smallest multiple (A,) of the questions that decides a reading, or inf for never.
 
     The multiple is found by bisection. The prediction is undefined for fewer than two answers of a
     class or two clusters, so the search starts there.

@@ -43,6 +43,12 @@ def influence(values: FloatArray, correct: Labels) -> FloatArray:
     Args:
         values: placements (n,), or their mean over several AUROCs.
         correct: (n,); True for a right answer.
+
+    Example:
+        >>> correct = np.array([True, False, True, False])
+        >>> moves = influence(placements([0.1, 0.9, 0.6, 0.5], correct), correct)
+        >>> moves.round(3).tolist()
+        [0.177, 0.177, -0.177, -0.177]
     """
     result = np.zeros(len(values))
     for members in (correct, ~correct):
@@ -60,6 +66,12 @@ def influence_error(values: FloatArray, clusters: ArrayLike | None = None) -> fl
         values: the influences.
         clusters: (n,) names of clusters of questions that depend on each other; None for
             independent questions.
+
+    Example:
+        >>> influence_error(np.array([0.1, 0.1, -0.1, -0.1]))
+        0.2
+        >>> influence_error(np.array([0.1, 0.1, -0.1, -0.1]), clusters=["a", "a", "b", "b"])
+        0.4
     """
     if clusters is None:
         return float(np.sqrt((values**2).sum()))

@@ -95,10 +95,13 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
         progress: show a progress bar.
 
     Returns:
-        One row per answer. Columns: p_right (probability that the answer is right, given that the
-        judge chooses; NaN without a verdict), mass (probability of both choices together; NaN if
-        it is unknown) and status (`judged`, `refused` if the mass is too small, `unknown` if the
-        model did not return both probabilities).
+        One row per answer, with the columns
+
+        - p_right: the probability that the answer is right, given that the judge chooses. It is NaN
+          without a verdict.
+        - mass: the probability of both choices together. It is NaN if it is unknown.
+        - status: `judged`, `refused` if the mass is too small, or `unknown` if the model did not
+          return both probabilities.
 
     Raises:
         SentenceError: the arguments have different lengths, or a question has no reference.

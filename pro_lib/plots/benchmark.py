@@ -47,10 +47,10 @@ def benchmark(
     below that; its value is at the right.
 
     Args:
-        table: needs the columns method and auroc. It may have auroc_low and auroc_high, which are
-            drawn as bars; auroc_minus_pro and significant, from which ▲ and ▼ mark methods that
-            are significantly better or worse than PRO; similarity, alpha_choice (a row of PRO with
-            `oracle` is grey), dataset, model, protocol and n_questions.
+        table: needs the columns method and auroc. auroc_low and auroc_high are drawn as bars, if
+            the table has them. With auroc_minus_pro and significant, ▲ and ▼ mark methods that are
+            significantly better or worse than PRO. Further columns may be similarity, dataset,
+            model, protocol, n_questions and alpha_choice. A row of PRO with `oracle` is grey.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
 
@@ -162,7 +162,7 @@ def _axis_label(table: pd.DataFrame) -> str:
 
 
 def _benchmark_note(table: pd.DataFrame) -> str:
-    """Return what the methods mean, and what an oracle is if there is one."""
+    """Return the meaning of the methods, and of an oracle if there is one."""
     has_oracle = "alpha_choice" in table and (table["alpha_choice"] == "oracle").any()
     oracle = " Oracle α: the best α on these questions." if has_oracle else ""
     return method_note(table) + oracle
@@ -176,7 +176,7 @@ def _setting_note(table: pd.DataFrame) -> str:
 
 
 def _sources_note(table: pd.DataFrame) -> str:
-    """Return what the similarities in the names of sources mean."""
+    """Return the meaning of the similarities in the names of sources."""
     if "similarity" not in table:
         return ""
     return method_note(table[["similarity"]].assign(method="PRO"))

@@ -1,4 +1,4 @@
-"""What the names of methods mean, in a few words for a figure that stands alone."""
+"""The meanings of the names of methods, in a few words for a figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIMILARITIES = {
 
 
 def method_note(table: pd.DataFrame) -> str:
-    """Return what the methods and similarities of a table mean, as sentences.
+    """Return the meanings of the methods and similarities of a table, as sentences.
 
     Args:
         table: has the column method, and may have similarity.

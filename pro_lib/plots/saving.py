@@ -44,9 +44,9 @@ def save_figure(
 ) -> list[Path]:
     """Write `<name>.csv`, the numbers, and `<name>.png` and `<name>.svg`, the figure.
 
-    The files are kept as they are if all of them exist and agree with the new ones: texts are
-    equal, numbers of the table differ by at most one unit in the sixth significant digit, and no
-    point of the drawing moves by more than 0.1 pt. Otherwise all of them are written.
+    The files are kept as they are if all of them exist and agree with the new ones. They agree if
+    texts are equal, numbers of the table differ by at most one unit in the sixth significant digit,
+    and no point of the drawing moves by more than 0.1 pt. Otherwise all of them are written.
 
     Args:
         figure: the figure, or None for a table without one.

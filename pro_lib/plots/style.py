@@ -48,7 +48,7 @@ _LINE_HEIGHT = 0.14  # inches, of a line of 8 points
 # Letters in an inch of a title, by its font size in points
 _TITLE_SIZES = {8: 14.8, 7: 16.9}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
-# The same below a figure, where there is more room
+# The same below a figure, where there is more space
 _PROTOCOL_WORDS = {
     "paper": "repeated answers are counted",
     "workbench": "each answer is counted once",

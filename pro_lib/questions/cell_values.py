@@ -34,7 +34,7 @@ def is_missing(cell: object) -> bool:
 
 
 def texts_in(value: object) -> list:
-    """Return the texts within lists and objects, numbers as text; None for any other value.
+    """Return the texts within lists and objects, numbers as text, or None for any other value.
 
     Objects are those of SQuAD (text), TriviaQA (value, aliases), DROP (spans) and TruthfulQA
     (choices with labels). Missing values in a list are left out.
@@ -59,7 +59,10 @@ def texts_in(value: object) -> list:
 
 
 def _answers_of(value: Mapping) -> list:
-    """Return the answers in an object; `[object()]`, which is not a text, if it has none."""
+    """Return the answers in an object.
+
+    If it has none, the result is `[object()]`, which is not a text.
+    """
     fields = {plain_name(str(name)): inner for name, inner in value.items()}
     if "choices" in fields and "labels" in fields:
         pairs = zip(fields["choices"], fields["labels"], strict=False)
@@ -74,7 +77,10 @@ def _answers_of(value: Mapping) -> list:
 
 
 def _number_text(value: str | float) -> str | None:
-    """Return a number as text; a whole one without `.0`, which pandas adds in columns with gaps."""
+    """Return a number as text.
+
+    A whole number has no `.0`, which pandas adds in columns with gaps.
+    """
     if not isinstance(value, float):
         return str(value)
     if not math.isfinite(value):

@@ -91,7 +91,7 @@ def _choice_columns(columns_by_name: Mapping[str, str]) -> dict[str, str]:
 
 
 def _choices_in_cells(cells: Sequence[object], labels: Sequence[str]) -> Choices | None:
-    """Return the choices in cells with one choice each; None if there are fewer than two."""
+    """Return the choices in cells with one choice each, or None if there are fewer than two."""
     texts = [texts_in(cell)[0] for cell in cells if not is_missing(cell) and texts_in(cell)]
     if len(texts) < 2 or None in texts:
         return None
@@ -169,7 +169,10 @@ def _by_label(value: str, choices: Choices) -> str | None:
 
 
 def _text_with_label(label: str, choices: Choices) -> str | None:
-    """Return the first choice with a label, whatever its case; the usual labels are letters."""
+    """Return the first choice with a label, whatever its case.
+
+    The usual labels are letters.
+    """
     labels = choices.labels or tuple(chr(ord("A") + place) for place in range(len(choices.texts)))
     folded_labels = [other.casefold() for other in labels]
     if label.casefold() not in folded_labels:
@@ -236,7 +239,10 @@ def chosen_texts(
 
 
 def _chosen_values(cell: object) -> list[str]:
-    """Return the choices that a cell names, as texts; an empty list for no choice, such as -1."""
+    """Return the choices that a cell names, as texts.
+
+    The list is empty for no choice, such as -1.
+    """
     if is_missing(cell) or isinstance(cell, (bool, Mapping)):
         return []
     if isinstance(cell, str):
@@ -247,7 +253,7 @@ def _chosen_values(cell: object) -> list[str]:
 
 
 def _named(values: Sequence[str], choices: Choices, mode: str) -> list[str] | None:
-    """Return the choices that values name in a mode; None if one of them names no choice."""
+    """Return the choices that values name in a mode, or None if one of them names no choice."""
     texts = []
     for value in values:
         text = _MODES[mode](value, choices)
@@ -262,7 +268,7 @@ def _certain_mode(
     cells: Sequence[object],
     questions: Sequence[tuple[list[str], Choices]],
 ) -> str | None:
-    """Return the mode in which a column names choices; None if its cells are other answers.
+    """Return the mode in which a column names choices, or None if its cells are other answers.
 
     Args:
         name: the column, for errors.
@@ -310,4 +316,4 @@ def _usual_mode(
 def _ambiguous(name: str, kinds: str) -> str:
     """Return the message for a column that may name choices in two ways."""
     remedy = "write the text of the right choice into a column of its own"
-    return f"column {name!r} may hold {kinds}; {remedy}"
+    return f"column {name!r} is ambiguous: it may hold {kinds}; {remedy}"

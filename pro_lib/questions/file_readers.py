@@ -90,7 +90,9 @@ def json_lines(
         yield from ((f"entry {n}", plain(value)) for n, value in enumerate(source, start=1))
     else:
         name = type(source).__name__
-        raise RunError(f"{name} is neither a file nor a list of objects, nor a table")
+        raise RunError(
+            f"a value of type {name} is unsupported; give a file, a list of dicts or a table"
+        )
 
 
 def _table_rows(table: pd.DataFrame) -> Iterator[tuple[str, dict]]:
@@ -176,7 +178,7 @@ def warn_of_notes(source: Source, notes: list[str]) -> None:
 
 
 def _advice(suffix: str) -> str:
-    """Return how to save a workbook as a file that can be read; "" for other files."""
+    """Return how to save a workbook as a file that can be read, or "" for other files."""
     if suffix in (".xlsx", ".xls", ".ods"):
         return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
     return ""
@@ -313,5 +315,5 @@ def _zstandard_content(data: bytes, member: zipfile.ZipInfo) -> bytes:
     packed = pa.BufferReader(data[start : start + member.compress_size])
     content = pa.CompressedInputStream(packed, "zstd").read()
     if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
-        raise zipfile.BadZipFile("it has another checksum or name")
+        raise zipfile.BadZipFile("its checksum or its name differs from that in the archive")
     return content

@@ -37,7 +37,7 @@ def questions_from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     if "test" not in set(table["split"]):
         table["split"] = table["split"].replace("validation", "test")
     if not {"test", "train"} <= set(table["split"]):
-        words = "has no split with answers to ask, or none to take shots from"
+        words = "needs a train split for shots, and a test or validation split with answers"
         raise RunError(f"dataset {name!r} {words}")
     is_train = table["split"] == "train"
     others = table[~is_train]
@@ -97,7 +97,10 @@ def _questions_of(name: str, split: str, rows: Any, answer_column: str) -> pd.Da
 
 
 def _answer_texts(value: Any) -> list[str]:
-    """Return the answers in a value; TriviaQA writes `<unk>` for unpublished answers."""
+    """Return the answers in a value.
+
+    TriviaQA writes `<unk>` for unpublished answers.
+    """
     return [text for text in texts_in(value) if text and text.strip() not in ("", "<unk>")]
 
 

@@ -94,7 +94,10 @@ class _Columns(Format, extra="forbid"):
 
 
 def _id_text(value: object) -> object:
-    """Return a whole number as an id; pandas makes floats of a column with gaps."""
+    """Return a whole number as an id.
+
+    Pandas makes floats of a column with gaps.
+    """
     is_whole = isinstance(value, float) and not is_missing(value) and value.is_integer()
     return str(int(value)) if is_whole else value  # type: ignore[call-overload]
 
@@ -188,7 +191,10 @@ def _references(
     rows: Sequence[Mapping[str, object]],
     notes: list[str],
 ) -> "list[list[str] | BadRow]":
-    """Return the references of each row; an error names the file."""
+    """Return the references of each row.
+
+    An error names the file.
+    """
     if not rows:
         return []
     try:
@@ -198,7 +204,7 @@ def _references(
 
 
 def references_beside(row: Mapping[str, object]) -> list[str] | None:
-    """Return the right answers in one row, from columns with usual names; None if there are none.
+    """Return the right answers in one row, from columns with usual names, if there are any.
 
     A letter or an index that names a choice is not used, because one row does not show which choice
     it is.
@@ -244,7 +250,7 @@ class _Collector:
         self._reasons.append((where, row.reason))
 
     def add(self, number: int, where: str, row: Mapping, references: "list[str] | BadRow") -> None:
-        """Add a row, or leave it out; raise `RunError` if its id was used before."""
+        """Add a row, or leave it out, or raise `RunError` if its id was used before."""
         values: dict[str, Any] = {"question_id": f"{self._stem}-{number}", "split": "test"}
         for field in ("question_id", "question", "split"):
             if field in self.used_columns:
@@ -276,7 +282,10 @@ class _Collector:
             self.left_out[str(name)] = text if isinstance(text, str) else ""
 
     def report(self, n_rows: int, *, strict: bool) -> None:
-        """Warn of the rows that are left out; `RunError` with `strict`, or if no row is left."""
+        """Warn of the rows that are left out.
+
+        Raise `RunError` with `strict`, or if no row is left.
+        """
         n_left_out = len(self._reasons)
         if n_left_out == 0:
             return
@@ -374,14 +383,17 @@ def _usual_columns(field: str, by_plain_name: Mapping[str, list[str]], file: Pat
 
 
 def _usual_column(alias: str, by_plain_name: Mapping[str, list[str]], file: Path) -> str:
-    """Return the column with a usual name; a column with exactly this spelling comes first."""
+    """Return the column with a usual name.
+
+    A column with exactly this spelling comes first.
+    """
     columns = by_plain_name[alias]
     if alias in columns:
         return alias
     if len(columns) > 1:
         both = " and ".join(map(repr, columns[:2]))
-        words = f"and either may be the {alias}; say which with columns="
-        raise RunError(f"{file} has the columns {both}, {words}")
+        remedy = "choose one with columns= (--columns)"
+        raise RunError(f"{file} has two columns for the {alias}, {both}; {remedy}")
     return columns[0]
 
 
@@ -413,10 +425,10 @@ def _chosen_column(
 def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in QUESTION_COLUMN_ALIASES else "question"
-    example = f"columns={{'{field}': …}}"
-    advice = f"and columns= does not name it ({example}, or --columns in the command)"
+    example = f"{{'{field}': …}}"
+    remedy = f"say which column is meant with columns={example} (--columns)"
     existing = ", ".join(map(str, names))
-    return RunError(f"{file} has no column {name!r}, {advice}; it has {existing}")
+    return RunError(f"{file} has no column {name!r}, only {existing}; {remedy}")
 
 
 def _name_notes(
@@ -463,7 +475,10 @@ def _rows_of_object(where: str, whole: dict) -> list[tuple[str, Any]]:
 
 
 def _rows_of_columns(where: str, whole: dict) -> list[tuple[str, Any]]:
-    """Return the rows of a table that was written by columns; another object is one row."""
+    """Return the rows of a table that was written by columns.
+
+    Another object is one row.
+    """
     columns = list(whole.values())
     if len(columns) < 2 or not all(isinstance(column, dict) for column in columns):
         return [(where, whole)]

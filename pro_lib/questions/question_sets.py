@@ -94,7 +94,10 @@ class QuestionSet:
 
     @property
     def has_own_ids(self) -> bool:
-        """Whether the source has the question ids; otherwise they are made of row numbers."""
+        """Whether the source has the question ids.
+
+        Otherwise they are made of row numbers.
+        """
         return self.source.get("path") is None or "question_id" in self.source.get("columns", {})
 
     def prefix(self) -> str:
@@ -167,7 +170,7 @@ class QuestionSet:
             places = [f"question {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
         for text, place in zip(texts, places, strict=True):
             if not isinstance(text, str) or not text.strip():
-                raise RunError(f"{place} is empty")
+                raise RunError(f"{place} is empty or is not a text; give the question's text")
         columns = {
             "question_id": [f"asked-{n}" for n in range(len(texts))],
             "question": [text.strip() for text in texts],
@@ -183,6 +186,10 @@ def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
     Args:
         questions: a question set, which is returned as it is; a text or several; or rows as for
             `load_questions`. Texts and rows become a set without shots.
+
+    Example:
+        >>> as_set(["Who wrote Emma?", "Who wrote Dune?"]).table["question"].tolist()
+        ['Who wrote Emma?', 'Who wrote Dune?']
     """
     if isinstance(questions, QuestionSet):
         return questions
@@ -195,7 +202,14 @@ def as_set(questions: QuestionSet | str | Source) -> QuestionSet:
 
 
 def empty_question_set(parameters: Mapping[str, Any]) -> QuestionSet:
-    """Return a set without questions that has the prompts of a run with these parameters."""
+    """Return a set without questions that has the prompts of a run with these parameters.
+
+    Example:
+        >>> shots = [["Who wrote Emma?", "Austen"]]
+        >>> parameters = {"shots": shots, "header": "", "template": TEMPLATE}
+        >>> empty_question_set(parameters).shots
+        (('Who wrote Emma?', 'Austen'),)
+    """
     shots = tuple((question, answer) for question, answer in parameters["shots"])
     return QuestionSet("asked", pd.DataFrame(), shots, parameters["header"], parameters["template"])
 
@@ -324,7 +338,10 @@ def _all_questions(
 # An experiment loads its questions many times, and the bundled file does not change.
 @lru_cache(len(BUNDLED))
 def _bundled_questions(name: str) -> pd.DataFrame:
-    """Return the questions of a bundled set; the caller must copy what it changes."""
+    """Return the questions of a bundled set.
+
+    The caller must copy what it changes.
+    """
     fact_columns = {
         "question_id": "fact_id",
         "question": BUNDLED[name],
@@ -342,7 +359,10 @@ def _has_split(table: pd.DataFrame, split: str) -> bool:
 
 
 def _split_names(table: pd.DataFrame, split: str | Sequence[str] | None, n_shots: int) -> list[str]:
-    """Return the names of the splits to ask; None means all, without the split for shots."""
+    """Return the names of the splits to ask.
+
+    None means all, without the split for shots.
+    """
     if isinstance(split, str):
         return [split]
     if split is not None:
@@ -363,15 +383,17 @@ def _check_splits(
     missing = [name for name in splits if name not in names]
     if splits and not missing:
         return
-    existing = ", ".join(sorted(names)) or f"nothing left beside {n_shots} shots"
     first_missing = missing[0] if missing else split
-    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; it has {existing}")
+    reason = f"it has {', '.join(sorted(names))}"
+    if not names:
+        reason = f"the {n_shots} shots use all of its questions; lower n_shots"
+    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; {reason}")
 
 
 def _lends_validation(table: pd.DataFrame, n_validation: int, splits: Sequence[str]) -> bool:
     """Return whether questions of the test split become a validation split.
 
-    A validation split that is not asked for must have all `n_validation` questions.
+    A validation split that was not requested must have all `n_validation` questions.
     """
     if _has_split(table, "validation"):
         return False
@@ -399,8 +421,8 @@ def lend_validation(
     half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        words = f"{size} of its {n_texts} questions are used for validation instead of {n}"
-        message = f"{lender} has no validation split: {words}"
+        words = f"only {size} of its {n_texts} questions are used for validation, not {n}"
+        message = f"{lender} has no validation split, and {words}"
         warnings.warn(message, UserWarning, stacklevel=3)
     drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
     validation_rows = test_rows[np.isin(groups, drawn_groups)]
@@ -430,7 +452,7 @@ def _drawn_questions(
 
 
 def _usual_n_shots(table: pd.DataFrame) -> int:
-    """Return the usual number of shots: 10, but no more than there are, or a quarter of a file."""
+    """Return the usual number of shots: 10, or fewer if there are fewer or the file is small."""
     n_available = (table["split"] == "train_shots").sum() or len(table) // 4
     return int(min(_N_SHOTS, n_available))
 
@@ -441,8 +463,8 @@ def _shots_of_split(
     """Return shots from `train_shots` whose texts are not among the questions to ask."""
     candidates = without_texts(table[table["split"] == "train_shots"], selected)
     if n_shots > len(candidates):
-        words = f"dataset {name!r} has {len(candidates)} questions for shots"
-        raise RunError(f"n_shots={n_shots}: {words}")
+        words = f"dataset {name!r} has only {len(candidates)} questions for shots"
+        raise RunError(f"n_shots={n_shots} is too large: {words}")
     return _drawn_shots(candidates, n_shots)
 
 

@@ -82,7 +82,7 @@ class _Column:
         return self._answers_in_text(cell)
 
     def _answers_in_list(self, cell: str) -> "list[str | None] | BadRow | None":
-        """Return the answers in a text that looks like a list; None if it is not read as one."""
+        """Return the answers in a text that looks like a list, or None if it is not read as one."""
         text_list = self.lists[cell]
         if text_list is None:
             if self.are_lists or _LIST_WITH_QUOTE.match(cell):

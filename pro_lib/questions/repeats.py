@@ -81,7 +81,10 @@ def count_repeats(questions: pd.DataFrame) -> int:
 
 
 def count_shared_texts(questions: pd.DataFrame) -> int:
-    """Count the texts that are in more than one split; the split `train_shots` does not count."""
+    """Count the texts that are in more than one split.
+
+    The split `train_shots` does not count.
+    """
     has_split = questions["split"].notna() & (questions["split"] != SHOTS)
     prompted = questions[has_split]
     if prompted["split"].nunique() < 2:

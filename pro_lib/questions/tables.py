@@ -47,7 +47,10 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be used; the reason is words that follow the row's place."""
+    """A row that cannot be used.
+
+    The reason is words that follow the row's place.
+    """
 
     reason: str
 
@@ -151,7 +154,7 @@ def _transcoded(data: bytes, encoding: str, path: str | Path) -> bytes:
 
 
 def _wide_encoding(data: bytes) -> str | None:
-    """Return UTF-16, little or big endian, where zero bytes show it; None for any other file."""
+    """Return UTF-16, little or big endian, where zero bytes show it, or None for any other file."""
     if 0 not in data:
         return None
     zeros_even = data[0::2].count(0)
@@ -180,7 +183,10 @@ def _is_mostly_utf8(data: bytes) -> bool:
 
 
 def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[str]) -> bytes:
-    """Return a file of Windows-1252 as UTF-8; `RunError` if it may be in another encoding."""
+    """Return a file of Windows-1252 as UTF-8.
+
+    Raise `RunError` if it may be in another encoding.
+    """
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
@@ -234,15 +240,14 @@ def csv_rows(
 ) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
     """Return the rows of a CSV file with their places, and the delimiter.
 
-    The names of the fields are those in the header.
-    Rows without any text are ignored. A row with another number of fields than the header, or
-    with bytes that are not UTF-8, is a `BadRow`.
+    The names of the fields are those in the header. Rows without any text are ignored. A row with
+    another number of fields than the header, or with bytes that are not UTF-8, is a `BadRow`.
 
     Args:
         data: the file, in UTF-8.
         path: the file's path, for places and errors.
         delimiter: the usual delimiter of such files; others are recognized.
-        notes: takes what was detected.
+        notes: a list, to which sentences about the detected format are added.
 
     Raises:
         RunError: if the quotation marks do not match.
@@ -397,7 +402,10 @@ def _fit(text: str, dialect: Dialect) -> _Fit:
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Allow fields of any length while a file is read; the default is 131,072 characters."""
+    """Allow fields of any length while a file is read.
+
+    The default is 131,072 characters.
+    """
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield
@@ -409,10 +417,13 @@ def _long_fields() -> Iterator[None]:
 
 
 def decimal_points(cells: Sequence[str | None], *, has_semicolons: bool) -> list[str | None]:
-    """Return the numbers of a column with a decimal point where all of them have a decimal comma.
+    """Replace the decimal commas of a column by points.
 
-    A comma may also separate thousands, so `1,234` is a decimal number only in a file whose fields
-    are separated by semicolons or tabs, or beside a number that shows it, such as `0,1054`.
+    Other columns stay as they are.
+
+    A comma may also separate thousands. So `1,234` counts as a decimal number only if the fields of
+    the file are separated by semicolons or tabs, or if another number of the column cannot have
+    thousands, such as `0,1054`.
     """
     with_comma = [cell.strip() for cell in cells if cell and "," in cell]
     is_decimal = bool(with_comma) and all(_DECIMAL_COMMA.fullmatch(cell) for cell in with_comma)

@@ -9,7 +9,7 @@ from pro_lib.questions.cell_values import ANSWER_KEYS, plain_name
 
 
 def list_in_text(text: str) -> "tuple[str, list | dict] | None":
-    """Return the notation and the value of a list or object in a text; None for other texts.
+    """Return the notation and the value of a list or object in a text, or None for other texts.
 
     The notation is JSON, Python, or NumPy, which separates elements by spaces; or Lisp, for the
     descriptions of WebQuestions.
@@ -60,7 +60,7 @@ _TOKEN = re.compile(
 
 
 def _tokens(text: str) -> list[str] | None:
-    """Return the tokens of a Python notation; None if the text is not one."""
+    """Return the tokens of a Python notation, or None if the text is not one."""
     tokens = []
     place = 0
     while place < len(text):
@@ -94,7 +94,10 @@ def _with_commas(tokens: Sequence[str]) -> tuple[str, int]:
 
 
 def is_list_of_texts(value: object) -> bool:
-    """Return whether a list or an object contains a text; intervals and coordinates do not."""
+    """Return whether a list contains texts.
+
+    Lists of numbers, such as coordinates, do not.
+    """
     if isinstance(value, dict):
         return any(plain_name(str(name)) in ANSWER_KEYS for name in value)
     if not isinstance(value, list):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an exact search found out about one question.
+    """The result of an exact search for one question.
 
     The attributes are columns of the questions of a run. The five masses are each added up where
     they arise, and their sum is 1. Bounds are in nats, and `alpha_floor` ≤ `tree_bound` ≤ H(Y) ≤
@@ -13,9 +13,9 @@ class Certificate:
     is the first, and each prefix comes after its parent.
 
     Attributes:
-        status: `certified` if all answers with p ≥ α were found and there is at least one;
-            `fallback` if no answer reaches α; `cut` if no answer reaches α and the greedy answer
-            did not end; otherwise `undecided`.
+        status: `certified` if all answers with p ≥ α were found and there is at least one. It is
+            `fallback` if no answer reaches α, and `cut` if the greedy answer did not end either.
+            Otherwise it is `undecided`.
         why: the reason for the status.
         search_alpha: α. With `top_n`, the probability of the N-th answer, or the smallest
             probability down to which the search is complete.

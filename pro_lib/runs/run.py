@@ -32,10 +32,11 @@ class Run:
     Attributes:
         answers: a row per answer with question_id, rank (from 0, in descending probability; samples
             as they were drawn), text, token_ids, token_log_probs, log_prob (their sum),
-            end_log_prob (of the ending) and finished. Records may bring mean_log_prob, rouge_l and
-            correct. A missing end_log_prob means that the last token is the ending, or that the
-            ending is unknown if the column `closed` is False. An end_log_prob of 0 means that the
-            ending was certain, or that the answer was cut (not finished).
+            end_log_prob (of the ending) and finished. Imported records may
+            add mean_log_prob, rouge_l and correct. A missing end_log_prob means that the last token
+            is the ending, or, if the column `closed` is False, that the ending is unknown. An
+            end_log_prob of 0 means that the ending was certain, or that the answer was cut (not
+            finished).
         questions: a row per question with question_id, question, references, split, the columns of
             the dataset, the certificate of an exact search (`runs.Certificate`), and
             `score_<method>` for scores that were computed elsewhere (higher = more uncertain).
@@ -138,7 +139,7 @@ class Run:
 
     @property
     def search_alpha(self) -> float | None:
-        """The α of an exact search, down to which all answers were found; None for other runs."""
+        """The α down to which an exact search found all answers, or None for other runs."""
         if self.info.strategy != "threshold":
             return None
         return self.info.parameters.get("search_alpha")
@@ -296,11 +297,15 @@ class Run:
             alpha: α of PRO.
 
         Returns:
-            A row per row of `questions` with the columns question_id, question, text (of the most
-            probable answer), pro and nll (in nats, higher = more uncertain), n_kept (K, the number
-            of answers that PRO uses) and mass (the probability of all answers). For a question
-            without a finished answer, the scores are NaN and the others 0. The mass is NaN if the
-            question has texts without log-probabilities.
+            A row per row of `questions`, with question_id, question, and
+
+            - text: that of the most probable answer.
+            - pro and nll: in nats, higher = more uncertain.
+            - n_kept: K, the number of answers that PRO uses.
+            - mass: the probability of all answers.
+
+            For a question without a finished answer, the scores are NaN and the others 0. The mass
+            is NaN if the question has texts without log-probabilities.
         """
         self._check_has_log_probs()
         ranked = self.ranked_answers()
@@ -450,6 +455,12 @@ def identities(table: pd.DataFrame) -> list[object]:
     Returns:
         The token ids of an answer, or its text if these are missing, or its log-probability and
         number of tokens if the text is missing too.
+
+    Example:
+        >>> columns = ["token_ids", "text", "value", "mean"]
+        >>> rows = [([7, 2], "Paris", -1.0, -0.5), (None, "Paris", -1.0, -0.5)]
+        >>> identities(pd.DataFrame(rows, columns=columns))
+        [(7, 2), 'Paris']
     """
     values = table["value"].to_numpy(float)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -475,6 +486,12 @@ def most_probable_answers(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
     Returns:
         A table with the same rows and columns.
+
+    Example:
+        >>> first = pd.DataFrame({"text": ["Paris", "Rome"], "value": [-0.1, -2.0]})
+        >>> second = pd.DataFrame({"text": ["Lyon", "Oslo"], "value": [-3.0, -1.0]})
+        >>> most_probable_answers([first, second])["text"].tolist()
+        ['Paris', 'Oslo']
     """
     # NaN is last, and of equal values that of the earlier run is first.
     descending = pd.concat(tops).sort_values("value", ascending=False, kind="stable")

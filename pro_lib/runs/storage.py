@@ -81,6 +81,11 @@ class Cost:
         peak_memory_bytes: the largest memory in use.
         halved_packs: how often a batch was halved because it was too large for the memory. Stored
             run folders have this name.
+
+    Example:
+        >>> cost = Cost(seconds=1.5, peak_memory_bytes=5) + Cost(seconds=2, peak_memory_bytes=7)
+        >>> cost.seconds, cost.peak_memory_bytes
+        (3.5, 7)
     """
 
     __pydantic_config__ = _STRICT
@@ -113,6 +118,10 @@ class RunInfo:
         n_planned: the number of questions of the run, answered or not.
         cost: the cost of all answers.
         format_version: the version of the file format.
+
+    Example:
+        >>> RunInfo("world-facts", "facts-2m", "greedy").labels()
+        {'dataset': 'world-facts', 'model': 'facts-2m'}
     """
 
     __pydantic_config__ = _STRICT
@@ -300,7 +309,8 @@ class RunFolder(AbstractContextManager[Any]):
                 if other_parameter.startswith("shots"):
                     reason = " (another question file of the same name gave the examples)"
                 raise RunError(
-                    f"run folder {self.path} was made with {other_parameter} is asked for{reason}; "
+                    f"run folder {self.path} has other parameters than requested: "
+                    f"{other_parameter}{reason}; "
                     f"{_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, _PROMPTED)
@@ -632,7 +642,7 @@ def read_info(path: Path) -> RunInfo:
 
 
 def find_run(folder: Path, info: RunInfo) -> Path | None:
-    """Return the run folder in a folder that has the parameters of a run; None if there is none."""
+    """Return the run folder in a folder that has the parameters of a run, or None."""
     for file in sorted(folder.glob("*/run.json")):
         stored = read_info(file.parent)
         if stored.strategy == info.strategy and stored.parameters == info.parameters:
@@ -707,7 +717,7 @@ def _first_probe_difference(
 
 
 def _n_probes(value: Any) -> int:
-    """Return the number of prompts of a probe; 0 if the value is not a probe."""
+    """Return the number of prompts of a probe, or 0 if the value is not a probe."""
     return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
 
 

@@ -141,7 +141,9 @@ def pro(
 def pro_at_k(
     log_probs: ArrayLike, k: ArrayLike, *, search_alpha: float | None = None
 ) -> FloatArray:
-    """Return PRO of the `k` most probable answers; a question with fewer answers uses all of them.
+    """Return PRO of the `k` most probable answers.
+
+    A question with fewer answers uses all of them.
 
     PRO_1 is exactly NLL. The function warns as `pro` does.
 
@@ -509,8 +511,8 @@ def _pro(log_probs: ArrayLike, k: IntArray | None = None) -> FloatArray:
         counts = f"{is_above_one.sum()} of {len(is_above_one)} questions"
         words = "have answers whose probabilities sum to more than 1"
         place = f"(first in row {is_above_one.argmax()})"
-        meaning = "so PRO may exceed their entropy (Proposition 1)."
-        warnings.warn(f"{counts} {words} {place}, {meaning}", PremiseWarning, stacklevel=3)
+        meaning = "PRO may then exceed their entropy (Proposition 1). Check for repeated answers."
+        warnings.warn(f"{counts} {words} {place}. {meaning}", PremiseWarning, stacklevel=3)
     # In this form, not -sum p log p - (1 - P_K) log p_K, the correction is exactly 0 at K = 1, so
     # that PRO_1 is NLL.
     correction = np.cumsum(probs * ordered, axis=1) - ordered * np.cumsum(probs, axis=1)

@@ -8,6 +8,8 @@ uncertain**, with NaN where there is nothing to score. The order of the answers 
 not change a single bit of them. Arrays whose shapes do not fit raise `ValueError`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -33,8 +35,7 @@ def matches(compared: ArrayLike) -> Mask:
         >>> matches([[[1.0, 0.6], [0.6, 1.0]]]).tolist()
         [[[True, True], [True, True]]]
     """
-    labels, _ = _checked(compared)
-    entailment, neutral, contradiction = np.moveaxis(labels, -1, 0)
+    (entailment, neutral, contradiction), _ = _checked(compared)
     # Comparisons with NaN, of a missing answer, are False.
     entails = (entailment >= neutral) & (entailment >= contradiction)
     return np.asarray(entails & entails.transpose(0, 2, 1))
@@ -130,7 +131,7 @@ def degree(compared: ArrayLike) -> FloatArray:
     """
     labels, present = _checked(compared)
     n_answers = present.sum(axis=1)
-    differences = row_sums(1 - labels[..., 0])
+    differences = row_sums(1 - labels.entailment)
     return np.where(n_answers > 0, differences / np.maximum(n_answers, 1) ** 2, np.nan)
 
 
@@ -156,30 +157,40 @@ def semantic_density(mean_log_probs: ArrayLike, compared: ArrayLike) -> FloatArr
     logs = _fitting(mean_log_probs, present)
     largest = np.fmax.reduce(logs, axis=1, initial=np.nan)
     weights = np.exp(logs - largest[:, None])
-    kernel = labels[..., 0] + labels[..., 1] / 2
+    kernel = labels.entailment + labels.neutral / 2
     distances = 1 - (kernel[:, 0] + kernel[:, :, 0]) / 2
     mean = row_sums(distances * weights) / np.maximum(row_sums(weights), 1e-300)
     return np.where(np.isnan(weights[:, 0]), np.nan, mean)
 
 
-def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
-    """Return probabilities of three labels (n, N, N, 3), and which answers are present (n, N)."""
+class _Labels(NamedTuple):
+    """The probabilities of the three labels of each pair of answers, (n, N, N) each."""
+
+    entailment: FloatArray
+    neutral: FloatArray
+    contradiction: FloatArray
+
+
+def _checked(compared: ArrayLike) -> tuple[_Labels, Mask]:
+    """Return probabilities of three labels, and which answers are present (n, N)."""
     array = np.asarray(compared, dtype=np.float64)
     has_answers = array.ndim in (3, 4) and array.shape[1] == array.shape[2]
     if not has_answers or array.shape[3:] not in ((), (3,)):
         shapes = "(n, N, N) or (n, N, N, 3)"
         raise ValueError(f"compared must have the shape {shapes}, not {array.shape}")
-    labels = array
     if array.ndim == 3:
-        labels = np.stack([array, np.zeros_like(array), 1 - array], axis=-1)
-    # The labels are added one by one, because NumPy is slow along an axis of three.
-    entailment, neutral, contradiction = np.moveaxis(labels, -1, 0)
-    total = entailment + neutral + contradiction
-    present = ~np.isnan(np.diagonal(entailment, axis1=1, axis2=2))
+        labels = _Labels(array, np.broadcast_to(0.0, array.shape), 1 - array)
+    else:
+        labels = _Labels(*np.moveaxis(array, -1, 0))
+    present = ~np.isnan(np.diagonal(labels.entailment, axis1=1, axis2=2))
     are_both_present = present[:, :, None] & present[:, None, :]
-    is_negative = np.minimum(np.minimum(entailment, neutral), contradiction) < -1e-6
-    is_another_sum = np.abs(total - 1) > 1e-4
-    is_bad = is_negative | is_another_sum | (np.isnan(total) == are_both_present)
+    is_bad = np.isnan(labels.entailment) == are_both_present
+    for values in labels:
+        is_bad |= values < -1e-6
+    if array.ndim == 4:
+        # The labels are added one by one, because NumPy is slow along an axis of three.
+        total = labels.entailment + labels.neutral + labels.contradiction
+        is_bad |= (np.abs(total - 1) > 1e-4) | (np.isnan(total) == are_both_present)
     if is_bad.any():
         place = tuple(np.argwhere(is_bad)[0].tolist())
         words = "a similarity in [0, 1], or three probabilities, for each pair of answers"
@@ -188,7 +199,7 @@ def _checked(compared: ArrayLike) -> tuple[FloatArray, Mask]:
 
 
 def _fitting(log_probs: ArrayLike, present: Mask) -> FloatArray:
-    """Return log-probabilities (n, N); raise `ValueError` if a missing answer has one."""
+    """Return log-probabilities (n, N), or raise `ValueError` if a missing answer has one."""
     array = as_log_probs(log_probs, "log_probs", present.shape)
     if not (np.isnan(array) | present).all():
         raise ValueError("log_probs must be NaN where there is no answer")

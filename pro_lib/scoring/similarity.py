@@ -47,15 +47,15 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
         row = [None if text is None or text != text else text for text in answer_row]
         has_texts = all(text is None or isinstance(text, str) for text in row)
         if isinstance(answer_row, str) or not has_texts:
-            words = "must hold texts, and None or NaN where one is missing"
-            raise ValueError(f"answers row {number} {words}")
+            words = "must be a list of texts, with None or NaN for a missing one; got"
+            raise ValueError(f"answers row {number} {words} {answer_row!r:.80}")
         rows.append(row)
     width = max(map(len, rows), default=0)
     return [row + [None] * (width - len(row)) for row in rows]
 
 
 def first_occurrences(answers: Answers) -> NDArray[np.bool_]:
-    """Return whether an answer is the first with its text.
+    """Return for each answer whether no earlier answer to its question has the same text.
 
     Args:
         answers: the texts of each question, in rows of any length, None or NaN for a missing one.
@@ -164,8 +164,8 @@ class Alias:
         """
         rows = padded_texts(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
-            words = "questions with question_id, and a table with question_id and references"
-            raise ValueError(f"alias needs {words}")
+            words = "questions= with question_id, and a table with question_id and references"
+            raise ValueError(f"similarity 'alias' needs {words}")
         ids = questions["question_id"]
         unknown_ids = ids[~ids.isin(self.table["question_id"])]
         if len(unknown_ids):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from starlette.testclient import TestClient
 
-from pro_lib import answerer, ask, evaluation, generation, importing, metrics, scoring
+from pro_lib import answerer, ask, evaluation, generation, importing, metrics
 from pro_lib.app.ask import Answer
 from pro_lib.app.cli import pro
 from pro_lib.common.files import RunError
@@ -122,28 +122,59 @@ def run(facts_2m):
     )
 
 
-def test_with_a_calibration_run_the_answer_says_how_probably_it_is_right(facts_2m, run):
-    question, identity = run.questions.loc[8, ["question", "question_id"]]
-    answer = ask(facts_2m, question, alpha=0.1, calibration=run, search_alpha=0.05)
-    probabilities = np.array([p for _, p in answer.answers])
-    assert (np.diff(probabilities) <= 0).all()
-    assert (answer.text, answer.kept) == (answer.answers[0][0], (probabilities >= 0.1).sum())
-    assert answer.kept == 2
-    # The same prompt as in the run, shots included, and so the same PRO.
-    judged = [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
-    pros = [scoring.pro(each.log_probs, alpha=0.1, search_alpha=0.05) for each in judged]
-    [place] = np.flatnonzero(judged[0].answers["question_id"] == identity)
-    assert answer.uncertainty == pytest.approx(pros[0][place], abs=1e-4)
-    ends = [*pros[0], pros[0].min(), pros[0].max()], [*judged[0].correct, False, True]
-    expected = metrics.calibration(*ends, pros[1], judged[1].correct)
-    assert answer.probability_right == expected.fit([answer.uncertainty])[0]
+@pytest.fixture(scope="module")
+def evaluations(run):
+    """The evaluations of the validation and the test questions."""
+    return [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
+
+
+@pytest.fixture(scope="module")
+def calibrated(facts_2m, run):
+    """The answer to the ninth question of the calibration run, α = 0.1."""
+    question = run.questions["question"][8]
+    return ask(facts_2m, question, alpha=0.1, calibration=run, search_alpha=0.05)
+
+
+def test_the_answers_of_a_search_are_in_descending_probability(calibrated):
+    probabilities = [probability for _, probability in calibrated.answers]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert calibrated.text == calibrated.answers[0][0]
+
+
+def test_the_answers_from_alpha_on_are_kept(calibrated):
+    assert calibrated.kept == sum(probability >= 0.1 for _, probability in calibrated.answers) == 2
+
+
+def test_a_question_with_a_calibration_run_gets_its_prompt_and_so_its_pro(
+    calibrated, run, evaluations
+):
+    is_asked = evaluations[0].answers["question_id"] == run.questions["question_id"][8]
+    [expected] = evaluations[0].pro(0.1)[is_asked]
+    assert calibrated.uncertainty == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_probability_that_an_answer_is_right_is_the_calibration_of_the_run(
+    calibrated, evaluations
+):
+    validation, test = evaluations
+    pro = validation.pro(0.1)
+    scores = [*pro, pro.min(), pro.max()]
+    labels = [*validation.correct, False, True]
+    expected = metrics.calibration(scores, labels, test.pro(0.1), test.correct)
+    assert calibrated.probability_right == expected.fit([calibrated.uncertainty])[0]
     assert (
-        answer.calibrated
+        calibrated.calibrated
         == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
     )
-    words = f"It is right with probability {answer.probability_right:.2f} ({answer.calibrated})."
-    assert answer.sentence().endswith(words)
-    # How far down a search looked may differ.
+
+
+def test_a_calibrated_answer_says_how_probably_it_is_right(calibrated):
+    probability = f"{calibrated.probability_right:.2f}"
+    words = f"It is right with probability {probability} ({calibrated.calibrated})."
+    assert calibrated.sentence().endswith(words)
+
+
+def test_a_calibration_may_have_searched_down_to_another_alpha(facts_2m, run):
     assert ask(facts_2m, QUESTION, calibration=run, search_alpha=0.3).probability_right is not None
 
 
@@ -204,30 +235,50 @@ def answers(facts_2m, run):
     return answerer(facts_2m, calibration=run, target=0.7)
 
 
-def test_an_answerer_has_the_guarantee_of_its_validation_questions_and_keeps_it(
-    answers, facts_2m, run
-):
-    known, others = (evaluation.evaluate(run, split=split) for split in ("validation", "test"))
-    shown = guarantees.guarantee(
-        known.pro(0.4), known.correct, target=0.7, unlabelled=others.pro(0.4)
+@pytest.fixture(scope="module")
+def replies(answers, run, evaluations):
+    """The replies of the answerer to the test questions."""
+    asked = evaluations[1].answers.merge(run.questions)["question"]
+    return [answers(question) for question in asked]
+
+
+def test_an_answerer_has_the_guarantee_of_its_validation_questions(answers, evaluations):
+    validation, test = evaluations
+    expected = guarantees.guarantee(
+        validation.pro(0.4), validation.correct, target=0.7, unlabelled=test.pro(0.4)
     )
-    assert answers.guarantee == shown
-    assert shown.threshold is not None
-    replies = [answers(question) for question in others.answers.merge(run.questions)["question"]]
-    np.testing.assert_allclose([reply.uncertainty for reply in replies], others.pro(0.4), atol=1e-4)
-    # The threshold is one of the scores, asked here alone
-    clear = np.abs(others.pro(0.4) - shown.threshold) > 1e-4
+    assert expected.threshold is not None
+    assert answers.guarantee == expected
+
+
+def test_an_answerer_without_validation_questions_uses_all_of_the_run(facts_2m, run):
+    tested = run.select(split="validation")
+    judged = evaluation.evaluate(tested)
+    expected = guarantees.guarantee(judged.pro(0.4), judged.correct, target=0.7)
+    assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == expected
+
+
+def test_an_answerer_answers_below_the_threshold_and_abstains_above(answers, replies, evaluations):
+    pro = evaluations[1].pro(0.4)
+    np.testing.assert_allclose([reply.uncertainty for reply in replies], pro, atol=1e-4)
+    # The threshold is one of the scores. A question asked alone may have a slightly other score.
+    is_clear = np.abs(pro - answers.guarantee.threshold) > 1e-4
     answered = np.array([reply.answered for reply in replies])
-    assert (answered == shown.answers(others.pro(0.4)))[clear].all()
+    assert (answered == answers.guarantee.answers(pro))[is_clear].all()
     assert {*answered} == {True, False}
-    for reply, text in zip(replies, others.answers["text"], strict=True):
-        assert reply.answer == (text if reply.answered else None)
-        assert reply.guarantee == shown.sentence()
-        assert reply.status in ("certified", "fallback", "undecided")
-    # Without a validation split every question shows it.
-    judged = evaluation.evaluate(tested := run.select(split="validation"))
-    shown = guarantees.guarantee(judged.pro(0.4), judged.correct, target=0.7)
-    assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == shown
+
+
+def test_a_reply_has_the_answer_of_the_run_only_if_the_question_is_answered(replies, evaluations):
+    texts = [
+        text if reply.answered else None
+        for reply, text in zip(replies, evaluations[1].answers["text"], strict=True)
+    ]
+    assert [reply.answer for reply in replies] == texts
+
+
+def test_a_reply_says_its_guarantee_and_the_status_of_the_search(answers, replies):
+    assert {reply.guarantee for reply in replies} == {answers.guarantee.sentence()}
+    assert {reply.status for reply in replies} <= {"certified", "fallback", "undecided"}
 
 
 def calibration_with(**parameters):
@@ -279,7 +330,7 @@ def test_a_calibration_of_another_model_is_an_error_that_names_the_difference(fa
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),
         (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),
-        (facts_2m, records, "does not say how"),
+        (facts_2m, records, "has no generation parameters"),
     ):
         with pytest.raises(RunError, match=words):
             answerer(model, calibration=calibration)

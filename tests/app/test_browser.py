@@ -225,7 +225,7 @@ class TestExplorerInJupyterLab:
         explorer = page.locator(".pro-app")
         ask(page, CAPITAL)
         expect(explorer).to_contain_text("The prefixes searched")
-        sentence = "none reaches α = 0.02 of the search, so the greedy answer stands alone"
+        sentence = "no answer has p ≥ 0.02, so only the greedy answer is used"
         expect(explorer).to_contain_text(sentence)
         legend = explorer.locator(".pro-asked .pro-keys").last
         expect(legend).to_contain_text("→ an answer that ended")
@@ -362,7 +362,7 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         assert curve["y"] + curve["height"] <= 700
         app.get_by_role("slider", name="α").press("End")
         expect(app.locator(".pro-facts")).to_contain_text(
-            "none reaches α = 1, so the likeliest stands alone"
+            "no answer has p ≥ 1, so only the most probable one is kept"
         )
         app.get_by_label("Split").select_option("validation")
         expect(app.locator(".pro-summary")).to_contain_text("n = 100")
@@ -378,7 +378,7 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         assert len(labels) == 10
         assert not any(itertools.starmap(overlap, itertools.combinations(labels, 2)))
         app.get_by_label("count repeated answers").check()
-        expect(app).to_contain_text("Comparing this needs a running kernel")
+        expect(app).to_contain_text("This comparison needs a running kernel")
         assert errors == []
 
 

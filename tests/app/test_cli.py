@@ -96,7 +96,7 @@ def test_help_lists_the_commands_without_slow_imports():
 def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").touch()
-    Path("runs").mkdir()  # where a folder lies beside it, a name is no hub id
+    Path("runs").mkdir()  # with such a folder, the name is not a hub id
     if "--model" in words:
         # No model is loaded to find out
         monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)
@@ -121,7 +121,7 @@ def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
         f"PRO {answer.uncertainty:.3f} nats, from the answers kept at α = 0.1 (1):",
         f"  {answer.answers[0][1]:.4f}  Paris",
         f"  and {len(answer.answers) - 1} with less",
-        "All answers with p ≥ 0.02 were found; whether they are right, the model does not know.",
+        "All answers with p ≥ 0.02 were found. This does not say whether they are right.",
     ]
     assert err.rstrip().endswith(catalog.scope("facts-2m"))
 
@@ -225,7 +225,7 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
         f"  NLL  1.000 {between}",
         "Paired difference (95 % interval): PRO minus NLL 0.000, without an interval: fewer than 5 "
         "right answers.",
-        "Only 1 wrong: too few to say much.",
+        "Only 1 answer is wrong, so the intervals are wide.",
         "",
         "Accuracy if only the most certain questions by PRO are answered:",
         "    25%        1 questions  100.0% right (20.7% to 100.0%)",
@@ -233,7 +233,7 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
         "    75%        2 questions  100.0% right (34.2% to 100.0%)",
         "   100%        3 questions   66.7% right (20.8% to 93.9%)",
         "",
-        "Mistrust the most uncertain quarter: PRO above 1.386. This marks 1 answers with !.",
+        "Mistrust the most uncertain quarter: PRO above 1.386. This marks 1 answer with !.",
         "  question answer correct    PRO  K            kept answers",
         "!       1?   Rome      no 2.0794  1              Rome 0.125",
         "        2?   Oslo     yes 1.3863  1              Oslo 0.250",
@@ -298,7 +298,8 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
     n_texts = 50 - n_log_probs
     with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
         out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
-    assert f"{n_texts} of 50 questions have texts alone: PRO and NLL need log-probabilities." in out
+    reason = "have answers without log-probabilities, which PRO and NLL need."
+    assert f"{n_texts} of 50 questions {reason}" in out
     of_log_probs, _, of_texts = out.partition("The texts of all questions")
     assert f": {n_texts} have no log-probabilities.\n" in of_log_probs
     assert f"of {n_log_probs} judged answers" in of_log_probs
@@ -329,7 +330,7 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
     related = [{**fact, "relation": f"r{n % 6}"} for n, fact in enumerate(facts)]
     questions = write(*related, name="questions.jsonl")
     out, _ = typed("score", write(*records), "--questions", questions)
-    assert "AUROC has intervals by cluster (6 clusters)." in out
+    assert "The intervals of AUROC are by cluster of questions (6 clusters)." in out
 
 
 def test_score_names_an_alpha_at_which_pro_differs_from_nll():
@@ -342,7 +343,7 @@ def test_score_names_an_alpha_at_which_pro_differs_from_nll():
 
 def test_score_reads_a_csv_of_texts_and_probabilities(write):
     table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
-    assert "Only 1 wrong: too few to say much.\n" in typed("score", table)[0]
+    assert "Only 1 answer is wrong, so the intervals are wide.\n" in typed("score", table)[0]
     assert (
         "all 2 judged answers are wrong.\n"
         in (typed("score", table, "--correctness", "exact_match")[0])
@@ -366,7 +367,7 @@ def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
     rows.assign(references=None).to_json(records, orient="records", lines=True, double_precision=15)
     assert "because the right answers are not known" in typed("score", records)[0]
     assert (
-        "Only 1 wrong: too few to say much.\n"
+        "Only 1 answer is wrong, so the intervals are wide.\n"
         in typed("score", records, "--questions", questions)[0]
     )
 
@@ -388,7 +389,7 @@ def records_of_two_answers(n_questions):
 
 
 def difference_line(*words):
-    """Return what `pro score` says of the difference between PRO and NLL."""
+    """Return the sentence of `pro score` about the difference between PRO and NLL."""
     [line] = re.findall(r"Paired difference \(95 % interval\): (.*)", typed("score", *words)[0])
     return line
 
@@ -553,32 +554,56 @@ def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
-def test_explore_writes_a_page_of_records_or_opens_jupyterlab(
-    records, write, tmp_path, monkeypatch
-):
+@pytest.fixture
+def opened_pages(tmp_path, monkeypatch):
+    """The addresses that a command opens in a browser; it works in `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    opened = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", addresses.append)
+    return addresses
+
+
+def test_explore_writes_a_page_without_opening_it(records, tmp_path, opened_pages):
     out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
     assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
     assert "Paris" in (tmp_path / "run.html").read_text()
-    assert opened == []
+    assert opened_pages == []
+
+
+def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_path, opened_pages):
     rows = [f"q{n},{n}?,Quito" for n in range(3)]
     questions = write("question_id,question,references", *rows, name="questions.csv")
     typed("explore", records, "--questions", questions)
     assert "Quito" in (tmp_path / "records.jsonl.html").read_text()
-    assert opened == [(tmp_path / "records.jsonl.html").as_uri()]
+    assert opened_pages == [(tmp_path / "records.jsonl.html").as_uri()]
+
+
+def test_options_of_a_page_need_a_run():
     assert "these options need a RUN" in typed("explore", "--html", "run.html", code=2)[1]
-    called = []
+
+
+@pytest.fixture
+def started_programs(tmp_path, monkeypatch):
+    """The arguments of the programs that replace a command of the user root, in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    arguments = []
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    monkeypatch.setattr(os, "execv", lambda _, words: called.append(words[2:]))
+    monkeypatch.setattr(os, "execv", lambda _, words: arguments.append(words[2:]))
+    return arguments
+
+
+def test_explore_without_a_run_opens_the_notebook_in_jupyterlab(started_programs):
     typed("explore")
+    notebook = str(ROOT / "notebooks" / "00_explore_examples.ipynb")
+    assert started_programs == [["jupyterlab", "--allow-root", notebook]]
+
+
+def test_explore_of_an_installed_package_opens_a_copy_of_the_notebook(
+    started_programs, tmp_path, monkeypatch
+):
     monkeypatch.setattr(catalog, "CHECKOUT", None)
     typed("explore")
-    name = "00_explore_examples.ipynb"
-    assert called == [
-        ["jupyterlab", "--allow-root", path] for path in (str(ROOT / "notebooks" / name), name)
-    ]
+    assert started_programs == [["jupyterlab", "--allow-root", "00_explore_examples.ipynb"]]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
 
 

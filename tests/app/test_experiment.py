@@ -256,12 +256,12 @@ OF_EVALUATION = (
 
 @pytest.fixture(scope="session")
 def usual(tmp_path_factory):
-    """What is observed of unchanged parameters, once for each strategy and for records."""
+    """The observations with unchanged parameters, once for each strategy and for records."""
     return {"folder": tmp_path_factory.mktemp("usual")}
 
 
 def outcome(given, work, *, methods):
-    """What is observed of the parameters, or the error that they are."""
+    """Return the observations with the parameters, or the error that they raise."""
     try:
         return observed(Experiment(**given), work, methods=methods)
     except ValueError as error:
@@ -283,7 +283,7 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
             Experiment(**base(kind, files, folder)), work, methods=methods
         )
     expected = usual[kind, methods]
-    if name in OF_EVALUATION:  # evaluates the stored run, so that less work is no effect
+    if name in OF_EVALUATION:  # evaluates the stored run, so less work does not count
         expected = expected | {"work": "[]"}
     else:
         folder = tmp_path
@@ -322,15 +322,28 @@ def ids(run):
     return list(run.questions["question_id"])
 
 
-def test_limit_draws_records_of_each_split_with_the_seed(files):
-    first = Experiment(records=str(files / "split.jsonl"), limit=6)
-    pair = first.pairs()[0]
-    both = first.both_splits(*pair)
+def test_limit_draws_so_many_records_of_each_split(files):
+    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
+    both = experiment.both_splits(*experiment.pairs()[0])
     assert both.questions["split"].value_counts().to_dict() == {"validation": 6, "test": 6}
-    assert ids(both.select(split="test")) == ids(first.run(*pair))
     assert set(both.answers["question_id"]) == set(ids(both))
-    assert ids(replace(first, seed=1).run(*pair)) != ids(first.run(*pair))
-    assert ids(replace(first, limit=1000).run(*pair)) == [f"q{n}" for n in range(1, 40, 2)]
+
+
+def test_both_splits_have_the_drawn_records_of_the_split_that_is_run(files):
+    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
+    pair = experiment.pairs()[0]
+    assert ids(experiment.both_splits(*pair).select(split="test")) == ids(experiment.run(*pair))
+
+
+def test_another_seed_draws_other_records(files):
+    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
+    pair = experiment.pairs()[0]
+    assert ids(replace(experiment, seed=1).run(*pair)) != ids(experiment.run(*pair))
+
+
+def test_a_limit_above_the_number_of_records_selects_all_in_their_order(files):
+    experiment = Experiment(records=str(files / "split.jsonl"), limit=1000)
+    assert ids(experiment.run(*experiment.pairs()[0])) == [f"q{n}" for n in range(1, 40, 2)]
 
 
 def test_n_answers_keeps_the_first_answers_of_records(files):
@@ -358,24 +371,33 @@ def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path)
         replace(tests, split="validation").run(*tests.pairs()[0])
 
 
-def test_records_without_splits_are_drawn_and_all_is_every_question(files):
-    experiment = Experiment(records=str(files / "unsplit.jsonl"), n_validation=2)
-    pair = experiment.pairs()[0]
-    validation, test = (
-        replace(experiment, split=name).run(*pair) for name in ("validation", "test")
-    )
-    assert (len(ids(validation)), len(ids(test))) == (10, 30)
-    assert not {*ids(validation)} & {*ids(test)}
-    assert {*ids(experiment.both_splits(*pair))} == {*ids(validation), *ids(test)}
-    assert ids(replace(experiment, split="all").run(*pair)) == [f"q{n}" for n in range(40)]
-    assert len(ids(replace(experiment, split="all").both_splits(*pair))) == 40
+@pytest.fixture
+def unsplit(files):
+    """An experiment with 40 records without splits."""
+    return Experiment(records=str(files / "unsplit.jsonl"), n_validation=2)
+
+
+def test_records_without_splits_are_divided_into_validation_and_test(unsplit):
+    pair = unsplit.pairs()[0]
+    validation = ids(replace(unsplit, split="validation").run(*pair))
+    test = ids(replace(unsplit, split="test").run(*pair))
+    assert (len(validation), len(test)) == (10, 30)
+    assert not {*validation} & {*test}
+    assert {*ids(unsplit.both_splits(*pair))} == {*validation, *test}
+
+
+def test_split_all_of_records_without_splits_has_every_question(unsplit):
+    every = replace(unsplit, split="all")
+    pair = unsplit.pairs()[0]
+    assert ids(every.run(*pair)) == [f"q{n}" for n in range(40)]
+    assert len(ids(every.both_splits(*pair))) == 40
 
 
 def test_an_option_that_transformers_does_not_take_is_one_sentence():
     experiment = Experiment(loading={"colour": 1}, device="cpu")
     with pytest.raises(
         SentenceError,
-        match=r"^loading=\{'colour': 1\} has an option that transformers does not take",
+        match=r"^loading=\{'colour': 1\} has an option that transformers does not accept",
     ):
         experiment.loaded("facts-1m")
 
@@ -409,27 +431,39 @@ def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     )
 
 
-def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        Experiment, "run", lambda experiment, *pair, strategy: made.append(strategy)
-    )
+@pytest.fixture
+def generated(monkeypatch):
+    """The strategies that `pro generate` ran, without a model."""
+    strategies = []
     run = importing.from_records([{"question_id": 1, "answers": [{"text": "a", "log_prob": -1.0}]}])
 
     def both_splits(experiment, *pair):
-        made.append(pair[2])
+        strategies.append(pair[2])
         return run
 
+    monkeypatch.setattr(
+        Experiment, "run", lambda experiment, *pair, strategy: strategies.append(strategy)
+    )
     monkeypatch.setattr(Experiment, "both_splits", both_splits)
-    words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
-    refused = CliRunner().invoke(pro, words)
-    assert refused.exit_code == 1
-    assert refused.output.startswith(
+    return strategies
+
+
+OF_EXACT_SEARCH = ["--dataset", "world-facts", "--search-alpha", "0.1"]
+
+
+def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(generated):
+    done = CliRunner().invoke(pro, ["generate", "facts-1m", "greedy", *OF_EXACT_SEARCH])
+    assert done.exit_code == 1
+    assert done.output.startswith(
         "Error: search_alpha=0.1 has no effect: strategy greedy does not use it"
     )
-    assert made == []
-    assert CliRunner().invoke(pro, [*words, "threshold", "--limit", "3"]).exit_code == 0
-    assert made == ["greedy", "threshold"]
+    assert generated == []
+
+
+def test_generate_takes_a_setting_that_one_of_its_strategies_uses(generated):
+    words = ["generate", "facts-1m", "greedy", "threshold", "--limit", "3", *OF_EXACT_SEARCH]
+    assert CliRunner().invoke(pro, words).exit_code == 0
+    assert generated == ["greedy", "threshold"]
 
 
 def test_score_reads_records_of_every_split(files):

@@ -147,7 +147,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     lists = [rng.dirichlet(np.ones(n + 1))[:n] for n in rng.integers(1, 33, size=300)]
     lists += [rng.dirichlet(np.ones(2000))]  # K of 2,000 at α = 0
     lists += [[0.4, 0.1, 0.1], [1.0], [0.4], [0.1] * 10, [0.6, 0.6, 0.6], [1e-300, 1e-301]]
-    # Of e^-800: 0
+    # The probability e^-800 is 0
     lists = [
         *(np.sort(np.log(values))[::-1] for values in lists),
         np.array([-800.0, -900.0, -1e4]),
@@ -161,7 +161,7 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
     })"""
     given = {"lists": [values.tolist() for values in lists], "logs": logs}
     nothing, *results = run_javascript(tmp_path, code, given)
-    assert nothing == [[], *[[0, None]] * len(alphas)]  # NaN, as JSON has it
+    assert nothing == [[], *[[0, None]] * len(alphas)]  # None is NaN in JSON
     for values, (by_k, *at) in zip(lists, results, strict=True):
         assert by_k == pytest.approx(scoring.pro_all_k([values])[0], rel=1e-9, abs=1e-9)
         assert [k for k, _ in at] == scoring.adaptive_k([values], alphas)[0].tolist()
@@ -194,7 +194,7 @@ def test_the_page_computes_auroc_and_ranks_as_pro_lib_does(tmp_path):
     one_class = (
         "() => [page.aurocWithInterval([1, 2], [true, true]), page.aurocWithInterval([], [])]"
     )
-    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # NaN, as JSON has it
+    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # None is NaN in JSON
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
@@ -219,36 +219,69 @@ def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, tmp_path):
     )
 
 
-def test_the_leaves_of_a_search_tree_sum_to_one_and_agree_with_the_certificate(facts_2m):
+@pytest.fixture(scope="module")
+def searched(facts_2m):
+    """The exact searches of twelve questions, a run each."""
     questions = question_sets.load_questions("world-facts", split="test", limit=12)
     run = generation.generate(
         facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False
     )
-    for question_id in run.questions["question_id"]:
-        one = run.select(question_ids=[question_id])
-        data, ledger = explorer.run_data(one), one.questions.iloc[0]
-        assert min(data["alphas"]) == 0.05  # nothing is shown below that of the search
-        certificate = data["questions"][0]["certificate"]
-        assert all(certificate[name] == ledger[name] for name in ("status", "tree_bound"))
-        assert sum(
-            mass for name, mass in certificate.items() if name.endswith("_mass")
-        ) == pytest.approx(1, abs=1e-5)
-        for n_nodes in (1, 3, 1000):
-            table = explorer.prefix_tree(one, facts_2m.decode, n_nodes=n_nodes)
-            leaves = table[table["kind"] != "prefix"]
-            assert leaves["probability"].sum() == pytest.approx(1, abs=1e-5)
-            assert set(table["parent"]) <= {-1, *table["node"]}
-            assert (
-                table["probability"] <= table["parent"].map(table["probability"]).fillna(1) + 1e-6
-            ).all()
-        likely = leaves[(leaves["kind"] == "answer") & (leaves["probability"] >= 0.05 - 1e-9)]
-        assert likely["probability"].sum() == pytest.approx(ledger["found_mass"], abs=1e-6)
-        assert set(likely["text"]) <= {answer[0] for answer in data["answers"][0]}
-        for row in likely.itertuples():  # what its prefixes add is its text
-            added, at = "", row.parent
-            while at >= 0:
-                added, at = table["text"][at] + added, table["parent"][at]
-            assert added == row.text
+    return [run.select(question_ids=[name]) for name in run.questions["question_id"]]
+
+
+def test_no_alpha_below_that_of_the_search_is_shown(searched):
+    assert min(explorer.run_data(searched[0])["alphas"]) == 0.05
+
+
+def test_the_certificate_of_each_question_is_shown(searched):
+    for run in searched:
+        shown = explorer.run_data(run)["questions"][0]["certificate"]
+        stored = run.questions.iloc[0]
+        assert all(shown[name] == stored[name] for name in ("status", "tree_bound"))
+        masses = [mass for name, mass in shown.items() if name.endswith("_mass")]
+        assert sum(masses) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 3, 1000])
+def test_the_leaves_of_a_search_tree_sum_to_one(searched, facts_2m, n_nodes):
+    for run in searched:
+        tree = explorer.prefix_tree(run, facts_2m.decode, n_nodes=n_nodes)
+        leaves = tree[tree["kind"] != "prefix"]
+        assert leaves["probability"].sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 3, 1000])
+def test_no_node_of_a_search_tree_is_more_probable_than_its_parent(searched, facts_2m, n_nodes):
+    for run in searched:
+        tree = explorer.prefix_tree(run, facts_2m.decode, n_nodes=n_nodes)
+        assert set(tree["parent"]) <= {-1, *tree["node"]}
+        of_parent = tree["parent"].map(tree["probability"]).fillna(1)
+        assert (tree["probability"] <= of_parent + 1e-6).all()
+
+
+def test_the_answers_of_a_search_tree_are_those_of_the_run(searched, facts_2m):
+    for run in searched:
+        tree = explorer.prefix_tree(run, facts_2m.decode, n_nodes=1000)
+        likely = tree[(tree["kind"] == "answer") & (tree["probability"] >= 0.05 - 1e-9)]
+        found_mass = run.questions["found_mass"][0]
+        assert likely["probability"].sum() == pytest.approx(found_mass, abs=1e-6)
+        assert set(likely["text"]) <= {answer[0] for answer in explorer.run_data(run)["answers"][0]}
+
+
+def test_the_prefixes_of_an_answer_add_up_to_its_text(searched, facts_2m):
+    for run in searched:
+        tree = explorer.prefix_tree(run, facts_2m.decode, n_nodes=1000)
+        likely = tree[(tree["kind"] == "answer") & (tree["probability"] >= 0.05 - 1e-9)]
+        for answer in likely.itertuples():
+            added = ""
+            node = answer.parent
+            while node >= 0:
+                added = tree["text"][node] + added
+                node = tree["parent"][node]
+            assert added == answer.text
+
+
+def test_a_run_without_a_search_has_no_search_tree(facts_2m):
     with pytest.raises(RunError, match="has no search tree"):
         explorer.prefix_tree(repeated(), facts_2m.decode)
 
@@ -279,21 +312,29 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_offers_the_papers_examples_with_the_papers_pro(tmp_path):
+def test_the_widget_begins_with_the_run_of_the_notebook(tmp_path):
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert "without a model to ask" in app.data["cannot_ask"]
+
+
+def test_the_widget_offers_the_papers_examples(tmp_path):
+    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     assert reply(app, kind="run", name=app.runs[1]) == {"kind": "run", "status": ""}
     first = app.data["questions"][0]
     assert first["question"] == "sixth president of the United States"
     assert "The paper prints PRO = 0.404 at α = 0.1" in first["note"]
+    question_ids = list(explorer.appendix_run().questions["question_id"])
+    assert reply(app, kind="compare", distinct=True)["ids"] == question_ids
+
+
+def test_the_papers_examples_have_the_papers_pro_and_one_right_answer():
     run = explorer.appendix_run()
-    assert reply(app, kind="compare", distinct=True)["ids"] == list(run.questions["question_id"])
-    assert corrects(run) == [True, False, False]
     with pytest.warns(scoring.PremiseWarning):
         pro = scoring.pro(run.log_probs(distinct=False), alpha=0.1)
     assert pro == pytest.approx([0.404, 2.142, 2.087], abs=0.005)
+    assert corrects(run) == [True, False, False]
 
 
 def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch):
@@ -345,19 +386,33 @@ def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
         assert name in answer["status"]
 
 
-def test_methods_are_compared_with_stored_samples(tmp_path, monkeypatch):
-    samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
-    alone, beside = (explorer.comparison_data(RUN, run) for run in (None, samples))
-    assert {"NLL", "SE, lexical"} <= set(alone["scores"]) < set(beside["scores"])
-    assert page_data(explorer.to_html(RUN, tmp_path / "run.html"))[1] == alone
-    monkeypatch.setattr("pro_lib.runs.read_run", lambda folder: samples)  # in the folder of samples
-    answer = reply(
-        Explorer(RUN, Experiment(generations_dir=tmp_path)), kind="compare", distinct=True
+@pytest.fixture(scope="module")
+def samples():
+    """Samples of the questions of `RUN`."""
+    return replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
+
+
+def test_samples_add_methods_to_a_comparison(samples):
+    alone = explorer.comparison_data(RUN, None)["scores"]
+    assert (
+        {"NLL", "SE, lexical"} <= set(alone) < set(explorer.comparison_data(RUN, samples)["scores"])
     )
-    assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
-    assert {name: answer[name] for name in beside} == beside | {
-        "ids": [f"q{i:02}" for i in range(40)]
+
+
+def test_a_page_has_the_comparison_of_its_run_alone(tmp_path):
+    _, comparison = page_data(explorer.to_html(RUN, tmp_path / "run.html"))
+    assert comparison == explorer.comparison_data(RUN, None)
+
+
+def test_the_widget_compares_methods_with_stored_samples(samples, tmp_path, monkeypatch):
+    monkeypatch.setattr("pro_lib.runs.read_run", lambda folder: samples)
+    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
+    answer = reply(app, kind="compare", distinct=True)
+    expected = explorer.comparison_data(RUN, samples)
+    assert {name: answer[name] for name in expected} == expected | {
+        "ids": [f"q{number:02}" for number in range(40)]
     }
+    assert answer["scores"]["NLL"] == pytest.approx(scoring.nll(RUN.log_probs()))
     assert answer["correct"] == corrects(RUN)
 
 

@@ -102,7 +102,7 @@ def test_answers_without_references_are_an_error(tmp_path):
     path.write_text(json.dumps(record(0, "Ada") | {"references": None}) + "\n")
     result = judge(path, "http://localhost:1/v1", "--yes")
     assert result.exit_code == 1
-    assert "give the questions with --questions" in result.output
+    assert "give a file of questions with references (--questions)" in result.output
 
 
 def test_another_file_is_not_replaced(records):

@@ -74,7 +74,7 @@ def test_options_hold_parameters_that_the_notebook_does_not_declare():
 
 WRONG = [
     ({"n_shotz": 3}, r"^n_shotz is not a parameter; the nearest is n_shots$"),
-    ({"alpha": 0.3}, r"^options has 'alpha', which is a parameter of its own here$"),
+    ({"alpha": 0.3}, r"^options has 'alpha', but the parameters cell has it; set alpha itself"),
     ({"reported": False}, r"^reported is not a parameter"),
     ({"n_shots": "x"}, r"^n_shots='x' "),
     ({"target": [0.9]}, r"^target=\(0.9,\) is not used by this notebook"),
@@ -94,7 +94,7 @@ def test_options_without_a_notebook_are_parameters():
 def test_a_notebook_that_the_package_does_not_have():
     with pytest.raises(
         SentenceError,
-        match=r"^notebook='mine' is not a notebook of the package; leave notebook out",
+        match=r"^notebook='mine' is not a notebook of the package; in your own notebook, remove",
     ):
         Experiment(notebook="mine")
 

@@ -30,7 +30,7 @@ FOREIGN = b"a file of somebody else\n"
 
 
 def typed(*words, code=0):
-    """What a command prints to stdout; its error line where it is to end with another status."""
+    """Return the stdout of a command, or its error line if another exit status is expected."""
     done = CliRunner().invoke(pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     return done.stderr if code else done.stdout
@@ -243,10 +243,11 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
         assert "need a RUN" in typed("explore", *words, code=2)
 
 
-@pytest.mark.parametrize(
-    "words", [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
-)
-def test_a_link_stays_and_its_target_is_written_unless_it_is_broken(words, place):
+WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
+
+
+@pytest.mark.parametrize("words", WITH_OUTPUT)
+def test_a_link_stays_and_its_target_is_written(words, place):
     Path("folder").mkdir()
     Path("folder/target").touch()
     Path("link").symlink_to("folder/target")
@@ -254,16 +255,28 @@ def test_a_link_stays_and_its_target_is_written_unless_it_is_broken(words, place
     assert os.readlink("link") == "folder/target"
     assert Path("folder/target").stat().st_size
     assert os.listdir("folder") == ["target"]
+
+
+@pytest.mark.parametrize("words", WITH_OUTPUT)
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("nowhere", "does not exist"),
+        ("folder", "is a folder"),
+        ("pipe", "is not a regular file"),
+    ],
+)
+def test_a_link_to_what_is_not_a_file_is_refused_and_stays(words, target, reason, place):
+    Path("folder").mkdir()
     os.mkfifo("pipe")
-    for target, reason in {
-        "nowhere": "does not exist",
-        "folder": "is a folder",
-        "pipe": "is not a regular file",
-    }.items():
-        Path(f"to {target}").symlink_to(target)
-        assert reason in refused(*words, f"to {target}")
-        assert Path(f"to {target}").is_symlink()
+    Path("link").symlink_to(target)
+    assert reason in refused(*words, "link")
+    assert os.readlink("link") == target
     assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("words", WITH_OUTPUT)
+def test_an_output_in_a_folder_that_does_not_exist_is_refused(words, place):
     assert "the folder no does not exist" in refused(*words, "no/output")
 
 
@@ -293,26 +306,40 @@ def test_an_error_without_a_message_is_named(error, monkeypatch):
     assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
-def test_generate_and_download_keep_foreign_files(tmp_path, monkeypatch):
+OUTPUT_FOLDERS = {
+    "generate": (
+        "data/generations/world-facts/facts-1m/greedy",
+        ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"],
+    ),
+    "download": ("cache/smollm2-135m", ["download", "smollm2-135m"]),
+}
+
+
+@pytest.fixture(params=OUTPUT_FOLDERS)
+def folder_and_words(request, tmp_path, monkeypatch):
+    """The folder that a command would write, which is missing, and the words of the command."""
     monkeypatch.setattr(catalog, "HOME", tmp_path)
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(downloads, "subprocess", None)  # nothing is to be downloaded
-    run = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
-    words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
-    for place, line in {
-        run: words,
-        tmp_path / "cache" / "smollm2-135m": ["download", "smollm2-135m"],
-    }.items():
-        place.parent.mkdir(parents=True)
-        place.write_bytes(FOREIGN)
-        assert str(place) in typed(*line, code=1).splitlines()[-1]
-        assert place.read_bytes() == FOREIGN
-        place.unlink()
-        place.mkdir()
-        (place / "run.json").write_bytes(FOREIGN)
-        assert str(place) in typed(*line, code=1).splitlines()[-1]
-        assert (place / "run.json").read_bytes() == FOREIGN
-        assert os.listdir(place) == ["run.json"]
+    name, words = OUTPUT_FOLDERS[request.param]
+    (tmp_path / name).parent.mkdir(parents=True)
+    return tmp_path / name, words
+
+
+def test_a_foreign_file_in_the_place_of_a_folder_is_kept_and_named(folder_and_words):
+    folder, words = folder_and_words
+    folder.write_bytes(FOREIGN)
+    assert str(folder) in typed(*words, code=1).splitlines()[-1]
+    assert folder.read_bytes() == FOREIGN
+
+
+def test_a_folder_with_a_foreign_file_is_kept_and_named(folder_and_words):
+    folder, words = folder_and_words
+    folder.mkdir()
+    (folder / "run.json").write_bytes(FOREIGN)
+    assert str(folder) in typed(*words, code=1).splitlines()[-1]
+    assert (folder / "run.json").read_bytes() == FOREIGN
+    assert os.listdir(folder) == ["run.json"]
 
 
 @pytest.mark.parametrize("value", ["['.']", "."])
@@ -329,25 +356,39 @@ def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(value, place):
 # Names of pages
 
 
-def test_pages_of_different_runs_have_different_names(place, stored_run, monkeypatch):
+@pytest.fixture
+def page_of(monkeypatch):
+    """A function that writes the page of a run and returns its name."""
     monkeypatch.setattr(webbrowser, "open", lambda _: None)
+    return lambda path: typed("explore", path).strip().rpartition("page: ")[2]
+
+
+def test_pages_of_runs_that_share_a_name_have_a_checksum_in_their_names(place, stored_run, page_of):
     folders = ["multinomial,top_p=0.9", "multinomial,top_p=0.95", "other/multinomial,top_p=0.9"]
     for folder in folders:
         shutil.copytree(stored_run, folder)
-    shutil.copy("records.jsonl", "other/records.jsonl")
-    shutil.copy("records.jsonl", "records.json")
-    given = [*folders, "records.jsonl", "other/records.jsonl", "records.json"]
-    pages = [typed("explore", path).strip().rpartition("page: ")[2] for path in given]
-    assert pages[:2] == [
-        f"world-facts_facts-1m_multinomial,top_p={p}.html" for p in ("0.9", "0.95")
-    ]
-    assert re.fullmatch(r"world-facts_facts-1m_multinomial,top_p=0\.9-[0-9a-f]{8}\.html", pages[2])
-    assert (pages[3], pages[5]) == ("records.jsonl.html", "records.json.html")
-    assert len(set(pages)) == len(given) == len(list(place.glob("*.html")))
-    again = [typed("explore", path).strip().rpartition("page: ")[2] for path in given]
-    assert again == pages  # each replaces its own
-    monkeypatch.chdir(folders[0])
-    assert "top_p=0.9.html" in typed("explore", ".")
+    pages = [page_of(folder) for folder in folders]
+    begin = "world-facts_facts-1m_multinomial,top_p="
+    assert pages[:2] == [f"{begin}0.9.html", f"{begin}0.95.html"]
+    assert re.fullmatch(rf"{re.escape(begin)}0\.9-[0-9a-f]{{8}}\.html", pages[2])
+    assert [page_of(folder) for folder in folders] == pages  # each replaces its own
+
+
+def test_pages_of_records_are_named_after_their_file(place, page_of):
+    Path("other").mkdir()
+    for copy in ("other/records.jsonl", "records.json"):
+        shutil.copy("records.jsonl", copy)
+    pages = [page_of(name) for name in ("records.jsonl", "other/records.jsonl", "records.json")]
+    assert (pages[0], pages[2]) == ("records.jsonl.html", "records.json.html")
+    assert len(set(pages)) == len(list(place.glob("*.html"))) == 3
+
+
+def test_the_page_of_the_working_folder_is_named_after_its_run(
+    place, stored_run, page_of, monkeypatch
+):
+    shutil.copytree(stored_run, "multinomial,top_p=0.9")
+    monkeypatch.chdir("multinomial,top_p=0.9")
+    assert "top_p=0.9.html" in page_of(".")
 
 
 def test_a_page_by_default_does_not_replace_a_foreign_file(place):

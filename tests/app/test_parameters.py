@@ -112,7 +112,7 @@ def test_a_repeated_name_is_an_error_that_names_it(tmp_path):
     (tmp_path / "facts-1m").symlink_to(ROOT / "data" / "models" / "facts-1m")
     for name, pair in {"model": ["me/one", "you/one"], "similarity": ["me/nli", "you/nli"]}.items():
         with pytest.raises(
-            SentenceError, match=f"^{name}='{pair[1]}' has the same name as '{pair[0]}'"
+            SentenceError, match=f"^{name}='{pair[1]}' has the same name in tables as '{pair[0]}'"
         ):
             Experiment(**{name: pair})
 

@@ -141,7 +141,7 @@ def test_auto_chooses_alpha_on_enough_judged_answers_and_not_for_a_guarantee(wri
     records = write(*rows)
     out, _ = typed("score", records, "--methods", "PRO,NLL")
     assert "α = 0.2, the best on 300 judged questions." in out
-    assert "PRO was tested on questions that did not choose α." in out
+    assert "PRO was tested on questions on which α was not chosen." in out
     assert (
         "α = 0.4, the default: it must not depend" in (typed("score", records, "--target", 0.9)[0])
     )
@@ -163,7 +163,7 @@ def test_two_files_are_compared_on_the_questions_they_share(write):
     # twice the share of 1 + 10 + 45 + 120 in 1024.
     assert lines[3] == (
         "Accuracy: A 70.0%, B 50.0%. B minus A −20.0 points [−48.1, +11.7], p = 0.34 (McNemar's "
-        "exact test). 7 questions are right in A alone and 3 in B alone."
+        "exact test). 7 questions are right only in A and 3 only in B."
     )
     content = json.loads(typed("score", first, second, "--json")[0])
     assert (content["only_first"], content["only_second"]) == (7, 3)

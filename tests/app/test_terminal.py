@@ -34,7 +34,7 @@ NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
 
 
 def printed(*words, code=0):
-    """What a command prints, to stdout and to stderr."""
+    """Return the stdout and the stderr of a command."""
     done = CliRunner().invoke(cli.pro, [str(word) for word in words])
     assert done.exit_code == code, done.output + repr(done.exception)
     assert_plain(done.output)
@@ -74,12 +74,13 @@ def nasty(tmp_path, monkeypatch):
 
 
 def test_score_prints_escapes_instead_of_control_characters_in_every_column(nasty):
-    out = printed("score", nasty)
-    *_, header, first, second = out.splitlines()
+    *_, header, first, second = printed("score", nasty).splitlines()
     assert header.split()[:3] == ["question", "answer", "correct"]
     assert first.split()[:4] == ["!", "1?", "b", "no"]
     assert second.count(r"\x1b[31mred\x9b2J\u202egnp") == 2  # question and answer
-    assert NAME not in printed("score", nasty, "--output", f"{NAME}.csv")
+
+
+def test_score_prints_escapes_of_the_name_of_its_output(nasty):
     assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
 
 
@@ -132,7 +133,10 @@ def test_generate_and_download_print_escapes(nasty, monkeypatch):
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 
 
-def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
+@pytest.fixture(scope="module")
+def run_nasty_notebook(tmp_path_factory):
+    """A function that runs a notebook with nasty names and texts in a process of its own."""
+    folder = tmp_path_factory.mktemp("nasty")
     first = nbformat.v4.new_code_cell("fails: object = False")
     first.metadata["tags"] = ["parameters"]
     cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
@@ -140,24 +144,40 @@ def test_run_prints_escapes_of_conclusions_figures_copies_and_errors(tmp_path):
     kernel = {"name": "python3", "language": "python", "display_name": "python3"}
     book = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
     book.metadata["kernelspec"] = kernel
-    nbformat.write(book, tmp_path / f"{NAME}.ipynb")
-    (tmp_path / NAME).mkdir()
-    (tmp_path / NAME / f"{NAME}.png").touch()
+    nbformat.write(book, folder / f"{NAME}.ipynb")
+    (folder / NAME).mkdir()
+    (folder / NAME / f"{NAME}.png").touch()
     words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
-    how = {"cwd": tmp_path, "capture_output": True, "encoding": "utf-8", "check": False}
-    done = subprocess.run(words, **how)
+
+    def run(*options):
+        return subprocess.run(
+            [*words, *options], cwd=folder, capture_output=True, encoding="utf-8", check=False
+        )
+
+    return run
+
+
+def test_run_prints_escapes_of_the_conclusion_and_of_the_names_of_files(run_nasty_notebook):
+    done = run_nasty_notebook()
     assert done.returncode == 0, done.stderr
     assert_plain(done.stdout)
     conclusion, where = done.stdout.splitlines()
     assert conclusion.startswith(r"\x1b[31mred\x9b2J\u202egnp\x07 next tab")
     assert where.count(r"\x1b[31m") == 3  # folder and name of the figure, name of the copy
-    failed = subprocess.run([*words, "-p", "fails", "True"], **how)
-    assert failed.returncode == 1
-    assert_plain(failed.stderr.splitlines()[-1])
-    assert r"Error: KeyError: '\x1b[31mred" in failed.stderr.splitlines()[-1]
-    unknown = subprocess.run([*words, "-p", NAME, "1"], **how)
-    assert "Passed unknown parameter: nasty [31m" in unknown.stderr
-    assert "\x1b[31m" not in unknown.stderr
+
+
+def test_run_prints_escapes_of_the_error_of_a_cell(run_nasty_notebook):
+    done = run_nasty_notebook("-p", "fails", "True")
+    assert done.returncode == 1
+    error = done.stderr.splitlines()[-1]
+    assert_plain(error)
+    assert r"Error: KeyError: '\x1b[31mred" in error
+
+
+def test_run_prints_no_control_character_of_an_unknown_parameter(run_nasty_notebook):
+    done = run_nasty_notebook("-p", NAME, "1")
+    assert "Passed unknown parameter: nasty [31m" in done.stderr
+    assert "\x1b[31m" not in done.stderr
 
 
 def test_columns_of_wide_letters_are_aligned(tmp_path):
@@ -212,18 +232,30 @@ def cells(path):
         return list(csv.DictReader(file, strict=True))
 
 
-def test_texts_that_look_like_formulas_are_marked_and_numbers_are_not(tmp_path):
-    file, output = write_answers(tmp_path, [*FORMULAS, *PLAIN]), tmp_path / "scores.csv"
-    for option, mark in ([], "'"), (["--raw-text"], ""):
-        printed("score", file, "--output", output, *option)
-        rows = cells(output)
-        for row, text in zip(rows, [*FORMULAS, *PLAIN], strict=True):
-            begins = mark if text in FORMULAS else ""
-            assert (row["text"], row["question"]) == (begins + text, begins + text)
-            assert row["question_id"].startswith(begins + text)
-        assert [float(row["nll"]) for row in rows] == [1.0 + n for n in range(len(rows))]
+@pytest.mark.parametrize(("options", "mark"), [([], "'"), (["--raw-text"], "")])
+def test_texts_that_look_like_formulas_are_marked_unless_raw_text_is_asked_for(
+    options, mark, tmp_path
+):
+    output = tmp_path / "scores.csv"
+    file = write_answers(tmp_path, [*FORMULAS, *PLAIN])
+    printed("score", file, "--output", output, *options)
+    for row, text in zip(cells(output), [*FORMULAS, *PLAIN], strict=True):
+        expected = mark + text if text in FORMULAS else text
+        assert (row["text"], row["question"]) == (expected, expected)
+        assert row["question_id"].startswith(expected)
+
+
+def test_numbers_are_not_marked_as_formulas(tmp_path):
+    output = tmp_path / "scores.csv"
+    printed("score", write_answers(tmp_path, FORMULAS), "--output", output)
+    numbers = [float(row["nll"]) for row in cells(output)]
+    assert numbers == [1.0 + number for number in range(len(FORMULAS))]
+    assert files.spreadsheet_text("1.5") == "1.5"
+
+
+def test_raw_text_needs_an_output(tmp_path):
+    file = write_answers(tmp_path, PLAIN)
     assert "--output" in printed("score", file, "--raw-text", code=2)
-    assert float(files.spreadsheet_text("1.5")) == 1.5
 
 
 def test_labels_made_from_that_table_match_the_answers(tmp_path):
@@ -273,35 +305,52 @@ def install_kernel(folder, name, *words):
     (place / "kernel.json").write_text(json.dumps(spec))
 
 
-def test_the_kernel_python3_is_this_python_and_a_failing_kernel_is_one_line(
-    tmp_path, monkeypatch, capfd
-):
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    """A working folder, and kernels `python3` and `named` that are another Python."""
     other = [sys.executable, "-c", "raise SystemExit('another Python')"]
     for name in ("python3", "named"):
         install_kernel(tmp_path, name, *other)
-    write_notebook(tmp_path / "own.ipynb", "import sys\nprint(sys.executable)")
-    write_notebook(tmp_path / "dies.ipynb", "import os\nos._exit(3)")
-    write_notebook(tmp_path / "other.ipynb", "1", "named")
-    write_notebook(tmp_path / "none.ipynb", "1", "absent")
-    (tmp_path / "damaged.ipynb").write_text("[]")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.chdir(tmp_path)
-    ends = {
-        "own": None,
-        "dies": f"dies.ipynb: the kernel {sys.executable} failed: Kernel died",
-        "other": "other.ipynb: the kernel 'named' failed: "
-        "Kernel died before replying to kernel_info",
-        "none": "none.ipynb: its kernel 'absent' is not installed; "
-        "`jupyter kernelspec list` shows those that are",
-        "damaged": "damaged.ipynb is not a notebook that can be read (AttributeError: ",
-    }
-    for name, end in ends.items():
-        done = CliRunner().invoke(cli.pro, ["run", f"{name}.ipynb", "--executed", "copies"])
-        assert isinstance(done.exception, SystemExit | None)  # others would print a traceback
-        assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
-        assert done.exit_code == bool(end), done.stderr
-        if end:
-            assert done.stderr.splitlines()[-1].startswith(f"Error: {end}")
-    assert os.listdir(tmp_path / "copies") == ["own.ipynb"]
-    [cell] = nbformat.read(tmp_path / "copies" / "own.ipynb", as_version=4).cells
+    return tmp_path
+
+
+def test_the_kernel_python3_is_this_python(kernels):
+    write_notebook(kernels / "own.ipynb", "import sys\nprint(sys.executable)")
+    done = CliRunner().invoke(cli.pro, ["run", "own.ipynb", "--executed", "copies"])
+    assert done.exit_code == 0, done.output
+    [cell] = nbformat.read(kernels / "copies" / "own.ipynb", as_version=4).cells
     assert cell.outputs[0].text == f"{sys.executable}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "kernel", "error"),
+    [
+        (
+            "import os\nos._exit(3)",
+            "python3",
+            f"the kernel {sys.executable} failed: Kernel died",
+        ),
+        ("1", "named", "the kernel 'named' failed: Kernel died before replying to kernel_info"),
+        (
+            "1",
+            "absent",
+            "its kernel 'absent' is not installed; `jupyter kernelspec list` shows those that are",
+        ),
+    ],
+    ids=["dies", "other", "absent"],
+)
+def test_a_kernel_that_fails_is_an_error_of_one_line(code, kernel, error, kernels, capfd):
+    write_notebook(kernels / "fails.ipynb", code, kernel)
+    done = CliRunner().invoke(cli.pro, ["run", "fails.ipynb", "--executed", "copies"])
+    assert isinstance(done.exception, SystemExit)  # others would print a traceback
+    assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
+    assert done.stderr.splitlines()[-1].startswith(f"Error: fails.ipynb: {error}")
+    assert not os.path.exists("copies/fails.ipynb")
+
+
+def test_a_file_that_is_not_a_notebook_is_an_error_of_one_line(kernels):
+    (kernels / "damaged.ipynb").write_text("[]")
+    error = printed("run", "damaged.ipynb", "--executed", "copies", code=1).splitlines()[-1]
+    assert error.startswith("Error: damaged.ipynb is not a notebook that can be read")

@@ -165,7 +165,7 @@ def test_parts_that_do_not_make_the_file_are_refused(index, monkeypatch):
 
 
 def test_a_licence_must_be_accepted(index):
-    with pytest.raises(SentenceError, match="'Tiny Terms', which you must accept"):
+    with pytest.raises(SentenceError, match="'Tiny Terms'; read it and accept it"):
         downloads.download(NAME, progress=False)
     assert not catalog.CACHE.exists()
 
@@ -211,12 +211,12 @@ def test_a_folder_that_pip_removes_meanwhile_is_not_counted(tmp_path, monkeypatc
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", scandir_after_removal)
-    assert downloads._folder_size(tmp_path) == 4
+    assert downloads._largest_file_size(tmp_path) == 4
 
 
 def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(SentenceError, match="XDG_CACHE_HOME sets another place"):
+    with pytest.raises(SentenceError, match="set XDG_CACHE_HOME to a folder on another disk"):
         download()
     assert not (catalog.CACHE / f".{NAME}.download").exists()
 

@@ -21,7 +21,7 @@ def test_a_message_is_one_line_that_can_be_printed():
         one_line("double  spaces of a name stay, \ud800")
         == r"double  spaces of a name stay, \ud800"
     )
-    # Of which the beginning and the end are kept
+    # The beginning and the end are kept
     line = one_line("begin " + "x" * 200_000 + " end")
     assert (len(line), line[:6], line[-4:]) == (500, "begin ", " end")
 

@@ -11,7 +11,7 @@ from test_sweeps import evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 
 INTERVAL = ["auroc", "auroc_low", "auroc_high"]

@@ -13,7 +13,8 @@ from test_damaged_input import TABLES, WRITE
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import Splits, common_methods, evaluate
+from pro_lib.evaluation.evaluate import common_methods, evaluate
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -389,7 +390,7 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
 
 def test_labels_that_match_nothing_are_counted():
     for ids, words in (
-        ("abc", "labels of 2 questions match no answer judged, first of 'a'"),
+        ("abc", "2 labelled questions .first 'a'. have no label for the answer that is judged"),
         ("xyz", "none of the 3"),
     ):
         labels = pd.DataFrame(

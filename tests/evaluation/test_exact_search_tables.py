@@ -12,7 +12,7 @@ from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
 # The first question has answers of probability 0.5 and 0.3, the second 0.35 and 0.25. Each answer
-# is one token that ends surely, and four further tokens share what is left.
+# is one token that ends surely, and four further tokens share the rest.
 PROBABILITIES = {"q0": {"a": 0.5, "b": 0.3}, "q1": {"c": 0.35, "d": 0.25}}
 IDS = {text: (number,) for number, text in enumerate("abcd")}
 

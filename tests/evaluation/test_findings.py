@@ -18,7 +18,7 @@ def setting(difference, *, half_width=0.01, p_value=0.5, n_correct=500, **others
 
 
 def compared(*rows):
-    """What is said of PRO beside NLL in these settings."""
+    """Return the findings about PRO and NLL in these settings."""
     return findings.comparison(pd.DataFrame(list(rows)), "PRO", "NLL", "auroc_minus_nll")
 
 
@@ -563,7 +563,7 @@ def test_05_compares_pro_with_nll_at_the_ends_and_says_how_much_moves():
 
 
 def test_05_says_that_the_order_changes_and_names_the_similarity():
-    # Of three pairs, one changes its order: τ is (2 − 1) / 3.
+    # One of three pairs changes its order: τ is (2 − 1) / 3.
     said = findings.rouge_thresholds(at_thresholds((0.8, 0.7, 0.75), (0.8, 0.77, 0.75)))
     assert "at 0.1 and that at 0.5 is 0.33" in said
     assert "by more than 0.070 (SE (alias), m on d)" in said

@@ -197,10 +197,9 @@ GOOD = {
             (set_threshold, {"right": right}, "right")
             for right in ([[0.5]], [-0.7], [1.1], [np.nan])
         ),
-        *(
-            (miss_rate, bad, "must be at least")
-            for bad in ({"alpha": 0.01}, {"right": []}, {"confidence": 1.0})
-        ),
+        (miss_rate, {"alpha": 0.01}, "alpha=0.01 is below search_alpha=0.1"),
+        (miss_rate, {"right": []}, "right is empty"),
+        (miss_rate, {"confidence": 1.0}, "confidence=1.0 must lie"),
     ],
 )
 def test_what_is_refused_is_named(call, bad, named):

@@ -11,7 +11,8 @@ from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Splits, evaluate, evaluations
+from pro_lib.evaluation.evaluate import evaluate, evaluations
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
@@ -33,7 +34,7 @@ def drawn_run(seed, n=40, strategy="diverse_beam"):
 
 
 def counted(lists, distinct):
-    """Of each question the probabilities that count, downwards."""
+    """Yield the probabilities that count for each question, in descending order."""
     for answers in lists:
         once = list(dict.fromkeys(answers)) if distinct else answers
         yield sorted((p * ending for _, p, ending in once), reverse=True)

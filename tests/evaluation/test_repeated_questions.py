@@ -103,7 +103,7 @@ def test_guarantees_from_questions_that_stand_three_times_fail_as_rarely_as_prom
     rng, n_draws, made = np.random.default_rng(4), 300, {"copies": 0, "one of each": 0}
     texts = np.tile(np.arange(60), 3)
     for _ in range(n_draws):
-        # Of a population in which no threshold reaches 0.7
+        # A population in which no threshold reaches 0.7
         scores, correct = (
             rng.random(60),
             rng.random(60) < 0.69,

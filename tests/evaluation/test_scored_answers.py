@@ -48,7 +48,7 @@ def test_one_answer_to_each_question_leaves_out_methods_that_need_several():
 
 def test_beams_are_not_samples():
     beams = run_of((0.5, True, 0.1), (0.25, False, 0.2))
-    # Two samples are equal with p = 0.26 and 0.1025: no repeat is no surprise.
+    # Two samples are equal with p = 0.26 and 0.1025: a file without repeats is plausible.
     assert {"SC", "Deg"} <= set(score_answers(beams).methods)
     beams = replace(beams, info=replace(beams.info, strategy="diverse_beam"))
     assert not {"SC", "Deg"} & set(score_answers(beams).methods)

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluate import ALPHA_GRID, Evaluation, Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, Evaluation, Splits
 
 
 def some_questions(n=80, seed=0):
@@ -136,7 +136,7 @@ def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
     wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
     with pytest.warns(
-        UserWarning, match="d, m, test: all 80 judged answers are wrong: alpha cannot"
+        UserWarning, match="d, m, test: all 80 judged answers are wrong, so alpha cannot"
     ):
         table = tables.benchmark([Splits(wrong, EVALUATION)])
     assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)

@@ -10,7 +10,7 @@ from test_sweeps import EVALUATION, evaluation_of, some_questions, splits_of
 from pro_lib import metrics, scoring
 from pro_lib.app.explorer import appendix_run
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run
@@ -272,7 +272,7 @@ def exact_search():
 
 def test_answer_sets_miss_where_no_correct_answer_reaches_alpha():
     table = tables.answer_sets([exact_search()])
-    # Of ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
+    # With ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
     chosen = table[table["delta"] == 0.3].iloc[0]
     assert chosen["alpha"] == pytest.approx(0.12)
     assert chosen["missed"] == 0

@@ -187,7 +187,7 @@ def test_half_precision_is_measured_once_and_packs_are_larger_there(tiny_model):
         assert batching.Job(there, QUESTIONS, Threshold()).batch_size == 128
     [epsilon] = {run.questions["epsilon"].item() for run in (first, again, *others)}
     assert epsilon > 0
-    # What is measured is 16 questions together and alone.
+    # 16 questions are measured together and alone.
     assert first.info.cost.model_calls > 17 * again.info.cost.model_calls / 2
     assert max(run.info.cost.model_calls for run in (again, *others)) <= HOW["max_new_tokens"]
     assert batching.Job(tiny_model("llama"), QUESTIONS, Threshold()).batch_size == 32

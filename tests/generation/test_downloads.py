@@ -76,13 +76,13 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
     question_set = replace(questions, shots=())
     with pytest.warns(
         UserWarning,
-        match=r"likeliest answers do not end; raise max_new_tokens=8, or ask with shots",
+        match=r"questions do not end; raise max_new_tokens=8, or ask with shots",
     ):
         run = generation.generate(
             smollm, question_set, strategy="greedy", max_new_tokens=8, progress=False
         )
     assert run.info.parameters["chat"] is True
-    with pytest.warns(UserWarning, match="likeliest answers") as warned:
+    with pytest.warns(UserWarning, match="the most probable answers to") as warned:
         generation.generate(
             smollm,
             question_set,
@@ -91,9 +91,7 @@ def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, quest
             chat=False,
             progress=False,
         )
-    assert any(
-        "of the first 24 likeliest answers are empty" in str(warning.message) for warning in warned
-    )
+    assert any("of the first 24 questions are empty" in str(warning.message) for warning in warned)
     answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
     assert re.search(

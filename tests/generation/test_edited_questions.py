@@ -271,7 +271,7 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
         for n, text in enumerate(texts)
     ]
     table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
-    with pytest.raises(RunError, match=r"question_id 'q0' is .*, but in questions="):
+    with pytest.raises(RunError, match=r"question_id 'q0' has the text .*, but .* in questions="):
         importing.from_records(records, questions=table)
     table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
     assert len(importing.from_records(records, questions=table).questions) == 3
@@ -329,7 +329,7 @@ def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
         }
 
     def figure(table, out, name):
-        """Return what notebook 02 saves, without a kernel."""
+        """Return the table that notebook 02 saves, without a kernel."""
         experiment = Experiment(**written_parameters(table, out, name))
         experiment.save("02_alpha_sweep", table=experiment.alpha_sweep())
         return (tmp_path / name / "02_alpha_sweep.csv").read_text()

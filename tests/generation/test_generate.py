@@ -26,7 +26,7 @@ from pro_lib.questions.question_sets import QuestionSet
 module = import_module("pro_lib.generation.generate")
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
-# Of greedy and threshold, which have no number
+# Greedy and threshold have no number of answers
 ONE = {
     "max_new_tokens": 6,
     "progress": False,
@@ -119,16 +119,14 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
     generate(model, asked(3), out=tmp_path, **OPTIONS)
-    with pytest.raises(
-        RunError, match=r"was made with fingerprint='.*', now fingerprint='0000' is asked for"
-    ):
+    with pytest.raises(RunError, match=r"than requested: fingerprint='.*', now fingerprint='0000'"):
         generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
-    words = r"was made with shots=.*, now shots=.*\(another question file of the same name"
+    words = r"than requested: shots=.*, now shots=.*\(another question file of the same name"
     with pytest.raises(RunError, match=words):
         generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
     for n in (2, 3):
         generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
-    with pytest.raises(RunError, match="was made with chat_prompt='"):
+    with pytest.raises(RunError, match="than requested: chat_prompt='"):
         generate(
             with_template(model, "Tuesday." + CHAT),
             asked(4),
@@ -164,7 +162,7 @@ def cuda_is_full():
 
 
 def host_is_full():
-    """What the CPU's allocator really says: this asks it for more than any machine has."""
+    """Raise the error of the CPU's allocator, by a request for more than any machine has."""
     torch.empty(2**60, dtype=torch.uint8)
 
 
@@ -318,7 +316,7 @@ def test_each_worker_has_gpus(  # noqa: PLR0913  # three fixtures and a row of t
 def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
     on_ray = OPTIONS | {"engine": "ray", "out": tmp_path}
     OneProcess(monkeypatch, {"GPU": 1.0}, model)
-    with pytest.raises(ValueError, match="gpus_per_worker=2, but the Ray cluster has 1 in all"):
+    with pytest.raises(ValueError, match="gpus_per_worker=2 is more than the 1 GPUs of the Ray"):
         generate(model, asked(2), gpus_per_worker=2, **on_ray)
     with pytest.raises(
         RunError, match=rf"^model {model.source} on .* is not the model of this run: its files"
@@ -444,11 +442,11 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
     ("template", "chat", "words"),
     [
         (DATED, "yes", "chat='yes' "),
-        (DATED, {"shuot": True}, "takes the prompt; leave chat=True out .it has no option 'shuot'"),
+        (DATED, {"shuot": True}, "cannot be used .it has no option 'shuot'.; use chat=False"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
         (TIMED, True, "it asks for the date in a way that is unsupported"),
         (None, True, "llama has no chat template; leave chat=True"),
-        ("{{ raise_exception('only saints') }}", True, r"leave chat=True out \(.*only saints\)"),
+        ("{{ raise_exception('only saints') }}", True, r"cannot be used \(.*only saints\)"),
         ("{{ 1 // 0 }}", True, "by zero"),
         ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
         ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),

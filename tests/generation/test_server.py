@@ -169,7 +169,7 @@ def other_words(reply, n, prompt):
 
 
 def foreign_words(reply, n, prompt):
-    """Tokens that the tokenizer has not, and no text."""
+    """Tokens that the tokenizer does not have, and no text."""
     reply["choices"][0]["text"] = ""
     return relisted(
         reply,
@@ -306,7 +306,7 @@ def test_other_strategies_and_texts_to_stop_at_are_refused(facts_2m, some):
     with serving(facts_2m) as url:
         served = connected(url, facts_2m)
         for strategy in ("greedy", "multinomial", "diverse_beam"):
-            with pytest.raises(ValueError, match="use 'threshold'"):
+            with pytest.raises(ValueError, match="use strategy='threshold'"):
                 generate(served, some, strategy=strategy, progress=False)
         with pytest.raises(ValueError, match="stop_ids"):
             generate(served, some, strategy="threshold", stop=["."], progress=False)
@@ -451,12 +451,12 @@ PAIRS = {
     "name, a folder from the root": (named("/models/facts"), named("models/facts"), ""),
     "name, letters beyond ASCII": (named("\u00e9/facts"), named("\u00e8/facts"), ""),
     "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
-    "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2' is"),
-    "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost' is"),
+    "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2';"),
+    "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost';"),
     "host, another number": (
         OTHER_NUMBER,
         WORD,
-        "host='127.0.0.2', now server.host='localhost' is",
+        "host='127.0.0.2', now server.host='localhost';",
     ),
     "quantization, 3 bits": ({}, {"bits": 3}, "probe["),
     "quantization, 4 bits": ({}, {"bits": 4}, "probe["),
@@ -479,7 +479,7 @@ PAIRS = {
     "context, llama.cpp": (
         llama_cpp(n_ctx=1024),
         llama_cpp(n_ctx=2048),
-        "description.n_ctx=1024, now server.description.n_ctx=2048 is",
+        "description.n_ctx=1024, now server.description.n_ctx=2048;",
     ),
     "context, vLLM": (vllm(), vllm(max_model_len=4096), "description.max_model_len=2048, now"),
     "context, not told": (vllm(), vllm(max_model_len=None), "description.max_model_len=2048, now"),
@@ -492,7 +492,7 @@ PAIRS = {
     "description, size": (
         vllm(meta=SMALL),
         vllm(meta=LARGE),
-        "description.meta.size=1, now server.description.meta.size=2 is",
+        "description.meta.size=1, now server.description.meta.size=2;",
     ),
 }
 
@@ -513,7 +513,7 @@ def test_two_servers_never_share_a_run(facts_2m, pair, tmp_path):
     if difference:
         with pytest.raises(RunError) as caught:
             run_over(facts_2m, tmp_path, requests, **second)
-        assert f" was made with server.{difference}" in str(caught.value)
+        assert f" has other parameters than requested: server.{difference}" in str(caught.value)
         assert asked_questions(requests) == set()
     else:
         run = run_over(facts_2m, tmp_path, requests, **second)
@@ -535,7 +535,7 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
     assert before != after
     assert asked_questions(requests) == set()
     completions = [body for body in requests if isinstance(body, dict)]
-    # Of the probe: one when it is connected, one before the folder is read
+    # The probe requests: one when it is connected, one before the folder is read
     assert len(completions) == 2 * 4
     assert second.questions.equals(first.questions)
     assert second.info == first.info
@@ -599,7 +599,7 @@ def test_a_run_that_does_not_say_which_server_made_it_is_refused(facts_2m, tmp_p
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
         with pytest.raises(
             RunError,
-            match=r"made with server=None \(which server answered was not recorded\), now server=",
+            match=r"requested: server=None \(which server answered was not recorded\), now server=",
         ):
             searched(served, QUESTIONS, alpha=0.2, out=tmp_path)
 
@@ -771,8 +771,8 @@ CASES = [
 @pytest.mark.parametrize(("kind", "top"), CASES)
 def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, top):
     words = (
-        " lists processed probabilities: .*; start vLLM with --logprobs-mode raw_logprobs, "
-        "llama.cpp without"
+        " does not list the model's own probabilities: .*; "
+        "start vLLM with --logprobs-mode raw_logprobs, and llama.cpp without"
     )
     with (
         serving(facts_2m, sampler=PROCESSED[kind]) as url,

@@ -77,7 +77,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(
         after = times_asked(second, prompts)
         asked_twice = sum(bool(a) and bool(b) for a, b in zip(before, after, strict=True))
         assert asked_twice <= concurrency
-        # What was answered before the server died is not asked again.
+        # Questions that were answered before the server died are not asked again.
         assert (
             sum(bool(count) for count in after) < N_QUESTIONS
             or sum(map(bool, before)) <= concurrency

@@ -35,7 +35,7 @@ CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
 
 
 def padded(prompts):
-    """What a tokenizer that pads on the left returns for prompts of token ids."""
+    """Return the output of a tokenizer that pads on the left, for prompts of token ids."""
     width = max(map(len, prompts))
     rows = [[0] * (width - len(ids)) + list(ids) for ids in prompts]
     mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
@@ -117,7 +117,7 @@ def test_every_family_has_the_answers_of_plain_passes_by_its_eos_list(
     sizes = {"vocab_size": 299, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
     monkeypatch.setitem(KINDS, "mamba", sizes)  # whose cache has a name of its own
     network = network_of(family) if family in KINDS else tiny_model(family).network
-    stop = [0, 2, *range(5, 299, 5), 100_000]  # one that is no token of it
+    stop = [0, 2, *range(5, 299, 5), 100_000]  # the last one is not a token of it
     prompts, table = (
         [[1, *range(20, 32), 51, 61], [1, 21, 56], [71]],
         torch.zeros(299, dtype=torch.bool),
@@ -202,9 +202,9 @@ REFUSED = {
     "output_logits": {"output_logits": True, "return_dict_in_generate": True},
     "position_ids": {"position_ids": torch.tensor([[3, 4, 5]])},
     "past_key_values": {"past_key_values": CACHE},
-    "attention_mask hides": {"attention_mask": torch.tensor([[0, 0, 0]])},
+    "attention_mask row 0": {"attention_mask": torch.tensor([[0, 0, 0]])},
     "inputs_embeds": {"inputs_embeds": torch.zeros(1, 3, 32)},
-    "LlamaForCausalLM has a number of positions of 256": {"max_new_tokens": 300},
+    "LlamaForCausalLM has 256 positions": {"max_new_tokens": 300},
     "no eos_token_id": {"eos_token_id": None},
 }
 

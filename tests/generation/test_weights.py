@@ -115,7 +115,7 @@ def configure(folder, **changes):
 
 @torch.inference_mode()
 def logits(folder):
-    """Return what the loaded model says of a text."""
+    """Return the loaded model's logits for a text."""
     return models.load_model(folder, device="cpu").network(TEXT).logits
 
 
@@ -213,7 +213,7 @@ def test_experts_of_different_shapes_are_named_in_one_sentence(tiny, logged):
     add(folder, {name: weights[name][:-1]})
     with pytest.raises(FileNotFoundError) as raised:
         models.load_model(folder, device="cpu")
-    assert "weights that form model.layers.0.mlp.experts.gate_up_proj are" in str(raised.value)
+    assert "weights for model.layers.0.mlp.experts.gate_up_proj are" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert logged == []
 

@@ -1,14 +1,12 @@
 """Write diverse_beam.json: the answers of group beam search of transformers 4.56.2.
 
-Newer releases have no group beam search, so this is run twice, from the top of the repository:
+Newer releases have no group beam search. So run this script twice, from the top of the repository.
 
-    python tests/golden/diverse_beam.py prompts      # in the project's environment
-    python tests/golden/diverse_beam.py answers      # in one with transformers==4.56.2 and
-    torch==2.13.0
-
-The first writes prompts and the log-probabilities that the installed transformers gives them; the
-second refuses
-to go on unless its own are the same, since a configuration saved by 5.x can be misread by 4.56.
+1. In the project's environment: `python tests/golden/diverse_beam.py prompts`. It writes prompts
+   and their log-probabilities by the installed transformers.
+2. In an environment with transformers==4.56.2 and torch==2.13.0:
+   `python tests/golden/diverse_beam.py answers`. It stops if its own log-probabilities differ,
+   since 4.56 can misread a configuration that 5.x saved.
 """
 
 import hashlib

@@ -181,7 +181,7 @@ def test_ids_of_one_stem_stay_whole_where_their_texts_differ():
 def test_ids_of_samples_are_cut_with_a_message():
     ids = ["geo-1", "geo-2", "hist-1"]
     with pytest.warns(
-        UserWarning, match=r"samples of one question by their ids, as 'geo-1' of 'geo'"
+        UserWarning, match=r"samples of one question, so 'geo-1' counts as a sample of 'geo'"
     ):
         assert ids_read(*ids, texts=["A?", "A?", "B?"]) == ["geo", "hist"]
 

@@ -87,7 +87,7 @@ def imported(write, *responses, **more):
 
 
 THOUGHT = (("<think>", -1.0), ("Rome", -3.0), ("?", -2.0), ("</think>", -0.5))
-# By case: a response, the log-probability of its answer, worked by hand, and what is said.
+# By case: a response, the log-probability of its answer, worked by hand, and the warning.
 SCORED = {
     "an ending": (chat("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125)), -0.875, []),
     "reasoning in a field": (

@@ -141,7 +141,7 @@ END = (2, "</s>", -0.125)
 ENDED = vllm_output("a", (2, "a", -0.125))
 VLLM = [
     vllm_output(" Paris", *TOKENS, END),
-    # What a stop string took off the text
+    # A stop string was removed from the text
     vllm_output(" Paris", *TOKENS, (13, "\n", -0.125), (14, "Q:", -1.0)),
     vllm_output("", END),
 ]
@@ -272,7 +272,7 @@ def test_a_malformed_line_is_left_out_counted_and_named_with_the_reason(
 def test_what_is_no_list_of_outputs_is_refused(source):
     with pytest.raises(
         RunError,
-        match=r"neither a file nor a list|unrecognized response format|contains no answers",
+        match=r"a value of type .* is unsupported|unrecognized response format|contains no answers",
     ):
         from_vllm(source)
 

@@ -33,7 +33,7 @@ def failed(**body):
     }
 
 
-# What a line may be, the message of what is left out, and the words of the refusal.
+# By kind of line: the line, the message about it, and the words of the error.
 BAD = {
     "error of OpenAI": (
         {"error": {"message": "late", "code": 429}},

@@ -81,7 +81,7 @@ def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
 
 # --- Texts of samples alone ---
 
-# Of the first, meanings of 1 and 3.
+# The first question has meanings of 1 and 3 samples.
 SAMPLES = {
     "a": ["Oslo", "Rome", "rome.", "Rome"],
     "b": ["Lima"] * 4,
@@ -172,14 +172,14 @@ RECIPES = re.findall(
 
 
 class Estimator:
-    """What the recipe relies upon of LM-Polygraph's."""
+    """The parts of LM-Polygraph on which the recipe relies."""
 
     def __init__(self, stats_dependencies, level):
         self.stats_dependencies, self.level = stats_dependencies, level
 
 
 class LogprobsScorer:
-    """What the recipe relies upon of uqlm's."""
+    """The parts of uqlm on which the recipe relies."""
 
     def extract_logprobs(self, tokens):
         return np.array([token["logprob"] for token in tokens])

@@ -25,7 +25,7 @@ def response(text, log_prob=-0.5):
 
 
 def imported(path, **options):
-    """The run of a file of answers, and what was said of it."""
+    """The run of a file of answers, and the warnings about it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = import_answers(path, **options)

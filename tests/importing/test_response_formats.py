@@ -334,7 +334,7 @@ def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_ref
     assert run.answers["finished"].tolist() == [True, False]
     np.testing.assert_array_equal(run.log_probs(), [[-0.75], [np.nan]])
     with pytest.raises(
-        RunError, match=r"no answer is finished; the endings of the 1 answers are (?i:[a-z_]+)$"
+        RunError, match=r"none of the 1 answers is finished; their finish reasons are (?i:[a-z_]+)$"
     ):
         from_openai([cut])
 
@@ -411,7 +411,7 @@ def responses(*asked):
 
 
 PERU, FRANCE = QUESTIONS["question"]
-# What responses say of their questions, which may be one, and the log-probabilities that the two
+# The questions that responses name, which may be one, and the log-probabilities that the two
 # questions then have.
 SAMPLES = [
     (
@@ -465,9 +465,7 @@ MET = [
 ]
 
 
-@pytest.mark.filterwarnings(
-    "ignore:answers are taken as samples of one question by their ids, as 'a-0' of 'a'"
-)
+@pytest.mark.filterwarnings("ignore:the ids of some answers .* so 'a-0' counts as a sample of 'a'")
 @pytest.mark.parametrize(("asked", "log_probs"), MET)
 def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_probs):
     run = import_answers(write(*responses(*asked)), questions=QUESTIONS)
@@ -476,7 +474,7 @@ def test_responses_meet_their_questions_by_id_else_by_text(write, asked, log_pro
 
 
 @pytest.mark.filterwarnings(
-    "ignore:answers are taken as samples of one question by their ids, as 'q0-0' of 'q0'"
+    "ignore:the ids of some answers .* so 'q0-0' counts as a sample of 'q0'"
 )
 @pytest.mark.parametrize(("asked", "log_probs"), SAMPLES)
 def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
@@ -485,27 +483,28 @@ def test_single_answers_to_one_question_are_its_samples(asked, log_probs):
 
 def test_a_place_decides_only_where_nothing_else_does_and_a_warning_says_so(write):
     for first, value in ((answered(-1.0), -1.0), ({"error": "x"}, np.nan)):
-        with pytest.warns(UserWarning, match="neither ids nor texts .* in their order|that failed"):
+        with pytest.warns(
+            UserWarning, match="neither ids nor texts .* in the order of|that failed"
+        ):
             run = import_answers(write(first, answered(-2.0)), questions=QUESTIONS)
         np.testing.assert_array_equal(run.log_probs(), [[value], [-2.0]])
 
 
 TWICE = QUESTIONS.assign(question=PERU)
 USED = "line 2: question_id 'q' was already used ("
-# What responses say of their questions, the questions that were asked, and the words of the
-# refusal.
+# The questions that responses name, the questions that were asked, and the words of the error.
 REFUSED = [
     (
         [{"question_id": "q0", "question": FRANCE}],
         QUESTIONS,
-        f"'q0' is {FRANCE!r}, but in questions= {PERU!r}",
+        f"'q0' has the text {FRANCE!r} here, but {PERU!r} in questions=",
     ),
     (
         [{"question": "Of Chile?"}],
         QUESTIONS,
-        "'r-1.0' is not in questions=, and neither is 'Of Chile?'",
+        "'r-1.0' is not in questions=, and neither is its text 'Of Chile?'",
     ),
-    ([{}], QUESTIONS, "question_id 'r-1.0' is not in questions=, and no text says which it is"),
+    ([{}], QUESTIONS, "question_id 'r-1.0' is not in questions=, and its question has no text"),
     ([{"question_id": "q7"}], QUESTIONS, "question_id 'q7' is not in questions="),
     (
         [{"question_id": "q7"}, {"question_id": "q0"}],
@@ -520,14 +519,14 @@ REFUSED = [
     (
         [{"question_id": "q0", "question": FRANCE}, {"question_id": "x", "question": PERU}],
         QUESTIONS,
-        f"'q0' is {FRANCE!r}, but in questions= {PERU!r}",
+        f"'q0' has the text {FRANCE!r} here, but {PERU!r} in questions=",
     ),
     (
         [{"prompt": f"Q: {PERU}\nA:"}, {"prompt": f"Q: {FRANCE}\nA: Paris\nQ: Of Chile?\nA:"}],
         QUESTIONS,
-        "prompts differ around the questions of 'r-1.0' and 'r-2.0'",
+        "the prompts of 'r-1.0' and 'r-2.0' have different words around",
     ),
-    ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "prompts differ"),
+    ([{"question": PERU}, {"question": f"{FRANCE} And when?"}], QUESTIONS, "have different words"),
     (
         [{"question_id": "q", "question": PERU}, {"question_id": "q", "question": FRANCE}],
         QUESTIONS,
@@ -539,7 +538,7 @@ REFUSED = [
         USED,
     ),
     ([{"question_id": "q", "split": "x"}, {"question_id": "q", "split": "y"}], QUESTIONS, USED),
-    ([{"question": PERU}], TWICE, "is the text of several of questions="),
+    ([{"question": PERU}], TWICE, "is the text of several questions of questions=; give"),
     (
         [{}, {}],
         QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]),
@@ -578,7 +577,7 @@ def test_an_id_or_every_word_decides_between_two_questions():
 
 
 def test_numbers_in_ids_are_samples_where_the_questions_say_so_or_all_have_the_same():
-    with pytest.warns(UserWarning, match="samples of one question by their ids, as 'q0-0' of 'q0'"):
+    with pytest.warns(UserWarning, match="so 'q0-0' counts as a sample of 'q0'"):
         assert from_openai(responses(*MET[3][0])).log_probs().shape == (2, 2)
     for ids in (["nq-1", "nq-2", "nq-3", "sciq-1"], [f"nq-{n}" + "0" * 5000 for n in range(2)]):
         run = from_openai(responses(*({"custom_id": name} for name in ids)))

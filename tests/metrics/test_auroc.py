@@ -200,6 +200,18 @@ def test_the_jackknife_is_the_auroc_without_each_cluster(rows):
             np.testing.assert_allclose(jackknifed[:, cluster], expected, rtol=0, atol=1e-12)
 
 
+def test_five_questions_that_are_left_out_are_named_without_an_ellipsis():
+    scores = [np.nan] * 5 + [1.0]
+    table = pd.DataFrame({"NLL": scores, "PRO": scores})
+    _, sentence = metrics.usable(table, [True] * 6)
+    assert "(0, 1, 2, 3, 4):" in sentence
+
+
+def test_one_answer_cannot_have_an_auroc():
+    with pytest.raises(metrics.OneClassError, match="all 1 are right"):
+        metrics.need_both(np.array([True]), "AUROC")
+
+
 def test_an_interval_by_cluster_by_hand():
     """Six clusters of a right and a wrong answer; the wrong answer wins in all clusters but one."""
     values = np.array([0.0, 1.0] * 5 + [1.0, 0.0])[:, None]
@@ -217,11 +229,34 @@ def test_an_interval_by_cluster_by_hand():
     assert 1 / n_of(low[0], high[0]) == pytest.approx(max(by_question, 0.2) * inverse_n)
 
 
-def n_of(low, high):
+def n_of(low, high, area=5 / 6):
     """Return the n of a Wilson interval from its ends: its middle is (a n + z²/2) / (n + z²)."""
     square = norm.isf(0.025) ** 2
     middle = (low + high) / 2
-    return square * (middle - 0.5) / (5 / 6 - middle)
+    return square * (middle - 0.5) / (area - middle)
+
+
+def test_an_interval_by_cluster_has_at_most_one_degree_of_freedom_less_than_clusters():
+    """As above, but the wrong answer wins in four clusters of six."""
+    values = np.array([0.0, 1.0] * 4 + [1.0, 0.0] * 2)[:, None]
+    correct = np.array([True, False] * 6)
+    # a = 2/3, V = 5/6 (4 (1/15)² + 2 (2/15)²) = 2/45, and 1/n = V / (a (1 - a)) = 1/5. The
+    # effective number of clusters is 12² / (4 + 2 · 4²) = 4, and 5 is less than 1.5 · 4.
+    inverse_n = (student.isf(0.025, 5) / norm.isf(0.025)) ** 2
+    _, low, high = metrics.auroc_intervals(values, correct)
+    by_question = 1 / n_of(low[0], high[0], 2 / 3)
+    _, low, high = metrics.auroc_intervals(values, correct, clusters=np.repeat(list("abcdef"), 2))
+    by_cluster = 1 / n_of(low[0], high[0], 2 / 3)
+    assert by_cluster == pytest.approx(max(by_question, 0.2) * inverse_n)
+
+
+def test_an_auroc_of_one_has_an_interval_by_cluster_that_ends_at_one():
+    """Without a cluster, the AUROC is one too, so that the jackknife has no variance."""
+    values = np.tile([[0.25], [0.75]], (6, 1))
+    clusters = np.repeat(list("abcdef"), 2)
+    area, low, high = metrics.auroc_intervals(values, [True, False] * 6, clusters=clusters)
+    assert (area, high) == (1.0, 1.0)
+    assert 0 < low < 1
 
 
 def test_fewer_than_five_clusters_have_no_interval():

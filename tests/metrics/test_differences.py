@@ -97,7 +97,7 @@ def test_a_skewed_end_moves_away_from_zero_only():
 
 def test_a_class_in_which_few_answers_moved_gets_pseudo_moves():
     # 2 of 10 wrong answers moved, of at least 5: weight 3/5. With 3 that moved in all and squares
-    # of 0.3, a pseudo-move has the square (0.3 + 2) / 4. Of the 20 right ones 1 moved: weight 4/5.
+    # of 0.3, a pseudo-move has the square (0.3 + 2) / 4. 1 of 20 right ones moved: weight 4/5.
     # A share of 3/4 moved upwards, and so do the pseudo-moves.
     few = replace(MOVES, n_moved=np.array([[2.0], [1.0]]), share_up=np.array([0.75]))
     for end, share in ((1, 0.75), (-1, 0.25)):
@@ -283,7 +283,7 @@ def test_a_corrected_value_is_the_level_from_which_holms_procedure_rejects(numer
                 break
             expected[row] = level / 64
     corrected = metrics.holm([np.nan, *(number / 64 for number in numerators)])
-    # What is missing counts for nothing
+    # Missing values do not count
     np.testing.assert_array_equal(corrected, [np.nan, *expected])
 
 

@@ -182,5 +182,5 @@ def test_what_is_refused_is_named():
             metrics.calibration(*given_)
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
-    # One class to report on is no obstacle
+    # The reported questions may have one class
     assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0

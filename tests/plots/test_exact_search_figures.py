@@ -12,7 +12,7 @@ SETTINGS = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"
 
 
 def search_tables(settings=SETTINGS):
-    """What a search finds and its bounds, at three αs in each setting."""
+    """The found answers and bounds of a search, at three αs in each setting."""
     table = settings.merge(pd.DataFrame({"alpha": [0.4, 0.1, 0.005]}), how="cross").assign(
         n_questions=1234
     )

@@ -148,7 +148,7 @@ def legend(figure):
 
 
 def unreadable(figure, smallest=6):
-    """What is wrong with the texts of a figure: too small, over its edge, or over each other."""
+    """Return the faults of a figure's texts: too small, over its edge, or over each other."""
     written, page = texts(figure), figure.bbox
     sizes = {text.get_text(): text.get_fontsize() for text, _ in written}
     faults = [f"{text!r} has {size} pt" for text, size in sizes.items() if size < smallest]

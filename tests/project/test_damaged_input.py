@@ -240,7 +240,7 @@ def plain_rows(path):
         ]
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if text.lstrip(" \t\r\n").startswith("["):
-        with contextlib.suppress(ValueError):  # several lists, a line each, are no list of rows
+        with contextlib.suppress(ValueError):  # several lists on lines are not a list of rows
             lines = [json.dumps(row) for row in json.loads(text)]
     rows = []
     for n, line in enumerate(lines):
@@ -473,7 +473,7 @@ def plain_log(path):
 
 
 def plain_line(entry, answers):
-    """What a line of lm-evaluation-harness asks, and what is right; its answers are added."""
+    """Return the question and the right answers of a line of a log, and add its answers."""
     given, target, right = entry["arguments"], entry.get("target"), []
     given = [*given.values()] if isinstance(given, dict) else given
     doc = entry.get("doc") if isinstance(entry.get("doc"), dict) else {}

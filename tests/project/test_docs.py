@@ -110,6 +110,13 @@ README_BLOCK, *OTHER_BLOCKS = [
 ]
 
 
+def is_output(text: Block, program: Block) -> bool:
+    """Return whether a block of text directly follows a program on its page."""
+    page, line = program.name.split(":")
+    n_lines = program.text.count("\n") + 3  # with both fences and an empty line
+    return text.language == "text" and text.name == f"{page}:{int(line) + n_lines}"
+
+
 @pytest.fixture
 def registries():
     """Undo what a block registers."""
@@ -131,9 +138,15 @@ def test_first_python_block_of_readme_prints_the_output_below_it(tmp_path, monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("block", OTHER_BLOCKS, ids=lambda block: block.name)
-def test_python_block_runs_unchanged(block, tmp_path, monkeypatch):
+def test_python_block_runs_unchanged_and_prints_the_text_below_it(
+    block, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     exec(compile(block.text, block.name, "exec"), {})
+    printed = capsys.readouterr().out
+    following = BLOCKS[BLOCKS.index(block) + 1 :][:1]
+    shown = [other.text for other in following if is_output(other, block)]
+    assert shown in ([], [printed])
 
 
 @pytest.mark.parametrize("start", PYTHON_NOT_RUN)
@@ -166,6 +179,7 @@ NOT_RUN = {
         "takes many minutes and needs the environment of `make golden`"
     ),
     "python data/models/train.py .*": "trains for minutes",
+    "python data/examples/make.py .*": "needs a run that is not part of the repository",
     "ray .*|RAY_ADDRESS=.*": (
         "needs a cluster and the reader's script; see tests/generation/test_ray_workers.py"
     ),
@@ -238,7 +252,8 @@ def workplace(tmp_path_factory):
     (folder / "path" / "to" / "model").symlink_to(ROOT / "data" / "models" / "facts-1m")
     shutil.copytree(ROOT / "data" / "world_facts", folder / "data" / "world_facts")
     answers = ROOT / "data" / "examples" / "answers.jsonl"
-    shutil.copy(answers, folder / "responses.jsonl")
+    for name in ("responses.jsonl", "other_responses.jsonl"):
+        shutil.copy(answers, folder / name)
     table = pd.read_json(answers, lines=True, dtype=False)
     questions = table[["question_id", "question", "references"]]
     questions.to_json(folder / "my_questions.jsonl", orient="records", lines=True)

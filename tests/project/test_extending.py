@@ -71,7 +71,7 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
 
 
 def test_a_new_similarity_is_known_by_its_name(registered, monkeypatch):
-    with pytest.raises(SentenceError, match=r"^similarity='first_letter' is neither"):
+    with pytest.raises(SentenceError, match=r"^similarity='first_letter' is unknown"):
         Experiment(similarity="first_letter")
 
     def first_letter(texts, questions):

@@ -1,4 +1,4 @@
-"""What an installation brings: dependencies by extra, and a wheel with all that is bundled."""
+"""Test an installation: dependencies by extra, and a wheel with all bundled files."""
 
 import fcntl
 import os
@@ -94,7 +94,7 @@ def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_
     assert (tmp_path / "venv" / "stamp").exists()
 
 
-# Of data/, what only making it anew needs.
+# Files of data/ that are only needed to make the others again.
 SOURCES = re.compile(r"data/(models/train\.py|published/.*|world_facts/(build.*\.py|relations.*))")
 MINE = ["data/generations/s/m/run.json", "data/published/x.json", "data/models/mine/config.json"]
 MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
@@ -162,7 +162,7 @@ def workplace(tmp_path):
 
 
 def output(python, *words, cwd):
-    """What a program prints that runs with an environment's Python, away from this checkout."""
+    """Return the output of a program that an environment's Python runs outside this checkout."""
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -45,7 +45,7 @@ def imported(path):
     return names
 
 
-# Runs each text on stdin as a program that has not imported the package, and prints their results.
+# Runs each text on stdin as a program that did not import the package, and prints their results.
 # One process for all, because imports of other packages take seconds.
 EACH_AFRESH = """
 import json, sys

@@ -172,8 +172,7 @@ IN_EVERY = {
 IN_EVERY |= {"figure_columns"}
 
 
-# What decides the samples that some notebooks draw, or the greedy answers, beside their own
-# strategy.
+# Parameters of the samples or greedy answers that some notebooks use besides their own strategy.
 OF_SAMPLES = {"temperature", "top_p"}
 WITH_SAMPLES, WITH_SEARCH = ("05", "06", "07", "08", "09", "10"), ("07", "09")
 ALWAYS = IN_EVERY - {"search_alpha", "records", "strategy"} | {

@@ -382,7 +382,7 @@ def test_a_hub_set_saved_to_disk_is_the_same_set(hub, tmp_path):
 @pytest.mark.parametrize("keep", [["test"], ["train"], ["train", "test"]])
 def test_a_hub_set_without_labelled_questions_or_without_shots_is_refused(hub, tmp_path, keep):
     DatasetDict({split: hub_dataset("trivia_qa")[split] for split in keep}).save_to_disk(tmp_path)
-    with pytest.raises(RunError, match="'trivia_qa' has no split with answers"):
+    with pytest.raises(RunError, match="'trivia_qa' needs a train split for shots"):
         load_questions("trivia_qa", path=tmp_path)
 
 
@@ -396,7 +396,7 @@ def test_a_file_without_a_validation_split_lends_one_always_the_same():
     assert list(alone["question_id"]) == list(both.loc[both["split"] == "test", "question_id"])
     with pytest.warns(
         UserWarning,
-        match="'set' has no validation split: 5 of its 10 questions are used for validation",
+        match="'set' has no validation split, and only 5 of its 10 questions are used for",
     ):
         few = load_questions(
             "set", path=rows, n_shots=0, split=["validation", "test"], n_validation=6

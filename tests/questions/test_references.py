@@ -245,7 +245,7 @@ AMBIGUOUS = [
 @pytest.mark.parametrize(("cells", "choices", "words"), AMBIGUOUS)
 def test_what_may_name_either_of_two_choices_is_refused(cells, choices, words):
     with pytest.raises(
-        RunError, match=f"^questions: column 'answer' may hold {words}; write the text"
+        RunError, match=f"^questions: column 'answer' is ambiguous: it may hold {words}; write"
     ):
         asked(*cells, choices=choices)
 
@@ -389,7 +389,7 @@ def test_names_of_another_case_are_recognized_and_said():
 def test_the_column_that_is_written_just_so_wins_and_two_others_are_refused():
     assert loaded({"Question": "other", "question": "Q?", "answer": "a"})[0] == [["a"]]
     with pytest.raises(
-        RunError, match=r"has the columns 'Question' and 'QUESTION', and either may be the question"
+        RunError, match=r"has two columns for the question, 'Question' and 'QUESTION'; choose"
     ):
         loaded({"Question": "Q?", "QUESTION": "R?", "answer": "a"})
 

@@ -179,7 +179,7 @@ def test_a_question_without_an_answer_is_named(finished):
         ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
         ([("a", "1")], [("a", "2")], [-1]),
         ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
-        # The same text twice: its own id first, then what is left, and never one row for two
+        # The same text twice: its own id first, then the others, and never one row for two
         # questions.
         ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
         ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
@@ -227,6 +227,29 @@ def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_n
             list(storage.read_folder(finished)[1]["question_id"])
             == [*IDS, "x", "y"][: 10 + n_whole]
         )
+
+
+def test_a_journal_without_a_whole_record_is_deleted(finished):
+    files_before = state(finished)
+    file = journal_of(finished, ["x"])
+    file.write_bytes(file.read_bytes()[:-1])
+    storage.fold_journal(file, storage.read_info(finished))
+    assert state(finished) == files_before
+
+
+def test_a_record_is_in_the_file_of_the_journal_before_the_next_one_is_written(
+    finished, monkeypatch
+):
+    # So few bytes stay in the buffer of the file unless they are flushed.
+    monkeypatch.setattr(storage, "_part_bytes", lambda *_: b"a short record")
+    with storage.Journal(finished, "part-00007", storage.read_info(finished)) as journal:
+        journal.append(table_of(questions_of(["x"])), Cost())
+        assert (finished / "part-00007.journal").read_bytes().endswith(b"a short record")
+
+
+def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
+    path = written(tmp_path / "runs" / "run")
+    assert len(storage.read_folder(path)[1]) == len(IDS)
 
 
 def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
@@ -285,7 +308,7 @@ def older(path):
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
-    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59} is"),
+    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59};"),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),
@@ -426,6 +449,16 @@ DIFFERENCES = {
         {"header": f"{BEGINNING}before"},
         {"header": f"{BEGINNING}now"},
         f"header=…{'x' * 20}before', now header=…{'x' * 20}now'",
+    ),
+    "a long text from its 40th character on": (  # the quotation mark is the first
+        {"header": f"{'x' * 38}{'a' * 40}"},
+        {"header": f"{'x' * 38}{'b' * 40}"},
+        f"header='{'x' * 38}{'a' * 21}, now header='{'x' * 38}{'b' * 21}",
+    ),
+    "a long text from its 41st character on": (
+        {"header": f"{'x' * 39}{'a' * 60}"},
+        {"header": f"{'x' * 39}{'b' * 60}"},
+        f"header=…{'x' * 20}{'a' * 39}, now header=…{'x' * 20}{'b' * 39}",
     ),
     "no server": (
         {},

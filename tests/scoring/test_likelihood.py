@@ -98,7 +98,7 @@ def test_scores_by_hand():
         scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2]
     )
     np.testing.assert_allclose(scoring.normalized_entropy(means), [(1 + 0.5) / 2 * log2, 2 * log2])
-    # Of answers that tie the highest mean counts; where the mean of the most probable is not known
+    # If answers tie, the highest mean counts; if the mean of the most probable is not known
     # there is none.
     means = [[-3.0, -2.0, -1.0], [-1.0, NAN, NAN], [NAN, -0.5, NAN]]
     all_ = scoring.average_log_likelihood(
@@ -121,7 +121,9 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
 def test_impossible_log_probabilities_name_row_and_answer(score):
     for bad in (0.1, 2e-6, np.inf, -np.inf):
         with pytest.raises(ValueError, match="row 1, answer 2"):
-            score(np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]]))  # rounding above 0 is none
+            score(
+                np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]])
+            )  # a value above 0 by rounding is allowed
     with pytest.raises(ValueError, match=r"\(n, N\)"):
         score(np.array([-1.0, -2.0]))
 
@@ -231,3 +233,9 @@ def test_pro_at_k_needs_k_answers_of_a_search_and_no_more():
     log_probs = np.log([[0.5, 0.25]])
     expected = scoring.pro_at_k(log_probs, 2)
     np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 2, search_alpha=0.2), expected)
+
+
+def test_pro_can_be_computed_at_the_alpha_of_the_search():
+    log_probs = np.log([[0.5, 0.25]])
+    expected = scoring.pro(log_probs, alpha=0.25)
+    np.testing.assert_array_equal(scoring.pro(log_probs, alpha=0.25, search_alpha=0.25), expected)

@@ -259,7 +259,7 @@ def asked(*ids):
           "nixon!"],
          [[0, 1], [2, 3], [4], [5, 6]]),
         ("us/2", ["J. Q. Adams", "John Quincy Adams"], [[0, 1]]),
-        # Names count within a relation: "D.C." is no name of a president.
+        # Names count within a relation: "D.C." is not the name of a president.
         ("us/2", ["Washington", "Washington, D.C.", "D.C."], [[0], [1], [2]]),
         ("capital/us", ["Washington", "Washington, D.C.", "D.C."], [[0], [1, 2]]),
         # An accepted answer never matches one that is not.
@@ -447,7 +447,7 @@ REFUSED = {
     "answers row 0": lambda *_: scoring.lexical([["a", 3]]),
     "answers has 1 rows": lambda *_: scoring.lexical([["a"]], QUESTIONS),
     "'us/9'": lambda *_: scoring.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
-    "alias needs questions": lambda *_: scoring.Alias(TABLE)([["a"]], None),
+    "'alias' needs questions=": lambda *_: scoring.Alias(TABLE)([["a"]], None),
     "has the labels": lambda folder, _: nli(
         save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})
     ),

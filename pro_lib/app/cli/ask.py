@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 # The guarantee of an exact search, by its status.
 SEARCH_SENTENCES = {
-    "certified": "All answers with p ≥ {:g} were found; whether they are right, "
-    "the model does not know.",
+    "certified": "All answers with p ≥ {:g} were found. This does not say whether they are right.",
     "fallback": "No answer has p ≥ {:g}; PRO is the NLL of the greedy answer.",
     "cut": "No answer has p ≥ {:g}, and the greedy one did not end: raise --max-new-tokens.",
     "undecided": "Answers with p ≥ {:g} may be missing: "
-    "the search stopped at its length or budget.",
+    "the search reached its limit of length or cost.",
 }
 
 
@@ -41,7 +40,8 @@ SEARCH_SENTENCES = {
 @click.argument("question")
 @click.option(
     "--model",
-    help="A bundled or paper's name, hub id or folder; the best downloaded model by default.",
+    help="A bundled model, a model of the paper, a hub id or a folder; by default the best "
+    "downloaded model.",
 )
 @alpha_option
 @click.option(
@@ -49,43 +49,43 @@ SEARCH_SENTENCES = {
     type=float,
     default=0.02,
     show_default=True,
-    help="Find every answer with p ≥ this.",
+    help="Find every answer whose probability is at least this.",
 )
 @click.option(
     "--calibration",
     type=click.Path(exists=True),
-    help="A run with known answers, of the same model.",
+    help="A run of the same model with judged answers, for the probability of being right.",
 )
-@click.option("--n-shots", type=int, help="Shots before the question; 10 by default.")
+@click.option("--n-shots", type=int, help="Examples (shots) in the prompt; 10 by default.")
 @click.option(
     "--questions",
     type=INPUT_FILE,
-    help="A question file whose shots are taken; world-facts by default.",
+    help="Question file from which the shots are taken; world-facts by default.",
 )
 @columns_option
 @strict_option
 @click.option("--header", default="", help="Text before the shots.")
-@click.option("--template", help="How a question is put; {question} stands for it.")
+@click.option("--template", help="Text of a question in the prompt; {question} is replaced.")
 @click.option(
     "--chat/--no-chat",
     default=None,
-    help="In the model's chat template; by default without shots alone.",
+    help="Use the model's chat template; by default only without shots.",
 )
 @click.option(
     "--max-new-tokens",
     type=int,
-    help="Tokens at which an answer is cut; 32 by default, in a chat 64.",
+    help="The most tokens of an answer; 32 by default, or 64 in a chat.",
 )
 @click.option(
     "--strategy",
     default="threshold",
     show_default=True,
-    help="Or greedy, diverse_beam, multinomial.",
+    help="threshold (exact search), greedy, diverse_beam or multinomial.",
 )
 @click.option(
-    "--dtype", default="auto", help="float32, bfloat16, float16; a processor's is float32."
+    "--dtype", default="auto", help="float32, bfloat16 or float16; auto is float32 on a CPU."
 )
-@click.option("--device", default="auto", help="cpu, cuda, cuda:1, mps.")
+@click.option("--device", default="auto", help="cpu, cuda, cuda:1 or mps.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask_command(  # noqa: PLR0913 - one argument per option
     question: str,
@@ -172,7 +172,10 @@ def _read_prompt(
     header: str,
     template: str | None,
 ) -> QuestionSet | None:
-    """Return a question set with the prompt; None to use the prompt of the calibration run."""
+    """Return a question set with the prompt.
+
+    The result is None if the prompt of the calibration run is used.
+    """
     from pro_lib.questions import question_sets
 
     names = question_file_parameters(

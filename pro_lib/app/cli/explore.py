@@ -51,9 +51,10 @@ def explore_command(
     force: bool,
     alpha: float,
 ) -> None:
-    """Open the explorer in JupyterLab, or that of RUN as a page in the browser.
+    """Open the explorer in the browser.
 
-    RUN is a run folder, the name of a run that pro generate printed, or a file of responses.
+    Without RUN, it opens as a notebook in JupyterLab. With RUN, it opens as a page. RUN is a run
+    folder, the name of a run that pro generate printed, or a file of responses.
     """
     if run is None:
         context = click.get_current_context()

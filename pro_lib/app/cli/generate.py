@@ -31,12 +31,17 @@ _FEW_QUESTIONS = 100
     "--dataset",
     multiple=True,
     default=["world-facts", "world-facts-reworded"],
-    help="One or several.",
+    show_default=True,
+    help="Dataset or question file. May be repeated.",
 )
 @columns_option
 @strict_option
 @click.option(
-    "--search-alpha", type=float, default=0.02, show_default=True, help="Of strategy threshold."
+    "--search-alpha",
+    type=float,
+    default=0.02,
+    show_default=True,
+    help="Find every answer whose probability is at least this (strategy threshold).",
 )
 @click.option("--limit", type=int, help="At most this many questions of each split.")
 def generate_command(
@@ -46,10 +51,11 @@ def generate_command(
     strict: bool,
     **parameters: Any,
 ) -> None:
-    """Generate the answers of MODEL that notebooks read, by each of the STRATEGIES.
+    """Generate answers of MODEL with each of the STRATEGIES, for notebooks and pro score.
 
-    Strategies are greedy, multinomial, diverse_beam and threshold. The validation and the test
-    questions are asked. The run folder of each run and the next command are printed.
+    Strategies are greedy, multinomial, diverse_beam and threshold. The model answers the
+    validation and the test questions. The command prints the folder of each run, and the next
+    command.
     """
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.decoding.strategies import STRATEGIES
@@ -101,7 +107,7 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
 
 
 def _next_lines(experiment: Experiment, run: Run) -> list[str]:
-    """Return the folder of a run, and the commands that go on with it."""
+    """Return the lines with the folder of a run and the next commands."""
     from pro_lib.runs import storage
 
     base = experiment.generations_dir

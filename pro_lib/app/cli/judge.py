@@ -41,16 +41,27 @@ _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
     type=click.Choice(["chat", "completions"]),
     default="chat",
     show_default=True,
-    help="The server's API for conversations, or for texts.",
+    help="The server's API: chat completions, or completions of texts.",
 )
-@click.option("--api-key-env", default="OPENAI_API_KEY", show_default=True, help="Holds the key.")
-@click.option("--concurrency", type=int, default=4, show_default=True, help="Requests at a time.")
-@click.option("--every-answer", is_flag=True, help="Judge all answers, not only the likeliest.")
+@click.option(
+    "--api-key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    help="Environment variable with the server's key.",
+)
+@click.option(
+    "--concurrency", type=int, default=4, show_default=True, help="Requests at the same time."
+)
+@click.option(
+    "--every-answer",
+    is_flag=True,
+    help="Judge all answers, not only the most probable one to each question.",
+)
 @click.option(
     "--output",
     type=OUTPUT_FILE,
     required=True,
-    help="Write the verdicts, a CSV file. Replies are kept in OUTPUT.replies.jsonl.",
+    help="CSV file of the verdicts. The model's replies are kept in OUTPUT.replies.jsonl.",
 )
 @questions_option
 @columns_option
@@ -74,10 +85,10 @@ def judge_command(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Ask a model whether answers are right, given the references.
 
-    ANSWERS is the folder of a run, or a file that `pro score` reads. The verdicts are a file of
-    labels for --correctness and for the parameter `correctness`: an answer is right if its
-    probability of being right is 0.5 or more. An answer to which the judge gives no verdict has no
-    label. An interrupted command continues where it stopped.
+    ANSWERS is the folder of a run, or a file that `pro score` reads. The output is a file of
+    labels for --correctness of `pro score`, and for the parameter `correctness` of notebooks. An
+    answer is labelled right if the judge's probability that it is right is 0.5 or more. An answer
+    without a verdict has no label. Repeat an interrupted command to continue.
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
@@ -112,7 +123,7 @@ def _read_run(answers: str, questions: str | None, names: dict) -> Run:
         from pro_lib.runs import read_run
 
         if questions:
-            raise click.UsageError("a run has questions of its own; leave --questions out")
+            raise click.UsageError("a run folder contains its questions; remove --questions")
         return read_run(answers)
     from pro_lib.app.experiment import Experiment
 

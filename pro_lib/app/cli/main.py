@@ -21,7 +21,11 @@ from pro_lib.app.cli.score import score_command
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(pro_lib.__version__)
 def pro() -> None:
-    """Uncertainty of language-model answers from the probabilities of the likely ones."""
+    """Measure how uncertain a language model is about its answers.
+
+    PRO, the main score, is computed from the probabilities of the most likely answers. A higher
+    score means more uncertainty.
+    """
 
 
 for _command in (

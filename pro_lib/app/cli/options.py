@@ -18,7 +18,7 @@ class _Answers(click.ParamType):
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path of the answers; fail if there is nothing."""
+        """Return the path of the answers, or fail if there is nothing."""
         path = locate_answers(str(value))
         if path is None:
             self.fail(f"There is no file, run folder or run named {value!r}.", param, ctx)
@@ -33,7 +33,7 @@ class _AutoAlpha(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | float:
-        """Return `auto` or the number; fail for anything else."""
+        """Return `auto` or the number, or fail for anything else."""
         if value == "auto":
             return "auto"
         try:
@@ -52,29 +52,29 @@ alpha_option = click.option(
     type=float,
     default=0.4,
     show_default=True,
-    help="PRO keeps answers with p ≥ α.",
+    help="α of PRO, which keeps the answers with a probability p ≥ α.",
 )
 questions_option = click.option(
     "--questions",
     type=INPUT_FILE,
-    help="Questions with references, where the answers have none.",
+    help="File of questions with references (right answers), if the answers have none.",
 )
 columns_option = click.option(
     "--columns",
     multiple=True,
-    metavar="OURS=THEIRS",
-    help="A column's name in a question file: --columns question=Frage "
-    "--columns references=Antwort. May be repeated.",
+    metavar="NAME=COLUMN",
+    help="The name of a column in a question file, if it is not the usual one. NAME is question, "
+    "references, question_id or split, as in --columns question=Frage. May be repeated.",
 )
 strict_option = click.option(
     "--strict",
     is_flag=True,
-    help="Refuse a file with rows, lines or answers that cannot be used.",
+    help="Stop with an error if a row, line or answer of a file cannot be used.",
 )
 force_option = click.option(
     "--force",
     is_flag=True,
-    help="Replace a file that this command did not write.",
+    help="Also replace a file that this command did not write.",
 )
 
 
@@ -109,7 +109,7 @@ def question_file_parameters(
 
 
 def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
-    """Return the values of --columns as the names of columns by our names; None without values."""
+    """Return the column names by our names from the values of --columns, or None without values."""
     if not columns:
         return None
     from pro_lib.questions.question_files import COLUMN_NAMES

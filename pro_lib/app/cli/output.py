@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print lines of text; every output of the commands uses this function.
+    """Print lines of text.
+
+    Every output of the commands uses this function.
 
     Control characters other than line ends are escaped. A text of the data, such as an answer,
     must be made `printable` before, because a line end in it would begin a new line.

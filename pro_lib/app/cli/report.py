@@ -28,18 +28,20 @@ from pro_lib.common.validation import printable
 )
 @scoring_options
 @force_option
-@click.option("--example", is_flag=True, help="Report on answers that come along.")
+@click.option("--example", is_flag=True, help="Report on the bundled answers, 377 of SmolLM2-135M.")
 def report_command(
     responses: str | None, output: Path, force: bool, example: bool, **options: Any
 ) -> None:
     """Write a report on answers as one HTML page, which can be sent and printed.
 
-    RESPONSES is what pro score takes. The page has the summary, the risk-coverage curve, AUROC of
-    all methods, the reliability diagram, the most and the least certain answers, and definitions.
-    It needs no network.
+    RESPONSES is a file or a run folder, as for pro score. The page has the summary, the risk-
+    coverage curve, AUROC of all methods, the reliability diagram, the most and the least certain
+    answers, and definitions. It needs no network.
     """
     if example == (responses is not None):
-        raise click.UsageError("give a file of RESPONSES, or --example for the bundled answers")
+        raise click.UsageError(
+            "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
+        )
     from pro_lib.app import report
 
     source = responses or str(catalog.EXAMPLE)

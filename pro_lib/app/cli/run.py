@@ -23,7 +23,10 @@ class _RunCommand(Command):
     """The command `run`, whose help lists the parameters of notebooks."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the name and help text of every parameter; they are imported for this only."""
+        """Write the name and help text of every parameter.
+
+        They are imported for this only.
+        """
         from pro_lib.app.parameters import help_texts
 
         with formatter.section("Parameters"):
@@ -38,18 +41,21 @@ class _RunCommand(Command):
     nargs=2,
     multiple=True,
     metavar="NAME VALUE",
-    help="A parameter, as in -p alpha 0.3.",
+    help="A parameter, as in -p alpha 0.3. May be repeated.",
 )
-@click.option("--executed", type=click.Path(path_type=Path), help="Folder of the copy.")
+@click.option(
+    "--executed",
+    type=click.Path(path_type=Path),
+    help="Folder for the executed copy of the notebook.",
+)
 @force_option
 def run_command(
     notebook: str, typed: Sequence[tuple[str, str]], executed: Path | None, force: bool
 ) -> None:
     """Run a notebook, by number, name or path.
 
-    A VALUE is a Python literal (0.3, None, '["facts-2m"]') or else a text. If values differ from
-    those that the notebook comes with, its figures go to a folder of their own, which is printed
-    at the end.
+    A VALUE is read as a Python literal (0.3, None, '["facts-2m"]'), or else as a text. If you
+    change a parameter, the figures are written to a separate folder, which is printed at the end.
     """
     with extra("notebooks", "running a notebook"):
         import ipykernel  # noqa: F401

@@ -30,30 +30,31 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 @click.command("score", cls=Command)
 @click.argument("responses", nargs=-1, type=ANSWERS)
 @scoring_options
-@click.option("--output", type=OUTPUT_FILE, help="Write a .csv, .jsonl or .parquet file.")
+@click.option("--output", type=OUTPUT_FILE, help="Write scores to a .csv, .jsonl or .parquet file.")
 @click.option("--answers", is_flag=True, help="Write a row per answer to --output.")
-@click.option("--raw-text", is_flag=True, help="Write texts to --output as they are, formulas too.")
+@click.option("--raw-text", is_flag=True, help="Write texts to a CSV file unchanged, formulas too.")
 @force_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--example", is_flag=True, help="Score answers that come along: 377 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Score the bundled answers, 377 of SmolLM2-135M.")
 def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
     """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
-    RESPONSES is a file of a server's responses, of our records, or a CSV file of texts and
-    log-probabilities; or a run folder, or the name of a run that pro generate printed. The most
-    uncertain answers come first, and ! marks those to mistrust. --output and --json have the order
-    of the file, unless --sort names a method. Two files are compared on the questions that they
-    share.
+    RESPONSES is a file of API responses, of records, or of texts and log-probabilities in CSV. It
+    may also be a run folder, or the name of a run that pro generate printed. The most uncertain
+    answers come first, and ! marks those to mistrust. --output and --json have the order of the
+    file, unless --sort names a method. Two files are compared on the questions that they share.
 
     If right answers are known, accuracy and AUROC are printed. A file of labels has the columns
-    question_id, text and correct. A line or an answer that cannot be used is left out, counted and
-    named; with --strict, it is an error.
+    question_id, text and correct. A line or an answer that cannot be used is left out with a
+    message. With --strict, it is an error.
 
     In a CSV file, a text that a spreadsheet would read as a formula begins with ', unless
     --raw-text is given.
     """
     if example == bool(responses):
-        raise click.UsageError("give a file of RESPONSES, or --example for the bundled answers")
+        raise click.UsageError(
+            "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
+        )
     if len(responses) > 2:
         raise click.UsageError("give one file of RESPONSES, or two to compare them")
     if options["output"] is None and any(
@@ -141,7 +142,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     """Compare two files or runs on the questions that they share."""
     refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
     if refused:
-        raise click.UsageError(f"{refused[0]} needs one file of RESPONSES")
+        raise click.UsageError(f"{refused[0]} needs one file of RESPONSES; two are only compared")
     from pro_lib import evaluation
     from pro_lib.app import score_summary, score_table
 

@@ -28,7 +28,8 @@ _OPTIONS = (
         type=AUTO_ALPHA,
         default="auto",
         show_default=True,
-        help="PRO keeps answers with p ≥ α: a number, or auto to choose it on judged answers.",
+        help="α of PRO, which keeps the answers with a probability p ≥ α: a number, or auto to "
+        "choose it on judged answers.",
     ),
     questions_option,
     columns_option,
@@ -37,24 +38,31 @@ _OPTIONS = (
         "--correctness",
         "--labels",
         default="rouge_l",
-        help="Or exact_match, alias_match, or a file of labels.",
+        show_default=True,
+        help="How answers are judged: rouge_l, exact_match, alias_match, or a file of labels.",
     ),
     click.option(
         "--methods",
         multiple=True,
         help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
     ),
-    click.option("--sort", help="Method that orders the table and marks answers, or: file."),
+    click.option(
+        "--sort",
+        help="Method whose score orders the table and marks answers, or file for its own order.",
+    ),
     click.option(
         "--target",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Mark answers so that this share of the others is right, guaranteed.",
+        help="Mark answers such that at least this share of the others is right, by a guarantee.",
     ),
 )
 
 
 def scoring_options(function: _Function) -> _Function:
-    """Add the options to a command; it receives their values as one mapping."""
+    """Add the options to a command.
+
+    It receives their values as one mapping.
+    """
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -66,7 +74,8 @@ def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> S
     Args:
         source: the file or the run folder.
         options: the values of `scoring_options`.
-        is_fixed: whether an automatic α is 0.4 instead of being chosen on the judged answers.
+        is_fixed: whether α is 0.4 if `options` leave it open, instead of being chosen on the judged
+            answers.
     """
     from pro_lib import evaluation
     from pro_lib.app.answer_source import read_answers, read_choices

@@ -11,7 +11,8 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.importing.records import from_records
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,

@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import Evaluation, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels import (
     LabelPlan,
     append_label,

@@ -70,9 +70,9 @@ def source_digest(path: str | Path) -> str:
 
 
 def page_source(path: Path) -> str | None:
-    """Return the `source_digest` that a page stores.
+    """Return the digest of the run or file from which a page was made, as in `source_digest`.
 
-    The result is empty if the page was written without a source, and None if the file is not a
+    It is the empty text if the page was written without a source, and None if the file is not a
     page of `to_html`.
     """
     with open(path, "rb") as file:

@@ -31,11 +31,11 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
     Returns:
         A table with a row per node, parents first. Its columns are
 
-        - `node`, and `parent`, which is -1 for the root;
+        - `node`, and `parent`, which is -1 for the root.
         - `kind`: a `prefix` was expanded, an `answer` ended, `open` was cut at the length limit,
-          and `cut` stands for all continuations of a prefix that are not shown;
-        - `text`: what the node adds to its parent;
-        - `probability`; those of the leaves sum to 1;
+          and `cut` stands for all continuations of a prefix that are not shown.
+        - `text`: the text that the node adds to that of its parent.
+        - `probability`. The probabilities of the leaves sum to 1.
         - `greedy`: whether the node is on the greedy path.
 
         A prefix with a single continuation is one node with it, unless more than 0.005 of the
@@ -53,7 +53,9 @@ def prefix_tree(run: Run, decode: Decode, *, n_nodes: int = 30) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Search:
-    """The prefixes of a search. A vertex is the index of a prefix; the root is vertex 0.
+    """The prefixes of a search. A vertex is the index of a prefix.
+
+    The root is vertex 0.
 
     Attributes:
         paths: the token ids of every prefix.

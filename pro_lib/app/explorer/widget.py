@@ -109,7 +109,7 @@ class Explorer(anywidget.AnyWidget):
         return {"kind": "run"}
 
     def _find_model(self, run: Run) -> Any:
-        """Return the name or folder of a run's model; None if the run does not store its prompt."""
+        """Return the name or folder of a run's model, or None if the run has no stored prompt."""
         if "shots" not in run.info.parameters:
             return None
         for name in [*as_list(self._experiment.model), *bundled_models()]:
@@ -146,7 +146,7 @@ class Explorer(anywidget.AnyWidget):
         return self._label_session.reply(action, n_given, correct)
 
     def _stored_samples(self) -> Run | None:
-        """Return the samples of the run's questions; None if they are not stored."""
+        """Return the samples of the run's questions, or None if they are not stored."""
         info = self._run.info
         folder = Path(self._experiment.generations_dir) / info.dataset / info.model
         # The first of these folders by name has the samples with default settings.

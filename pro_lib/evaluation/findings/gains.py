@@ -41,7 +41,10 @@ def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
 
 
 def _one_per_world(worlds: pd.DataFrame) -> pd.DataFrame:
-    """Return each comparison once; the base world stands in several groups of the table."""
+    """Return each comparison once.
+
+    The base world is in several groups of the table.
+    """
     return worlds.drop_duplicates(["world", "k_choice", "k", "alpha"])
 
 
@@ -81,7 +84,10 @@ def worlds_sentences(worlds: pd.DataFrame) -> str:
 
 
 def causes_sentences(causes: pd.DataFrame) -> str:
-    """Return a list with a line per cause; Holm's correction is for all comparisons in it."""
+    """Return a list with a line per cause.
+
+    Holm's correction is for all comparisons in it.
+    """
     setting = causes.iloc[:1]
     if not has_enough(setting).all():
         return left_out_sentence(setting)

@@ -32,7 +32,7 @@ def guarantees(table: pd.DataFrame) -> str:
 
 
 def answer_sets(table: pd.DataFrame) -> str:
-    """Return the findings of notebook 09 from the table of `tables.answer_sets`; empty if it is."""
+    """Return the findings of notebook 09 from the table of `tables.answer_sets`, if it has rows."""
     if table.empty:
         return ""
     sentences = []
@@ -56,7 +56,7 @@ def answer_sets(table: pd.DataFrame) -> str:
 
 
 def entropies(table: pd.DataFrame) -> str:
-    """Return the findings of notebook 09 from the table of `tables.entropies`; empty if it is."""
+    """Return the findings of notebook 09 from the table of `tables.entropies`, if it has rows."""
     if table.empty:
         return ""
     table = table.assign(width=table["entropy_high"] - table["entropy_low"])

@@ -79,7 +79,15 @@ def _outcomes(kept: pd.DataFrame, is_significant: pd.Series, reference: str, qua
 
 
 def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return the rows of each protocol, with the words that begin a sentence about them."""
+    """Return the rows of each protocol, with the words that begin a sentence about them.
+
+    Example:
+        >>> table = pd.DataFrame({"protocol": ["paper", "workbench"], "auroc": [0.7, 0.8]})
+        >>> for words, rows in by_protocol(table):
+        ...     print(words, rows["auroc"].tolist())
+        If repeats are counted (protocol `paper`) [0.7]
+        If each answer counts once (protocol `workbench`) [0.8]
+    """
     parts = []
     for protocol, rows in table.groupby("protocol", sort=False):
         words = PROTOCOLS.get(str(protocol), f"In protocol `{protocol}`")
@@ -88,7 +96,7 @@ def by_protocol(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def left_out_sentence(rows: pd.DataFrame) -> str:
-    """Return the sentence about settings with too few answers; empty if there are none."""
+    """Return the sentence about settings with too few answers, or nothing if there are none."""
     few = rows[~has_enough(rows)]
     if few.empty:
         return ""
@@ -115,7 +123,7 @@ def significant_tests(tests: pd.DataFrame) -> pd.Series:
 
 
 def _without_interval_sentence(rows: pd.DataFrame, subject: str, reference: str) -> str:
-    """Return the sentence about differences without an interval; empty if there are none."""
+    """Return the sentence about differences without an interval, or nothing if there are none."""
     if rows.empty:
         return ""
     return (
@@ -159,13 +167,23 @@ def difference_values(rows: pd.DataFrame, quantity: str) -> str:
 
 
 def span(values: pd.Series, form: str = "{:.3f}") -> str:
-    """Return the smallest and the largest value as text, or the only one."""
+    """Return the smallest and the largest value as text, or the only one.
+
+    Example:
+        >>> span(pd.Series([0.71234, 0.6, 0.8]))
+        '0.600 to 0.800'
+    """
     low, high = (form.format(value).replace("-", "−") for value in (values.min(), values.max()))
     return low if low == high else f"{low} to {high}"
 
 
 def signed_span(values: pd.Series) -> str:
-    """Return the smallest and the largest difference with their signs, or the only one."""
+    """Return the smallest and the largest difference with their signs, or the only one.
+
+    Example:
+        >>> signed_span(pd.Series([0.012, -0.03]))
+        '−0.030 to +0.012'
+    """
     return span(values.round(3) + 0.0, "{:+z.3f}")
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.design import ROUGE_BINS, ranks, rouge_bin
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.label_file import KEY, answer_key

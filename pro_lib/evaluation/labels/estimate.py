@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
 from pro_lib.evaluation.labels.estimator import label_weights
 from pro_lib.evaluation.labels.inference import (

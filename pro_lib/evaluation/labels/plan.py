@@ -20,7 +20,7 @@ from pro_lib.common.validation import (
     Text,
     WholeNumber,
 )
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, collect_answers
 from pro_lib.evaluation.labels.design import (
     first_phase,

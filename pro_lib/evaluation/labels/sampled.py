@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import MISSING_SHARE, Evaluation
+from pro_lib.evaluation.evaluate import MISSING_SHARE
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import collect_answers
 from pro_lib.evaluation.labels.estimate import (
     counts_of,

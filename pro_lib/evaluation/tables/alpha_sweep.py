@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.sweeps import (
     DEFAULT_ALPHA,
     chosen_alpha,
@@ -62,9 +62,10 @@ def alpha_rows(evaluation: Evaluation, *, alphas: ArrayLike | None = None) -> pd
 def alpha_choices(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """Return AUROC of PRO on the reported questions for three choices of α.
 
-    Column alpha_choice: `validation` is the α with the best AUROC on the validation questions;
-    `default` is `default`; `oracle` is the α with the best AUROC on the reported questions
-    themselves, which shows how much choosing on them would add. Other columns as in `alpha_sweep`.
+    The column alpha_choice names the choice. `validation` is the α with the best AUROC on the
+    validation questions. `default` is the α of the argument `default`. `oracle` is the α with the
+    best AUROC on the reported questions themselves, which shows how much choosing on them would
+    add. The other columns are those of `alpha_sweep`.
     """
     tables = []
     for setting in splits:

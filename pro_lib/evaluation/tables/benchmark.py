@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha, select_alpha
 from pro_lib.evaluation.tables.selective import calibration_errors
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
@@ -29,18 +29,20 @@ _RENAMED = {
 def benchmark(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """Return AUROC, rejection and calibration of every method on the reported questions.
 
-    PRO has three rows. The column alpha_choice says how each chooses α: `validation` has the α with
-    the best AUROC on the validation questions, `default` has `default`, and `oracle` has the α with
-    the best AUROC on the reported questions themselves. The last two are not methods of their own,
-    so they are not corrected for and have no p_holm. Every other score that needs an α has its own,
-    chosen on the validation questions.
+    PRO has three rows, with the α of `alpha_choices`. `default` and `oracle` are not methods of
+    their own, so they are not corrected for and have no p_holm. Every other score that needs an α
+    has its own, chosen on the validation questions.
 
-    Columns: those of the setting; method and similarity; alpha and alpha_choice; auroc with its
-    interval; the paired difference to PRO with α chosen on validation: n_differ, auroc_minus_pro
-    with its interval, p_value, p_holm (corrected for the other methods of the setting), significant
-    (p_holm is at most 0.05), reading and n_to_decide, as in `metrics.compare_aurocs`; prr and auarc
-    (`metrics.rejection`); ece and brier of the probability of a correct answer that is fitted on
-    validation (`metrics.calibration`; NaN if nothing can be fitted).
+    The columns are those of the setting, and
+
+    - method, similarity, alpha and alpha_choice.
+    - auroc with its interval.
+    - The paired difference to PRO with α chosen on validation: n_differ, auroc_minus_pro with its
+      interval, p_value, p_holm, significant, reading and n_to_decide. `metrics.compare_aurocs`
+      explains them. p_holm is corrected for the other methods of the setting.
+    - prr and auarc, from `metrics.rejection`.
+    - ece and brier of the probability of a correct answer that is fitted on validation, from
+      `metrics.calibration`. They are NaN if nothing can be fitted.
     """
     return pd.concat([_benchmark_rows(setting, default) for setting in splits], ignore_index=True)
 
@@ -53,8 +55,8 @@ def printed_benchmark() -> pd.DataFrame:
     printed = catalog.paper("main_table")
     setting = ["dataset", "model"]
     pro = printed[printed["method"] == "PRO"].set_index(setting)["auroc"]
-    of_pro = printed[setting].join(pro, on=setting)["auroc"]
-    return printed.assign(auroc_minus_pro=printed["auroc"] - of_pro)
+    pro_of_setting = printed[setting].join(pro, on=setting)["auroc"]
+    return printed.assign(auroc_minus_pro=printed["auroc"] - pro_of_setting)
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +77,10 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
-    """Return the rows of one setting; PRO with α chosen on validation is the first."""
+    """Return the rows of one setting.
+
+    PRO with α chosen on validation is the first.
+    """
     reported = setting.reported
     alphas = {
         "PRO": chosen_alpha(setting),

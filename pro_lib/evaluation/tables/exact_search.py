@@ -1,4 +1,4 @@
-"""The tables of exact search: what it finds and costs, its bounds, and AUROC of its scores."""
+"""The tables of exact search: its answers and cost, its bounds, and AUROC of its scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -150,13 +151,17 @@ def exact_search_auroc(
 ) -> pd.DataFrame:
     """Return AUROC of PRO from an exact search, of PRO from beams, and of the scores of a search.
 
-    The answer judged is the most probable one of search, beams and greedy decoding, the same for
-    all scores. Columns: those of the setting, where strategy is that of the answers which the score
-    reads; method; alpha; alpha_choice, which is `validation` if α is chosen for this score on the
-    validation questions, and `exact search` if α is that of PRO from the exact search; auroc with
-    its interval; n_differ, the number of questions on which the score differs from PRO of the exact
-    search; auroc_minus_pro, the paired difference to it, with its interval and p_value (not
-    corrected).
+    The judged answer is the most probable one of search, beams and greedy decoding, the same for
+    all scores. The columns are those of the setting, and
+
+    - strategy: that of the answers from which the score is computed.
+    - method and alpha.
+    - alpha_choice: `validation` if α is chosen for this score on the validation questions, and
+      `exact search` if it is the α of PRO from the exact search.
+    - auroc with its interval.
+    - n_differ: the number of questions on which the score differs from PRO of the exact search.
+    - auroc_minus_pro: the paired difference to that PRO, with its interval and p_value (not
+      corrected).
     """
     tables = []
     for search_runs in runs:
@@ -264,7 +269,7 @@ def _bounds(certified: pd.DataFrame) -> dict[str, float]:
 
 
 def _mean_interval(values: pd.Series) -> tuple[float, float]:
-    """Return the ends of the 95 % normal interval of a mean; NaN if the values do not vary."""
+    """Return the ends of the 95 % normal interval of a mean, or NaN if the values do not vary."""
     low, high = metrics.normal(values.mean(), values.sem(ddof=0) or np.nan)
     return float(low), float(high)
 

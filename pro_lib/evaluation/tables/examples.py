@@ -12,6 +12,7 @@ from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
+_KINDS = ("unknown", "right", "wrong", "several kept")
 
 
 def answer_details(
@@ -26,10 +27,14 @@ def answer_details(
         split: the name of the split of the questions.
 
     Returns:
-        A table with the dataset, model, strategy, split and n_questions; question_id and question;
-        k, the rank of the answer; text; probability; is_kept, whether PRO keeps the answer at α;
-        is_correct; pro_at_k, PRO of the first k answers; pro, PRO of the question at α; reference,
-        its first reference answer. A missing text is called "answer" with its rank.
+        A table with the dataset, model, strategy, split and n_questions, and
+
+        - question_id, question, and reference: the first reference answer.
+        - k: the rank of the answer.
+        - text, probability and is_correct. A missing text is called "answer" with its rank.
+        - is_kept: whether PRO keeps the answer at α.
+        - pro_at_k: PRO of the first k answers.
+        - pro: PRO of the question at α.
     """
     log_probs = run.log_probs(distinct=distinct)
     answers = run.ranked_answers(distinct=distinct)
@@ -56,19 +61,24 @@ def answer_details(
 def examples(run: Run, *, alpha: float = 0.4, seed: int = 0, split: str = "test") -> pd.DataFrame:
     """Return the answers to six questions, drawn with `seed`, as `answer_details` does.
 
-    Two questions have a correct most probable answer, two a wrong one, and two keep more than one
-    answer at α. If there are fewer kinds of questions, more are drawn of each.
+    There are three kinds of questions: PRO keeps more than one answer at α, or it keeps one answer
+    that is correct, or one that is wrong. The same number is drawn of each kind that occurs. If
+    correctness is unknown, questions with one answer are a kind, too.
     """
     ids = run.questions["question_id"].to_numpy(object)
     is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
-    kinds = is_correct.map({True: "right", False: "wrong"}).fillna("")
+    kinds = is_correct.map({True: "right", False: "wrong"}).fillna("unknown")
     n_kept = scoring.adaptive_k(run.log_probs(), alpha, search_alpha=run.search_alpha)
-    groups = pd.Series(ids).groupby(np.where(n_kept > 1, "~", kinds)).indices
+    kinds[n_kept > 1] = "several kept"
+    # The order of the kinds decides which random numbers each gets.
+    occurring = [kind for kind in _KINDS if (kinds == kind).any()]
+    n_each = _N_EXAMPLES // len(occurring)
     generator = np.random.default_rng(seed)
-    n_each = _N_EXAMPLES // len(groups)
-    chosen = [generator.permutation(ids[rows])[:n_each] for rows in groups.values()]
-    some = run.select(question_ids=list(np.concatenate(chosen)))
-    return answer_details(some, alpha=alpha, split=split)
+    chosen_ids: list[str] = []
+    for kind in occurring:
+        ids_of_kind = ids[(kinds == kind).to_numpy()]
+        chosen_ids += generator.permutation(ids_of_kind)[:n_each].tolist()
+    return answer_details(run.select(question_ids=chosen_ids), alpha=alpha, split=split)
 
 
 def appendix_answers(run: Run) -> pd.DataFrame:
@@ -118,10 +128,13 @@ def repeats(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFram
 
     The bound of PRO holds if the answers are distinct and their probabilities sum to at most 1.
 
-    Columns: dataset, model, strategy, split and n_questions; repeats, `counted` or `left out`;
-    mean_answers, the mean number of answers to a question; largest_mass, the largest sum of the
-    probabilities of the answers to a question; n_above_one, the number of questions with a sum
-    above 1; share_several, the share of questions of which PRO keeps more than one answer at α.
+    The columns are dataset, model, strategy, split, n_questions, and
+
+    - repeats: `counted` or `left out`.
+    - mean_answers: the mean number of answers to a question.
+    - largest_mass: the largest sum of the probabilities of the answers to a question.
+    - n_above_one: the number of questions with a sum above 1.
+    - share_several: the share of questions of which PRO keeps more than one answer at α.
     """
     rows = []
     for name, distinct in (("counted", False), ("left out", True)):
@@ -144,9 +157,13 @@ def exposure(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFra
     Only the bundled models were trained on documents about the bundled facts. For other models or
     questions the table is empty.
 
-    Columns: dataset, model, strategy, split and n_questions; measure, `accuracy`, `NLL` or `PRO`;
-    exposure, the number of documents about a fact; conflict, the share of them that are false;
-    n_in_group, the number of questions with both; mean of the measure, with its 95 % interval.
+    The columns are dataset, model, strategy, split, n_questions, and
+
+    - measure: `accuracy`, `NLL` or `PRO`.
+    - exposure: the number of documents about a fact.
+    - conflict: the share of them that are false.
+    - n_in_group: the number of questions with this exposure and conflict.
+    - mean: the mean of the measure, with its 95 % interval.
     """
     is_bundled = run.info.model.startswith("facts-")
     if not is_bundled or not {"exposure", "conflict"} <= set(run.questions):
@@ -161,6 +178,7 @@ def exposure(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFra
     means = means.sort_values("measure", key=lambda names: names.str.lower(), kind="stable")
     means = means.reset_index(drop=True)
     means["mean_low"], means["mean_high"] = metrics.normal(means["mean"], means["sem"])
+    # Accuracy is a share, for which the normal interval would be wrong near 0 and 1.
     is_share = means["measure"] == "accuracy"
     shares = means[is_share]
     ends = np.column_stack(metrics.wilson(shares["mean"], shares["size"]))

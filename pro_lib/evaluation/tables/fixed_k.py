@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -21,10 +21,14 @@ from pro_lib.evaluation.tables.settings import (
 def fixed_k(splits: Sequence[Splits], *, max_k: int = 10) -> pd.DataFrame:
     """Return AUROC of PRO for K = 1 … `max_k`, and for adaptive K with α chosen on validation.
 
-    Columns: those of the setting; k_choice, `fixed` or `adaptive`; k, the K of a fixed row, which
-    is missing in adaptive rows; alpha, alpha_choice and mean_k of an adaptive row; auroc with its
-    interval; the difference to NLL, which is PRO with K = 1 (`settings.nll_comparison_columns`).
-    A question with fewer than K answers uses all that it has.
+    A question with fewer than K answers uses all that it has. The columns are those of the setting,
+    and
+
+    - k_choice: `fixed` or `adaptive`.
+    - k: the K of a fixed row.
+    - alpha, alpha_choice and mean_k: those of an adaptive row.
+    - auroc with its interval.
+    - The difference to NLL, which is PRO with K = 1 (`settings.nll_comparison_columns`).
     """
     ks = np.arange(1, max_k + 1)
     tables = []

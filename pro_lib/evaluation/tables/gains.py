@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.evaluation.tables.settings import difference_columns, with_setting
 from pro_lib.evaluation.worlds import World, simulate
@@ -96,7 +96,7 @@ def causes(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) ->
 
     Returns:
         Columns: those of the setting; cause, what was changed; those of `pro_minus_nll`. A cause is
-        left out if the run does not have what it needs.
+        left out if the run does not have the answers for it.
     """
     run = run.select(question_ids=list(evaluation.answers["question_id"]))
     parts = []
@@ -152,9 +152,13 @@ def pro_minus_nll(
         clusters: (n,) names of the clusters of questions.
 
     Returns:
-        A row per α and K. Columns: nll_auroc, the AUROC of NLL; method, always PRO; k_choice,
-        `adaptive` (K by α) or `fixed`; k; alpha; n_differ, the number of questions on which PRO and
-        NLL differ; auroc_minus_nll with its interval, and p_value (not corrected).
+        A row per α and K, with the columns
+
+        - nll_auroc: the AUROC of NLL.
+        - method (always PRO), k and alpha.
+        - k_choice: `adaptive` (K by α) or `fixed`.
+        - n_differ: the number of questions on which PRO and NLL differ.
+        - auroc_minus_nll with its interval and p_value (not corrected).
     """
     nll = scoring.nll(log_probs)
     # Answers that repeat, or sum to more than 1, are among those that are compared.
@@ -195,7 +199,7 @@ def _groups() -> list[tuple[str, str, World]]:
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:
-    """Return log-probabilities (n, N) without each cause; None if the run cannot say."""
+    """Return log-probabilities (n, N) without each cause, or None if the run cannot say."""
     answers = evaluation.log_probs
     most = np.nanmax(answers, axis=1)
     at_least = np.minimum(most, np.log(0.01))

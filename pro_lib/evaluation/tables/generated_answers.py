@@ -23,11 +23,14 @@ def generated_answers(
         alpha: α of PRO.
 
     Returns:
-        A table with a row per question: the dataset, model, strategy, split and n_questions;
-        n_answers; n_distinct, the number of distinct answers; mass, the sum of their probabilities;
-        mass_with_repeats, the sum if repeats are counted; k, the number of distinct answers that
-        PRO keeps at α; n_cut, the number of answers that were cut by length, which are not counted
-        in the other columns.
+        A row per question with the dataset, model, strategy, split, n_questions, and
+
+        - n_cut: the number of answers that were cut by length. The other columns do not count them.
+        - n_answers: the number of answers.
+        - n_distinct: the number of distinct answers.
+        - mass: the sum of the probabilities of the distinct answers.
+        - mass_with_repeats: the sum if repeats are counted.
+        - k: the number of distinct answers that PRO keeps at α.
     """
     tables = []
     for run in runs:

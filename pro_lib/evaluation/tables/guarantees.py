@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Evaluation, Splits, alpha_grid, evaluate
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -47,10 +49,15 @@ def guarantees(
         seed: the seed of the drawn questions.
 
     Returns:
-        A table with the columns of the setting; method, similarity, alpha and alpha_choice; target
-        and confidence; n_validation, the validation questions; threshold, below which a score must
-        be (missing if nothing is guaranteed, infinite if every question may be answered); coverage,
-        the share of reported questions below it; accuracy on these, with its 95 % interval.
+        A table with the columns of the setting, and
+
+        - method, similarity, alpha and alpha_choice.
+        - target and confidence.
+        - n_validation: the number of validation questions.
+        - threshold: questions with a lower score may be answered. It is missing if nothing is
+          guaranteed, and infinite if every question may be answered.
+        - coverage: the share of reported questions below the threshold.
+        - accuracy: that of these questions, with its 95 % interval.
     """
     targets = default_targets(splits) if targets is None else targets
     tables = []
@@ -60,26 +67,25 @@ def guarantees(
         validation_scores = setting.pool.with_pro({"PRO": alpha})
         rows = []
         names = []
-        for name in scores:
-            for target in targets:
-                result = guarantee(
-                    validation_scores[name],
-                    setting.pool.correct,
-                    target=target,
-                    confidence=confidence,
-                    unlabelled=scores[name],
-                    texts=setting.pool.answers.get("text_number"),
-                    seed=seed,
-                )
-                row = {
-                    "target": target,
-                    "confidence": confidence,
-                    "n_validation": result.n_validation,
-                    "threshold": result.threshold,
-                    **_accuracy(reported, result.answers(scores[name])),
-                }
-                rows.append(row)
-                names.append(str(name))
+        for name, target in itertools.product(scores, targets):
+            result = guarantee(
+                validation_scores[name],
+                setting.pool.correct,
+                target=target,
+                confidence=confidence,
+                unlabelled=scores[name],
+                texts=setting.pool.answers.get("text_number"),
+                seed=seed,
+            )
+            row = {
+                "target": target,
+                "confidence": confidence,
+                "n_validation": result.n_validation,
+                "threshold": result.threshold,
+                **_accuracy(reported, result.answers(scores[name])),
+            }
+            rows.append(row)
+            names.append(str(name))
         methods = method_columns(names, alphas={"PRO": alpha}, alpha_choice="default")
         results = pd.DataFrame(rows).astype({"threshold": float})
         tables.append(with_setting(pd.DataFrame(methods).join(results), reported))
@@ -116,13 +122,18 @@ def answer_sets(
         seed: the seed with which one validation question of each text is drawn.
 
     Returns:
-        A table with the dataset, model, strategy, split and n_questions; delta, the share of
-        questions whose set may miss; alpha (missing if no set can be issued); missed_limit, the
-        95 % upper limit of the share missed, from validation, for a fixed α; missed, the share of
-        reported questions whose set has no correct answer, with its 95 % interval; set_size, the
-        mean number of answers in a set; share_empty, the share of empty sets; auroc of PRO at that
-        α, with its 95 % interval. A question that the search could not decide counts as missed. The
-        table is empty without runs.
+        A table with the dataset, model, strategy, split, n_questions, and
+
+        - delta: the share of questions whose set may miss every correct answer.
+        - alpha: α of the sets. It is missing if no set can be issued.
+        - missed_limit: for a fixed α, the 95 % upper limit of the share missed, from validation.
+        - missed: the share of reported questions whose set has no correct answer, with its 95 %
+          interval. A question that the search could not decide counts as missed.
+        - set_size: the mean number of answers in a set.
+        - share_empty: the share of empty sets.
+        - auroc: that of PRO at this α, with its 95 % interval.
+
+        The table is empty without runs.
     """
     tables = [_answer_sets(run, split, choices or Choices(), seed) for run in runs]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -193,7 +204,8 @@ def _answer_sets(run: Run, split: str, choices: Choices, seed: int) -> pd.DataFr
 
 def _sizes_and_auroc(run: Run, choices: Choices, alphas: np.ndarray) -> pd.DataFrame:
     """Return the sizes of the sets and AUROC of PRO, a row for each α."""
-    sizes = (np.exp(run.log_probs())[:, :, None] >= alphas).sum(axis=1)
+    probabilities = np.exp(run.log_probs())
+    sizes = (probabilities[:, :, None] >= alphas).sum(axis=1)
     evaluation = evaluate(run, choices=choices)
     columns = {
         "alpha": alphas,

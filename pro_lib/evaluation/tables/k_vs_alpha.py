@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import DRAWN_ALPHAS, Evaluation, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.evaluation.tables.settings import with_setting
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pro_lib.evaluation.evaluate import Evaluation, Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.labels import (
     LabelSample,
     collect_answers,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -28,9 +28,13 @@ def rouge_thresholds(
 
     The α of PRO is chosen once, on the validation questions as they are judged there.
 
-    Columns: those of the setting; rouge_threshold, above which the ROUGE-L F1 of a correct answer
-    lies; accuracy, the share of correct answers; method and similarity; alpha and alpha_choice of
-    PRO; auroc with its interval; the difference to NLL (`settings.nll_comparison_columns`).
+    The columns are those of the setting, and
+
+    - rouge_threshold: an answer is correct if its ROUGE-L F1 is above this value.
+    - accuracy: the share of correct answers.
+    - method, similarity, and alpha and alpha_choice of PRO.
+    - auroc with its interval.
+    - The difference to NLL (`settings.nll_comparison_columns`).
 
     Raises:
         SentenceError: if the ROUGE-L of some answers is not known.

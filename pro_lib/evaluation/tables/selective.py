@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import Splits
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
 
@@ -32,9 +32,13 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         n_points: number of shares for each method, from 2 % of the questions to all.
 
     Returns:
-        A table with the columns of the setting; method and similarity; alpha and alpha_choice of
-        PRO; n_answered, the number of questions answered; coverage, their share; threshold, the
-        largest score among them; accuracy on them, with its 95 % Wilson interval (not of `oracle`).
+        A table with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - n_answered: the number of questions answered.
+        - coverage: their share.
+        - threshold: the largest score among them.
+        - accuracy: that of these questions, with its 95 % Wilson interval (not of `oracle`).
     """
     names = _selected_methods(splits)
     tables = []
@@ -43,9 +47,7 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         alpha = chosen_alpha(setting)
         scores = reported.with_pro({"PRO": alpha}).filter(items=names)
         scores["oracle"] = (~reported.correct).astype(float)
-        last = len(reported.correct) - 1
-        first = np.ceil(_LEAST_COVERAGE * len(reported.correct)) - 1
-        places = np.unique(np.linspace(first, last, n_points).round().astype(int))
+        places = _curve_places(len(reported.correct), n_points)
         for name, values in scores.items():
             curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
             low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
@@ -71,11 +73,17 @@ def reliability(
         methods: the names of the scores; PRO has the α chosen on validation.
 
     Returns:
-        A row for each bin that has questions: the columns of the setting; method and similarity;
-        alpha and alpha_choice of PRO; ece and brier, of the method; n_in_bin, the number of
-        questions; confidence_min, confidence_max and confidence, the smallest, largest and mean
-        probability in the bin; accuracy, with its 95 % Wilson interval. A setting has no rows if
-        its validation answers are all correct or all wrong, because nothing can be fitted.
+        A row for each bin that has questions, with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - ece and brier: those of the method.
+        - n_in_bin: the number of questions in the bin.
+        - confidence_min, confidence_max and confidence: the smallest, largest and mean probability
+          in the bin.
+        - accuracy: that of the bin, with its 95 % Wilson interval.
+
+        A setting has no rows if its validation answers are all correct or all wrong, because
+        nothing can be fitted.
     """
     tables = []
     for setting in splits:
@@ -107,25 +115,39 @@ def _calibrations(
     alphas: Mapping[str, float],
     methods: Sequence[str],
 ) -> dict[str, metrics.Calibration]:
-    """Return the calibration of scores, by name; none if validation has one class."""
+    """Return the calibration of scores, by name, or none if validation has one class."""
     validation = setting.validation
     reported = setting.reported
     if validation.one_class():
         return {}
-    fitted_on = validation.with_pro(alphas)
+    validation_scores = validation.with_pro(alphas)
     scores = reported.with_pro(alphas)
-    correct = (validation.correct, reported.correct)
     return {
-        name: metrics.calibration(fitted_on[name], correct[0], scores[name], correct[1])
+        name: metrics.calibration(
+            validation_scores[name], validation.correct, scores[name], reported.correct
+        )
         for name in methods
     }
 
 
 def _selected_methods(splits: Sequence[Splits]) -> list[str]:
     """Return the names of the scores of `accuracy_by_coverage`."""
-    names = dict.fromkeys(name for setting in splits for name in setting.reported.baselines)
-    meanings = [name for name in names if method_columns([name])["method"][0] in _MEANING_METHODS]
-    return [*_METHODS, *meanings[:_MOST_MEANING_METHODS]]
+    names = list(dict.fromkeys(name for setting in splits for name in setting.reported.baselines))
+    methods = method_columns(names)["method"]  # such as SE, where the name is `SE, lexical`
+    with_meanings = [
+        name for name, method in zip(names, methods, strict=True) if method in _MEANING_METHODS
+    ]
+    return [*_METHODS, *with_meanings[:_MOST_MEANING_METHODS]]
+
+
+def _curve_places(n_questions: int, n_points: int) -> np.ndarray:
+    """Return the rows of `metrics.accuracy_coverage` that are drawn, evenly spaced.
+
+    They begin at the least coverage, because the accuracy on very few questions varies much.
+    """
+    first = np.ceil(_LEAST_COVERAGE * n_questions) - 1
+    places = np.linspace(first, n_questions - 1, n_points)
+    return np.unique(places.round().astype(int))
 
 
 def _with_method(table: pd.DataFrame, name: str, alpha: float) -> pd.DataFrame:

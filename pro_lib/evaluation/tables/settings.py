@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluate import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -190,10 +190,12 @@ def nll_comparison_columns(
 def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
     """Return a row per setting: how many answers are correct, and which questions are left out.
 
-    Columns: those of the setting; accuracy, the share of correct answers; n_above_one, the number
-    of questions whose answers have probabilities that sum to more than 1, so that PRO is not a
-    lower bound of the entropy; note, the questions and methods that are left out, and what
-    restricts the result.
+    The columns are those of the setting, and
+
+    - accuracy: the share of correct answers.
+    - n_above_one: the number of questions whose answers have probabilities that sum to more than 1.
+      PRO is not a lower bound of the entropy for them.
+    - note: the questions and methods that are left out, and the restrictions of the result.
     """
     tables = []
     for evaluation in evaluations:

@@ -1,4 +1,7 @@
-"""Decode answers in a prefix tree; this package knows token ids and log-probabilities only."""
+"""Decode answers in a prefix tree.
+
+This package uses only token ids and log-probabilities.
+"""
 
 from typing import TYPE_CHECKING
 

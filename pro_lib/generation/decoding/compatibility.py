@@ -186,8 +186,8 @@ def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
     longest = positions(config)
     if n_tokens > longest:
         raise PackingError(
-            f"has a number of positions of {longest}, but the longest prompt and its answer take "
-            f"{n_tokens} tokens; use fewer shots or a model with more positions"
+            f"has {longest} positions, but the longest prompt and its answer take {n_tokens} "
+            "tokens; use fewer shots or a model with more positions"
         )
     window = _exceeded_window(config, n_tokens)
     if not fit.plain and not window:
@@ -203,7 +203,7 @@ def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:
 
 
 def _exceeded_window(config: PreTrainedConfig, n_tokens: int) -> str:
-    """Return the first attention window that is shorter than a text, in words; empty if none is."""
+    """Return the first attention window that is shorter than a text, in words, or ""."""
     layers = getattr(config, "layer_types", None) or ("sliding_attention",)
     for kind, name in _WINDOWS.items():
         size = getattr(config, name, None)
@@ -234,8 +234,10 @@ def _check_rounding(network: PreTrainedModel, error: float, step: str) -> None:
     """Raise `PackingError` if an error in nats is larger than rounding explains."""
     if error <= TOLERANCE[network.dtype]:
         return
-    trouble = "that are not numbers" if error == float("inf") else f"{error:.3g} nats off"
-    raise PackingError(f"gives log-probabilities {trouble} in {network.dtype} on {step}")
+    trouble = "are not numbers"
+    if error != float("inf"):
+        trouble = f"differ from those of a plain forward pass by {error:.3g} nats"
+    raise PackingError(f"has log-probabilities that {trouble} in {network.dtype} on {step}")
 
 
 @torch.inference_mode()
@@ -248,7 +250,8 @@ def check_causal(network: PreTrainedModel) -> None:
     config = network.config
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         raise PackingError(
-            "is not a causal model: its configuration says that it is not a decoder (is_decoder)"
+            "is not a causal model, which a language model must be: its configuration does not "
+            "have is_decoder=True"
         )
     ids = _random_text(network, _SHORT)
     other_end = [*ids[:-1], ids[0]]

@@ -137,7 +137,7 @@ class Search:
         self.spent = np.empty(0, np.int64)
 
     def run(self, log_alpha: float, questions: Sequence[int] | None = None) -> list[int]:
-        """Search questions from their prompts on; return their numbers.
+        """Search questions from their prompts on and return their numbers.
 
         Args:
             log_alpha: log α in nats.
@@ -154,7 +154,7 @@ class Search:
             self._expand_batch(batch)
 
     def _expand_prompts(self, questions: Sequence[int] | None) -> list[int]:
-        """Make events of the prompts and expand them; return the numbers of the questions."""
+        """Make events of the prompts, expand them and return the numbers of the questions."""
         log_probs = self.tree.plant()
         if questions is None:
             rows = np.arange(len(log_probs))
@@ -175,7 +175,7 @@ class Search:
         self._expand(batch, log_probs, rows)
 
     def _add_events(self, n: int, **columns: ArrayLike) -> int:
-        """Append n events; return the place of the first one.
+        """Append n events and return the place of the first one.
 
         Fields without a column are 0. The events are resized in place, so an earlier view of them
         must not be used afterwards.
@@ -187,7 +187,7 @@ class Search:
         return start
 
     def _next_batch(self) -> np.ndarray:
-        """Take the prefixes to expand next from `waiting`; return their places.
+        """Take the prefixes to expand next from `waiting` and return their places.
 
         If there are too many for one batch, it takes the deepest ones.
         """
@@ -225,7 +225,9 @@ class Search:
         return self.waiting[rank < remaining[question]]
 
     def _grow(self, batch: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """Run the prefixes at these places through the model; rows of waiting prefixes are kept.
+        """Run the prefixes at these places through the model.
+
+        Rows of waiting prefixes are kept.
 
         Returns:
             Log-probabilities of the next token after each prefix, and the row of each prefix.
@@ -473,7 +475,10 @@ class _Findings:
         return _is_answer(self.events, self.log_alpha)
 
     def masses(self) -> dict[str, Any]:
-        """Return the five masses of a certificate; together the leaves of the tree have mass 1."""
+        """Return the five masses of a certificate.
+
+        Together the leaves of the tree have mass 1.
+        """
         leaves = {
             "found_mass": self.is_answer,
             "small_endings_mass": self.is_complete & ~self.is_answer,
@@ -484,7 +489,7 @@ class _Findings:
         return {name: float(self.probs[is_leaf].sum()) for name, is_leaf in leaves.items()}
 
     def parents_among_expanded(self) -> np.ndarray:
-        """Return the parent of each expanded prefix by its number among them; -1 for the prompt."""
+        """Return the number of the parent of each expanded prefix, or -1 for the prompt."""
         parents = self.events["parent"][self.is_expanded]
         numbers = np.searchsorted(self.places[self.is_expanded], parents)
         return np.where(parents < 0, -1, numbers)

@@ -92,7 +92,9 @@ def pieces(log_probs: Tensor) -> tuple[Tensor, ...]:
 
 
 def most_probable_tokens(log_probs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the `n` most probable tokens of each row; among equals, any of them.
+    """Return the `n` most probable tokens of each row.
+
+    Among equal ones, any may be returned.
 
     Args:
         log_probs: log-probabilities in nats, `(rows, V)`.
@@ -326,7 +328,7 @@ def _piece_columns(
     most: int,
     padding: int,
 ) -> _Columns[Tensor]:
-    """Compute the columns of some rows on their device; see `places_above_floor`."""
+    """Compute the columns of some rows on their device, as in `places_above_floor`."""
     events = next_events(log_probs, endings)
     greatest = log_probs.amax(dim=-1)
     places = places_above_floor(log_probs, greatest, floors, greedy, most=most, padding=padding)

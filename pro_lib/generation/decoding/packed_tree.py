@@ -110,7 +110,9 @@ class Tree(Protocol):
     prefix_length: int
 
     def plant(self) -> Tensor:
-        """Run the prompts; a tree that is planted again starts anew.
+        """Run the prompts.
+
+        A tree that is planted again starts from the beginning.
 
         Returns:
             Log-probabilities of the first answer token in nats, `(questions, V)`.
@@ -133,7 +135,9 @@ class Tree(Protocol):
 def encode_prefix(
     network: PreTrainedModel, token_ids: Sequence[int], *, counts: ForwardCounts | None = None
 ) -> Prefix:
-    """Run a prefix that prompts share through the network once; an empty prefix costs nothing.
+    """Run a prefix that prompts share through the network once.
+
+    An empty prefix costs nothing.
 
     Args:
         network: the network.
@@ -249,7 +253,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run the prompts; see `Tree.plant`."""
+        """Start with the prompts and return their log-probabilities, as in `Tree.plant`."""
         self._cache = _new_cache(self._prefix_layers)
         self._visible = np.empty((0, self.prefix_length), np.bool_)
         self._positions = np.empty(0, np.int64)
@@ -268,7 +272,7 @@ class PackedTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Run the children; see `Tree.grow`."""
+        """Append the children and return their log-probabilities, as in `Tree.grow`."""
         parent_rows = parents.numpy()
         kept_rows = (parents[:0] if keep is None else keep).numpy()
         n_kept = len(kept_rows)
@@ -296,7 +300,9 @@ class PackedTree:
         self._positions = np.append(self._positions, n_slots)
 
     def _run(self, tokens: _NewTokens, last: np.ndarray, sizes: Sequence[int]) -> Tensor:
-        """Run tokens and append them to the cache; the last token of each owner becomes a row.
+        """Run tokens and append them to the cache.
+
+        The last token of each owner becomes a row.
 
         Args:
             tokens: the tokens, owner by owner.
@@ -426,7 +432,10 @@ class PackedTree:
 
 
 def _new_cache(layers: Iterable[tuple[Tensor, Tensor]]) -> _Cache:
-    """Return a cache of keys and values of each layer; they are neither copied nor changed."""
+    """Return a cache of keys and values of each layer.
+
+    They are neither copied nor changed.
+    """
     cache: _Cache = DynamicCache()
     for keys, values in layers:
         layer = cache.layer_class_to_replicate()

@@ -86,7 +86,7 @@ class PlainTree:
 
     @torch.inference_mode()
     def plant(self) -> Tensor:
-        """Run the prompts; see `Tree.plant`."""
+        """Start with the prompts and return their log-probabilities, as in `Tree.plant`."""
         self._rows = []
         extensions = [_Extension(_Row(), tuple(prompt)) for prompt in self._prompts]
         log_probs = self._run(extensions)
@@ -95,7 +95,7 @@ class PlainTree:
 
     @torch.inference_mode()
     def grow(self, parents: Tensor, tokens: Tensor, *, keep: Tensor | None = None) -> Tensor:
-        """Run the children; see `Tree.grow`."""
+        """Append the children and return their log-probabilities, as in `Tree.grow`."""
         extensions = [
             _Extension(self._rows[row], (token,))
             for row, token in zip(parents.tolist(), tokens.tolist(), strict=True)
@@ -107,7 +107,7 @@ class PlainTree:
         return log_probs
 
     def _run(self, extensions: Sequence[_Extension]) -> Tensor:
-        """Run extensions and append them to the rows; return log-probabilities after each."""
+        """Run extensions, append them to the rows and return log-probabilities after each."""
         rows: list[_Row] = []
         log_probs: list[Tensor] = []
         order: list[int] = []
@@ -134,7 +134,7 @@ class PlainTree:
         return batches
 
     def _run_batch(self, batch: Sequence[_Extension]) -> tuple[list[_Row], Tensor]:
-        """Run extensions of rows of one cache; return their rows and log-probabilities."""
+        """Run extensions of rows of one cache and return their rows and log-probabilities."""
         cache = copy.deepcopy(batch[0].parent.cache)  # other batches may extend the same rows
         if cache is not None:
             places = np.array([extension.parent.place for extension in batch])

@@ -67,7 +67,7 @@ class _Sampler:
         self._buffer = self._uniforms.new_empty(0)
 
     def choose(self, step: int, log_probs: Tensor, rows: Tensor, is_open: Tensor) -> Tensor:
-        """Draw tokens `(questions, N)`; see `steps.Choose`."""
+        """Draw tokens `(questions, N)`, as in `steps.Choose`."""
         parts = pieces(log_probs)
         if self.draws_from_model:
             entropies = torch.cat([next_events(part, self._endings).entropy for part in parts])

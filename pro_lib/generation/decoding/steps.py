@@ -45,7 +45,8 @@ class Outcome:
     def log_prob(self) -> float:
         """Return the log-probability of the tokens without the ending, in nats.
 
-        The numbers are added in the order of a search, so that an answer exactly at α stays there.
+        They are added in the same order as in the exact search, so that rounding is the same. An
+        answer with p = α then has p ≥ α in both.
         """
         return reduce(operator.add, self.token_log_probs, 0.0)
 
@@ -78,7 +79,9 @@ class _Step(NamedTuple):
 def decode_steps(
     tree: Tree, endings: Endings, choose: Choose, *, n_answers: int, max_new_tokens: int
 ) -> list[list[Outcome]]:
-    """Decode answers token by token; answers with the same beginning share its nodes.
+    """Decode answers token by token.
+
+    Answers with the same beginning share its nodes.
 
     Args:
         tree: the prompts.
@@ -134,7 +137,10 @@ def _next_step(
 
 
 def _outcomes(steps: list[_Step]) -> list[list[Outcome]]:
-    """Return the answers that the steps lead to; steps after the end of an answer are ignored."""
+    """Return the answers that the steps lead to.
+
+    Steps after the end of an answer are ignored.
+    """
     columns = zip(*steps, strict=True)
     # A step whose fields are `(questions, answers, steps)`.
     paths = _Step(*(torch.stack(column, dim=-1).cpu() for column in columns))

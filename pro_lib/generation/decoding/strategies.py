@@ -87,7 +87,7 @@ class Strategy:
         if getattr(tree, "is_partial", False):
             raise ValueError(
                 f"strategy={self.name!r} needs all probabilities, but a server lists only some; "
-                "use 'threshold'"
+                "use strategy='threshold'"
             )
         return [(answers, None) for answers in self._decode(tree, endings, question_ids)]
 
@@ -273,7 +273,9 @@ def strategy(name: str, *, chat: bool | Mapping = False, **settings: Any) -> Str
 
 
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the settings that a strategy has; a setting that is None is left at its default.
+    """Select the settings that a strategy has.
+
+    A setting that is None is left at its default.
 
     Args:
         name: a name in `STRATEGIES`.

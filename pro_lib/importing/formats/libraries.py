@@ -59,7 +59,10 @@ def _parse_langchain(body: dict) -> list[ParsedAnswer]:
 
 
 def _langchain_answer(message: dict, info: dict) -> ParsedAnswer:
-    """Return the answer of a message; `info` is the metadata of its generation."""
+    """Return the answer of a message.
+
+    `info` is the metadata of its generation.
+    """
     metadata = info | as_mapping(message.get("response_metadata"))
     text, has_thoughts = text_of_parts(message.get("content"))
     n_hidden = inner_value(message, "usage_metadata", "output_token_details", "reasoning")
@@ -129,7 +132,8 @@ def _parse_harness(line: dict) -> list[ParsedAnswer]:
         raise SentenceError(sentence(error)) from None
     if len(replies_by_request) != len(requests):
         raise SentenceError(
-            f"resps has {len(replies_by_request)} entries, but arguments has {len(requests)}"
+            f"resps has {len(replies_by_request)} entries, but arguments has {len(requests)}; each "
+            "request needs one"
         )
     answers = []
     for n, (request, replies) in enumerate(zip(requests, replies_by_request, strict=True)):

@@ -31,7 +31,9 @@ _THOUGHT_FIELDS = frozenset(
 
 
 class ParsedAnswer(NamedTuple):
-    """An answer as an API returned it; the values are not checked.
+    """An answer as an API returned it.
+
+    The values are not checked.
 
     Fields that the API does not return are None.
 
@@ -95,7 +97,10 @@ class ResponseFormat:
 
 
 class Tokens(NamedTuple):
-    """The tokens of an answer; `log_probs` is None if the API returned none."""
+    """The tokens of an answer.
+
+    `log_probs` is None if the API returned none.
+    """
 
     texts: list[TokenText] | None = None
     log_probs: Any = None
@@ -107,7 +112,10 @@ class Tokens(NamedTuple):
 def parsed_answer(
     text: object, reason: object, tokens: Tokens, *, has_thoughts: bool = False, **fields: Any
 ) -> ParsedAnswer:
-    """Return an answer; thoughts at the beginning of its text are removed."""
+    """Return an answer.
+
+    Thoughts at the beginning of its text are removed.
+    """
     if isinstance(text, str):
         text, thought_in_text = without_thoughts(text)
         has_thoughts = has_thoughts or thought_in_text
@@ -227,7 +235,10 @@ def _token_text(step: dict, names: Sequence[str]) -> TokenText:
 
 
 def joined_tokens(parts: Sequence[Tokens]) -> Tokens:
-    """Return the tokens of several parts together; `log_probs` is None if no part has any."""
+    """Return the tokens of several parts together.
+
+    `log_probs` is None if no part has any.
+    """
     known_parts = [part for part in parts if part.log_probs is not None]
     if not known_parts:
         return Tokens()
@@ -247,12 +258,15 @@ _VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
 
 
 def verdict(value: object) -> bool | None:
-    """Return whether a log calls an answer right (C, 1) or wrong (I, N, 0); None otherwise."""
+    """Return whether a log calls an answer right (C, 1) or wrong (I, N, 0), or None otherwise."""
     if isinstance(value, (str, int, float)):  # other values cannot be looked up
         return _VERDICTS.get(value)
     return None
 
 
 def choices_of(value: object) -> list[dict]:
-    """Return the entries of a list as dictionaries; any other entry becomes an empty one."""
+    """Return the entries of a list as dictionaries.
+
+    Any other entry becomes an empty one.
+    """
     return [as_mapping(entry) for entry in as_items(value)]

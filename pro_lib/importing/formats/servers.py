@@ -43,7 +43,10 @@ def _parse_vllm(body: dict) -> list[ParsedAnswer]:
 
 
 def _vllm_tokens(steps: Any, token_ids: Any) -> Tokens:
-    """Return the chosen tokens of vLLM's steps; a step lists several tokens by id."""
+    """Return the chosen tokens of vLLM's steps.
+
+    A step lists several tokens by id.
+    """
     if not isinstance(steps, (list, tuple)) or not isinstance(token_ids, (list, tuple)):
         return token_list(steps)
     if len(steps) != len(token_ids):
@@ -87,7 +90,10 @@ def _parse_sglang(body: dict) -> list[ParsedAnswer]:
 
 
 def _sglang_tokens(steps: Any) -> Tokens:
-    """Return the tokens of steps `[log-probability, id, text]`; the text may be None."""
+    """Return the tokens of steps `[log-probability, id, text]`.
+
+    The text may be None.
+    """
     if not isinstance(steps, (list, tuple)):
         return Tokens(log_probs=steps)
     texts: list[TokenText] = []
@@ -209,7 +215,7 @@ def _older_llama_cpp_tokens(dicts: list[dict], settings: dict) -> Tokens:
 
 
 def _log_of_only(probabilities: list[Any]) -> float | None:
-    """Return the logarithm of a single probability; None if there are several, or it is invalid."""
+    """Return the logarithm of a single valid probability, or None for anything else."""
     if len(probabilities) != 1:
         return None
     [probability] = probabilities

@@ -93,14 +93,14 @@ export class AskTab {
     const isSearched = sliderAlpha >= data.alphas[0];
     const note = isSearched
       ? ""
-      : `the slider stands at ${sliderAlpha}, below what was searched; this is α = ${alpha}`;
+      : `the slider's α = ${sliderAlpha} was not searched; this is α = ${alpha}`;
     const moreFacts = /** @type {[string, string][]} */ ([
       ["α", note],
       ["taught", scope ?? ""],
     ]);
     this.panel.replaceChildren(
       ...createQuestionPanel(view, 0, alphaIndex, alpha, moreFacts),
-      createElement("h4", {}, "The prefixes searched"),
+      createElement("h4", {}, "The searched prefixes"),
       ...createTreeLegend(),
       createElement("div", { class: "pro-searched", tabindex: 0 }, createTreeList(tree, alpha)),
     );

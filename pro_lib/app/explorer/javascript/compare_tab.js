@@ -53,7 +53,7 @@ import { FEW_ANSWERS, FEW_QUESTIONS } from "./run_view.js";
  * @property {number[]} yRanks
  */
 
-const NO_KERNEL_TO_COMPARE = "Comparing this needs a running kernel: open the run in a notebook.";
+const NO_KERNEL_TO_COMPARE = "This comparison needs a running kernel: open the run in a notebook.";
 const MOST_DIFFERENCES = 10;
 const MOST_WIDTH = 460; // pixels
 const RANK_AXIS = { from: 0, to: 102, ticks: [0, 25, 50, 75, 100] };
@@ -204,7 +204,7 @@ export class CompareTab {
     }
     const rule = "those that every method scores, and whose answer is judged";
     const compared = `${formatCount(rows.length)} of the ${total} questions shown are compared`;
-    return `${compared}: ${rule}. Of the run, ${counts}`;
+    return `${compared}: ${rule}. In the whole run, ${counts}`;
   }
 
   /**
@@ -225,7 +225,7 @@ export class CompareTab {
     };
     return createChart({
       width: Math.min(this.explorer.bodyWidth, MOST_WIDTH),
-      title: `ranks by ${names[0]} (across) and ${names[1]} (up)`,
+      title: `ranks by ${names[0]} (x-axis) and ${names[1]} (y-axis)`,
       series: [
         { className: "pro-is-right", points: points.filter((_, index) => correct[index]) },
         { className: "pro-is-wrong", points: points.filter((_, index) => !correct[index]) },

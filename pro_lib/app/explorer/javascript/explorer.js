@@ -336,7 +336,7 @@ export class Explorer {
 
   /** Show that the kernel is gone, now and whenever it is asked. */
   loseKernel() {
-    const sentence = "The kernel is gone: run the cell of the explorer again.";
+    const sentence = "The kernel does not run: run the cell of the explorer again.";
     this.host.send = () => this.showStatus(sentence, "error");
     this.showStatus(sentence, "error");
   }

@@ -17,9 +17,9 @@ const MOST_ROWS = 30; // rows of answers that are not folded; an exact search ma
 
 /** @type {Record<string, (alpha: number) => string>} */
 const CLAIMS = {
-  certified: (alpha) => `all answers with p ≥ ${alpha} found`,
-  fallback: (alpha) => `none reaches α = ${alpha} of the search, so the greedy answer stands alone`,
-  cut: (alpha) => `none reaches α = ${alpha} of the search, nor did the greedy answer end`,
+  certified: (alpha) => `all answers with p ≥ ${alpha} were found`,
+  fallback: (alpha) => `no answer has p ≥ ${alpha}, so only the greedy answer is used`,
+  cut: (alpha) => `no answer has p ≥ ${alpha}, and the greedy answer did not end`,
   undecided: (alpha) => `answers with p ≥ ${alpha} may be missing`,
 };
 
@@ -105,7 +105,7 @@ function describeUncertainty(view, row, alphaIndex, alpha) {
   const keptCount = k === logProbs.length && k > 1 ? "all" : k;
   const reason =
     logProbs[0] < logAlpha
-      ? `none reaches α = ${alpha}, so the likeliest stands alone`
+      ? `no answer has p ≥ ${alpha}, so only the most probable one is kept`
       : `${keptCount} of ${countAnswers(logProbs.length)} with p ≥ ${alpha}`;
   const pro = formatNumber(view.proByK[row][k - 1]);
   return [createElement("b", {}, `PRO = ${pro} nats`), `, K = ${k}: ${reason}`];
@@ -131,7 +131,7 @@ function describeMass(logProbs) {
   const mass = sum(logProbs.map(Math.exp));
   const excess =
     mass > 1 + 1e-6
-      ? ", above 1: these are not distinct answers, and PRO need not bound the entropy"
+      ? ", above 1: some answers are repeated, so PRO may exceed the entropy"
       : "";
   return `${countAnswers(logProbs.length)}, their mass together ${formatNumber(mass)}${excess}`;
 }
@@ -218,7 +218,7 @@ function createAnswerTables(view, row, alphaIndex, alpha) {
   const firstTable = createTable(headers, tableRows.slice(0, MOST_ROWS));
   const otherRows = tableRows.slice(MOST_ROWS);
   if (!otherRows.length) return [firstTable];
-  const summary = createElement("summary", {}, `${formatCount(otherRows.length)} less probable`);
+  const summary = createElement("summary", {}, `${formatCount(otherRows.length)} less probable answers`);
   return [firstTable, createElement("details", {}, summary, createTable(headers, otherRows))];
 }
 
@@ -236,7 +236,7 @@ function answerCells(answer, isKept, pro, alpha) {
   const notes = [
     answer.correct ? "✓ right" : "",
     answer.copies > 1 ? `found ${answer.copies} times` : "",
-    answer.finished ? "" : "still open where it was cut",
+    answer.finished ? "" : "cut before it ended",
   ];
   return [
     createText(answer.text || "(nothing)"),

@@ -28,17 +28,17 @@ export function createTreeLegend() {
   const answer = ["→ an answer that ended, ", createElement("b", {}, "bold"), " if it reaches α"];
   const greedy = [createElement("u", {}, "underlined"), " the greedy path"];
   const sentence =
-    "Every line goes on from the one above it; " +
-    "a bar and a number are the probability of all that begins so.";
+    "Each line continues the prefix above it. " +
+    "Its bar and its number show the probability of all answers that begin with this prefix.";
   return [
     createElement("p", {}, sentence),
     createElement(
       "div",
       { class: "pro-keys" },
-      createLegendKey("prefix", "a beginning"),
+      createLegendKey("prefix", "a prefix"),
       createLegendKey("answer", answer),
-      createLegendKey("open", "… still open at the length limit"),
-      createLegendKey("cut", "cut: all the rest of that beginning, which was not searched"),
+      createLegendKey("open", "… not ended at the length limit"),
+      createLegendKey("cut", "cut: the other continuations of the prefix, not searched"),
       createElement("span", {}, greedy),
     ),
   ];
