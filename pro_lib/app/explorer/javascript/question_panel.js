@@ -130,9 +130,7 @@ function countAnswers(count) {
 function describeMass(logProbs) {
   const mass = sum(logProbs.map(Math.exp));
   const excess =
-    mass > 1 + 1e-6
-      ? ", above 1: some answers are repeated, so PRO may exceed the entropy"
-      : "";
+    mass > 1 + 1e-6 ? ", above 1: some answers are repeated, so PRO may exceed the entropy" : "";
   return `${countAnswers(logProbs.length)}, their mass together ${formatNumber(mass)}${excess}`;
 }
 
@@ -218,7 +216,11 @@ function createAnswerTables(view, row, alphaIndex, alpha) {
   const firstTable = createTable(headers, tableRows.slice(0, MOST_ROWS));
   const otherRows = tableRows.slice(MOST_ROWS);
   if (!otherRows.length) return [firstTable];
-  const summary = createElement("summary", {}, `${formatCount(otherRows.length)} less probable answers`);
+  const summary = createElement(
+    "summary",
+    {},
+    `${formatCount(otherRows.length)} less probable answers`,
+  );
   return [firstTable, createElement("details", {}, summary, createTable(headers, otherRows))];
 }
 
