@@ -1728,6 +1728,23 @@ def _bundled_in_words() -> list[Sentence]:
     ]
 
 
+def _labels() -> list[Sentence]:
+    """Return the sentences about labels by hand."""
+    path = "figures/10_label_answers.csv"
+    where = {"protocol": "workbench", "method": "NLL"}
+    by_labels = row(path, judge="labels", **where)
+    values = {name: f"{by_labels[name]:.3f}" for name in ("auroc", "auroc_low", "auroc_high")}
+    values["rouge"] = f"{cell(path, 'auroc', judge='rouge_l', **where):.3f}"
+    return [
+        Sentence(
+            "docs/explanation/notebooks_and_paper.md",
+            "{auroc} (95 % confidence interval {auroc_low} to {auroc_high}) by the labels, {rouge} "
+            "by ROUGE-L.",
+            values,
+        )
+    ]
+
+
 def _in_words() -> list[Sentence]:
     """Return the sentences that compare values without printing them."""
     return [
@@ -1744,6 +1761,7 @@ SENTENCES: tuple[Sentence, ...] = (
     *_intervals_page(),
     *_real_models(),
     *_notebooks(),
+    *_labels(),
     *_protocols(),
     *_in_words(),
 )

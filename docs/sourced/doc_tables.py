@@ -571,6 +571,52 @@ def _against_goal(ratio: float, goal: str) -> str:
     return text if is_met else f"**{text}**"
 
 
+def label_criteria() -> pd.DataFrame:
+    """Return the criteria of estimates from labels, with the worst setting of each."""
+    found = read_csv("docs/results/data/label_criteria.csv")
+    has_test = found["n_significant"].notna()
+    significant = found["n_significant"].map("{:.0f}".format).where(has_test, "–")
+    columns = {
+        "criterion": found["criterion"],
+        "settings": found["n_cells"].map(str),
+        "worst": found["worst"].map("{:.3f}".format),
+        "beyond": found["n_beyond"].map(str),
+        "significant": significant,
+    }
+    return pd.DataFrame(columns)
+
+
+def label_errors() -> pd.DataFrame:
+    """Return bias and errors of estimates from labels, by kind of setting."""
+    found = read_csv("docs/results/data/label_errors.csv")
+    number = "{:.2f}".format
+    columns = {
+        "settings": found["kind"],
+        "labels": found["n_labels"].map(str),
+        "number": found["n_cells"].map(str),
+        "shown": found["shown_lowest"].map(number) + "; " + found["shown_median"].map(number),
+        "bias": found["largest_bias"].map("{:.3f}".format),
+        "AUROC: median ratio": found["auroc_ratio_median"].map(number),
+        "largest": found["auroc_ratio_largest"].map(number),
+        "differences: median ratio": found["differences_ratio_median"].map(number),
+        "largest ": found["differences_ratio_largest"].map(number),
+    }
+    return pd.DataFrame(columns)
+
+
+def label_real() -> pd.DataFrame:
+    """Return errors and coverage of estimates from labels of real answers."""
+    found = rows("docs/results/data/label_real.csv", n_questions="all")
+    texts = {"dataset": found["source"], "labels": found["n_labels"].map(str)}
+    for name, words in (("auroc", "AUROC of NLL"), ("difference_1", "ALL minus NLL")):
+        errors = found[f"{name}_random_rmse"].map("{:.3f}".format)
+        errors += " → " + found[f"{name}_rmse"].map("{:.3f}".format)
+        texts[f"{words}: random → these labels"] = errors
+        texts[f"{words}: bias"] = found[f"{name}_bias"].map(signed)
+        texts[f"{words}: coverage"] = found[f"{name}_questions_covered"].map("{:.3f}".format)
+    return pd.DataFrame(texts)
+
+
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     function.__name__: function
     for function in (
@@ -590,6 +636,9 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         real_gain,
         real_all_questions,
         intervals_coverage,
+        label_criteria,
+        label_errors,
+        label_real,
         guarantees_random_splits,
         guarantees_shift,
         guarantees_sets,

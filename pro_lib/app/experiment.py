@@ -13,6 +13,7 @@ import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.app.kept_tables import kept_table
+from pro_lib.app.label_files import label_file
 from pro_lib.app.notebook_parameters import (
     injected_names,
     notebook_use,
@@ -36,6 +37,7 @@ from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
@@ -113,13 +115,26 @@ class Experiment(Parameters):
 
     @property
     def choices(self) -> Choices:
-        """The choices of an evaluation: which answers are right, and which probability each has."""
+        """The choices of an evaluation: which answers are right, and which probability each has.
+
+        If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
+        `label_sample`.
+        """
         judge: dict[str, Any] = {}
         if self.correctness in CORRECTNESS:
             judge["correctness"] = self.correctness
+        elif self.label_sample is not None:
+            judge["correctness"] = "rouge_l"
         else:
             judge["labels"] = importing.read_labels(self.correctness)
         return Choices(**judge, **self._values("convention", "distinct"))
+
+    @cached_property
+    def label_sample(self) -> LabelSample | None:
+        """The labels of a sample that `correctness` names; None for another rule or file."""
+        if self.correctness in CORRECTNESS:
+            return None
+        return LabelSample.read(self.correctness) if is_label_sample(self.correctness) else None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), or those of the records.
@@ -206,6 +221,9 @@ class Experiment(Parameters):
     ) -> list[Evaluation]:
         """Return the evaluations of each split, one for each protocol.
 
+        With labels of a sample, the reported splits have `sampled_labels`. The validation questions
+        are judged by ROUGE-L, because α is chosen without the labels.
+
         Args:
             model: a model of the experiment.
             dataset: a dataset of the experiment.
@@ -236,7 +254,13 @@ class Experiment(Parameters):
             if self.reported and judged.split != "validation" and one_class:
                 reason = "so scores cannot be compared"
                 raise metrics.OneClassError(f"{one_class}, {reason}")
-        return evaluations
+        sample = self.label_sample
+        if sample is None:
+            return evaluations
+        return [
+            judged if judged.split == "validation" else sample.estimated(judged)
+            for judged in evaluations
+        ]
 
     def splits(self, methods: str = "own") -> list[Splits]:
         """Return the validation and reported questions of every pair and protocol.
@@ -339,6 +363,31 @@ class Experiment(Parameters):
         return tables.redraws(self.own_splits, "alpha", seed=self.seed)
 
     @kept_table
+    def label_estimates(self) -> pd.DataFrame:
+        """Return AUROC of every method by labels of a sample and by ROUGE-L, with differences.
+
+        The labels are those of the file `correctness`; or those of the tab Label, in
+        `generations_dir`; or the bundled example labels, if they are for these answers. Without
+        labels the table has the values by ROUGE-L only. `tables.label_estimates` has the columns.
+        """
+        return tables.label_estimates(self._labelled_splits)
+
+    @kept_table
+    def label_counts(self) -> pd.DataFrame:
+        """Return a row per bin of ROUGE-L: how many answers and how many labels it has."""
+        return tables.label_counts(self._labelled_splits)
+
+    @kept_table
+    def label_agreement(self) -> pd.DataFrame:
+        """Return how often each automatic judge agrees with the labels, and the accuracy."""
+        return tables.label_agreement(self._labelled_splits)
+
+    @kept_table
+    def labellers(self) -> pd.DataFrame:
+        """Return how often each labeller repeats a label, and agrees with each other labeller."""
+        return tables.labellers(self._labelled_splits)
+
+    @kept_table
     def k_vs_alpha(self) -> pd.DataFrame:
         """Return the mean number of answers that PRO keeps at each α."""
         return tables.k_vs_alpha(self.reported_evaluations)
@@ -420,6 +469,7 @@ class Experiment(Parameters):
     @cached_property
     def search_runs(self) -> list[tables.SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
+        self._refuse_sample()
         runs = []
         for pair in self.pairs():
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
@@ -457,12 +507,14 @@ class Experiment(Parameters):
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
         """All validation questions and the reported ones for all methods, by distinct answers."""
+        self._refuse_sample()
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 
     @cached_property
     def evaluation_once(self) -> Evaluation:
         """The evaluation of the only pair and `split` in which each answer counts once."""
+        self._refuse_sample()
         evaluations = self.evaluations(*self.pair(), self.split, methods="all")
         [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
         return workbench
@@ -475,6 +527,7 @@ class Experiment(Parameters):
     @cached_property
     def all_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of samples too."""
+        self._refuse_sample()
         return self.splits(methods="all")
 
     @cached_property
@@ -527,16 +580,51 @@ class Experiment(Parameters):
                 ) from error
             raise
 
+    @cached_property
+    def _labelled_splits(self) -> list[tables.LabelledSplits]:
+        """The splits of every pair and protocol, for all methods, with the labels of the pair."""
+        options = self._values("n_validation", "seed", "alphas")
+        labelled = []
+        for pair in self.pairs():
+            for both in self._pools_and_reports_of(pair, "all"):
+                sample = self._label_sample_of(pair, both[1])
+                labelled.append(tables.LabelledSplits(Splits(*both, **options), sample))
+        return labelled
+
+    def _label_sample_of(self, pair: tuple[str, str], reported: Evaluation) -> LabelSample:
+        """Return the labels of a pair; without any label if nobody has labelled its answers."""
+        if self.label_sample is not None:
+            return self.label_sample
+        path = label_file(self.generations_dir, self.run(*pair))
+        if path.exists():
+            return LabelSample.read(path)
+        examples = LabelSample.read(catalog.EXAMPLE_LABELS)
+        return examples if examples.covers(reported) else LabelSample.without_labels(reported)
+
+    def _refuse_sample(self) -> None:
+        """Raise an error if only a sample of the answers has labels."""
+        if self.label_sample is not None:
+            raise SentenceError(
+                f"correctness={self.correctness!r} has labels of a sample, but this result needs "
+                "a label of every answer; notebooks 02, 04 and 10 can use the file"
+            )
+
     def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
         """Return all validation questions and the reported ones, of every pair and protocol."""
+        parts = [self._pools_and_reports_of(pair, methods) for pair in self.pairs()]
+        return list(chain.from_iterable(parts))
+
+    def _pools_and_reports_of(
+        self, pair: tuple[str, str], methods: str
+    ) -> list[tuple[Evaluation, Evaluation]]:
+        """Return the validation questions and the reported ones of one pair, by protocol."""
+        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+        pools = evaluations[: len(PROTOCOLS)]
+        reported = evaluations[len(PROTOCOLS) :]
         both: list[tuple[Evaluation, Evaluation]] = []
-        for pair in self.pairs():
-            evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-            pools = evaluations[: len(PROTOCOLS)]
-            reported = evaluations[len(PROTOCOLS) :]
-            for pool, report in zip(pools, reported, strict=True):
-                # A method may be left out on the questions of one split only.
-                both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
+        for pool, report in zip(pools, reported, strict=True):
+            # A method may be left out on the questions of one split only.
+            both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
         return both
 
     def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:

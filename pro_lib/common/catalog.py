@@ -71,6 +71,8 @@ _MODEL_FILE_ENDINGS = {
 }
 # The column of the world facts with the questions of each bundled question set.
 BUNDLED = {"world-facts": "question", "world-facts-reworded": "question_reworded"}
+# Labels of a sample of the answers of facts-2m to world-facts, given by the alias table.
+EXAMPLE_LABELS = DATA / "examples" / "labels.jsonl"
 # Question sets of the Hugging Face hub: repository, configuration and column of answers.
 HUB = {
     "trivia_qa": ("mandarjoshi/trivia_qa", "rc.nocontext", "answer"),

@@ -3,16 +3,19 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import scoring
+from pro_lib import metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import MATCHES
+
+if TYPE_CHECKING:
+    from pro_lib.evaluation.labels.sampled import SampledLabels
 
 # α is chosen from these values, which include every α that the paper prints. On 100 questions, a
 # finer grid was seen to cost up to 0.05 of AUROC.
@@ -68,6 +71,8 @@ class Evaluation:
         alpha_scores: further scores that need an α, by name.
         note: a note in the provenance of the run.
         n_unlabelled: the number of further questions that have scores but no label.
+        sampled_labels: labels of a sample of the answers, from which tables estimate AUROCs and
+            accuracy; None if `answers` says which answers are right.
     """
 
     model: str
@@ -85,11 +90,26 @@ class Evaluation:
     alpha_scores: Mapping[str, AlphaScore] = field(default_factory=dict)
     note: str = ""
     n_unlabelled: int = 0
+    sampled_labels: "SampledLabels | None" = None
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether the judged answers are right, (n,)."""
         return np.asarray(self.answers["correct"], dtype=bool)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers, estimated if there are `sampled_labels`."""
+        if self.sampled_labels is not None:
+            return self.sampled_labels.accuracy
+        return float(self.correct.mean())
+
+    @property
+    def n_correct(self) -> int:
+        """The number of right answers, estimated if there are `sampled_labels`."""
+        if self.sampled_labels is not None:
+            return round(len(self.answers) * self.sampled_labels.accuracy)
+        return int(self.correct.sum())
 
     @property
     def n_rarer(self) -> int:
@@ -129,6 +149,12 @@ class Evaluation:
         with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
             return score(log_probs, search_alpha=self.search_alpha, **settings)
 
+    def aurocs(self, uncertainty: FloatArray) -> FloatArray:
+        """Return AUROC (A,) of scores (n, A), estimated if there are `sampled_labels`."""
+        if self.sampled_labels is not None:
+            return self.sampled_labels.estimates(uncertainty).areas.auroc
+        return metrics.auroc_intervals(uncertainty, self.correct)[0]
+
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
@@ -162,6 +188,7 @@ class Evaluation:
             chosen: a mask (n,), or positions.
         """
         places = np.arange(len(self.answers))[np.asarray(chosen)]
+        sampled = self.sampled_labels
         return replace(
             self,
             answers=self.answers.iloc[places].reset_index(drop=True),
@@ -171,7 +198,12 @@ class Evaluation:
             alpha_scores={
                 name: _score_of_rows(score, places) for name, score in self.alpha_scores.items()
             },
+            sampled_labels=None if sampled is None else sampled.rows(places),
         )
+
+    def without_labels(self) -> "Evaluation":
+        """Return the evaluation without `sampled_labels`, as the automatic judge has it."""
+        return replace(self, sampled_labels=None)
 
     def one_per_text(self, *, seed: int = 0) -> "Evaluation":
         """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
@@ -184,9 +216,11 @@ class Evaluation:
     def cautions(self) -> str:
         """Return sentences about what restricts the result, if there are any.
 
-        They are about labels of some questions only, and about repeated questions.
+        They are about labels of a sample or of some questions only, and about repeated questions.
         """
         sentences = []
+        if self.sampled_labels is not None:
+            sentences.append(self.sampled_labels.sentence)
         n = len(self.answers)
         if self.n_unlabelled:
             n_all = n + self.n_unlabelled
@@ -252,6 +286,8 @@ class Evaluation:
         """Return the share of right answers, also by the kinds of matches."""
         if not len(self.correct):
             return "No question is left"
+        if self.sampled_labels is not None:
+            return f"{self.accuracy:.3f} of the answers are estimated to be right"
         words = f"{self.correct.mean():.3f} of the judged answers are right"
         for name in MATCHES:
             match = self.answers[name]

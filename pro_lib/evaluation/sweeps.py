@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import metrics
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.auroc import FloatArray
 
@@ -70,7 +69,7 @@ def select_alpha(
         alpha_grid(validation.search_alpha) if alphas is None else alphas
     )
     scores = validation.pro(nearest_first, name=name)
-    aurocs = metrics.auroc_intervals(scores, validation.correct)[0]
+    aurocs = validation.aurocs(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
 
@@ -119,8 +118,8 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     reported = splits.reported
     redrawn = np.array(_redrawn_alphas(splits, n_redraws, seed))
     alphas, places = np.unique(redrawn, return_inverse=True)
-    aurocs = metrics.auroc_intervals(reported.pro(alphas), reported.correct)[0][places]
-    nll_auroc = metrics.auroc(reported.baselines["NLL"], reported.correct)
+    aurocs = reported.aurocs(reported.pro(alphas))[places]
+    nll_auroc = reported.aurocs(reported.baselines[["NLL"]].to_numpy())[0]
     columns = {
         "redraw": np.arange(n_redraws),
         "alpha": redrawn,

@@ -557,8 +557,8 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         The columns question_id, text and correct, one row for each question and answer.
 
     Raises:
-        RunError: a row is damaged, the file has no labels, or two labels of an answer differ; names
-            file and row.
+        RunError: a row is damaged, the file has no labels, two labels of an answer differ, or the
+            labels are of a sample that `pro label` chose; names file and row.
 
     Example:
         >>> import tempfile
@@ -569,11 +569,15 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         [['q1', 'Paris', True]]
     """
     rows = read_rows(not_empty(path, "path"))
-    labels = [
-        dict(parse(_Label, row, where))
-        for where, row in json_lines(rows)
-        if row.get("status") not in _WITHOUT_VERDICT
-    ]
+    labels = []
+    for where, row in json_lines(rows):
+        if {"plan", "probability"} <= set(row):
+            raise RunError(
+                f"{where}: these labels are of a sample, whose answers were chosen with different "
+                "probabilities; use them in a notebook, or pro_lib.evaluation.labels.estimate"
+            )
+        if row.get("status") not in _WITHOUT_VERDICT:
+            labels.append(dict(parse(_Label, row, where)))
     for label in labels:
         for name in ("question_id", "text"):
             label[name] = without_spreadsheet_mark(label[name])

@@ -10,6 +10,7 @@ from pro_lib.plots.gains import causes, worlds
 from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
+from pro_lib.plots.labelled_answers import label_estimates
 from pro_lib.plots.risk_coverage import risk_coverage
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure, svg_text
@@ -61,6 +62,7 @@ __all__ = [
     "guarantees",
     "handles",
     "k_vs_alpha",
+    "label_estimates",
     "line_style",
     "matching_rows",
     "minus_nll",

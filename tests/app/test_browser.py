@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,9 +24,13 @@ import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
-from pro_lib import importing, metrics
+from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
+from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.notebook_execution import declared_parameters
+from pro_lib.evaluation.labels import read_label_file
+from pro_lib.questions.question_sets import load_questions
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the Python package playwright is not installed"
@@ -270,6 +275,21 @@ class TestExplorerInJupyterLab:
         expect(slider).to_have_attribute("aria-valuetext", "0.07")
         expect(repeats).not_to_be_checked()
 
+    def test_keys_label_answers_and_jupyterlab_does_not_use_them(self, lab):
+        page, _, folder = lab
+        cells = page.locator(".jp-Cell").count()
+        page.get_by_role("tab", name="Label").click()
+        for number, key in enumerate("rdd"):
+            page.get_by_text(f"{number} of 110 answers labelled").wait_for()
+            page.keyboard.press(key)
+        page.get_by_text("3 of 110 answers labelled").wait_for()
+        page.keyboard.press("u")
+        page.get_by_text("2 of 110 answers labelled").wait_for()
+        assert page.locator(".jp-Cell").count() == cells
+        [path] = (folder / "generations_dir" / "labels").glob("*.jsonl")
+        assert read_label_file(path)["correct"].tolist() == [True, None]
+        page.get_by_role("tab", name="Questions").click()
+
     def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, lab):
         page, _, _ = lab
         alert = page.locator(".pro-app").get_by_role("alert")
@@ -280,6 +300,8 @@ class TestExplorerInJupyterLab:
         expect(alert).to_contain_text("The kernel does not run")
         run_all(page)
         expect(alert).to_have_count(0)
+        page.get_by_role("tab", name="Label").click()
+        page.get_by_text("2 of 110 answers labelled").wait_for()
 
     def test_a_kernel_that_was_shut_down_is_reported(self, lab):
         page, _, folder = lab
@@ -408,8 +430,33 @@ def take_picture(folder, path, theme):
             explorer.screenshot(path=path)
 
 
+def take_label_pictures(folder, images):
+    """The page of `pro label` as the docs show it: during the labelling, and at its end."""
+    model = generation.load_model("facts-2m", device="cpu")
+    questions = load_questions("world-facts", split="test", limit=400)
+    run = generation.generate(model, questions, strategy="diverse_beam", out=folder, progress=False)
+    os.chdir(folder)
+    session = LabelSession.open(run, "labels.jsonl", n_planned=100)
+    answers = session.evaluations[0].answers.merge(questions.table, on="question_id")
+    is_right = answers.set_index("question")["alias_match"] > 0
+    with LabelServer(session) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        state = session.reply("open")
+        for number in (35, state["n_requests"]):
+            while state["n_given"] < number:
+                correct = bool(is_right[state["answer"]["question"]])
+                state = session.reply("give", state["n_given"], correct)
+            with browser_page(server.address, width=760, height=900) as (page, _):
+                page.get_by_text(f"{number} of {state['n_requests']} answers labelled").wait_for()
+                name = "label" if state["answer"] else "label_end"
+                page.locator(".pro-label").screenshot(path=images / f"{name}.png")
+        server.shutdown()
+
+
 if __name__ == "__main__":
     images = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
     for theme, suffix in (("JupyterLab Light", ""), ("JupyterLab Dark", "_dark")):
         with tempfile.TemporaryDirectory() as name:
             take_picture(Path(name), images / f"explorer{suffix}.png", theme)
+    with tempfile.TemporaryDirectory() as name:
+        take_label_pictures(Path(name), images)

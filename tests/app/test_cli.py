@@ -73,7 +73,7 @@ def test_help_lists_the_commands_without_slow_imports():
     code += "pro(['--help'])"
     printed = python("-c", code).stdout
     assert printed.startswith("set()\n")
-    commands = "ask download explore generate judge models report run score"
+    commands = "ask download explore generate judge label models report run score"
     assert re.findall(r"^  (\w+)  ", printed, re.MULTILINE) == commands.split()
 
 

@@ -23,6 +23,7 @@ from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.labels import LabelPlan, Request, append_label, plan_path
 from pro_lib.generation import models
 from pro_lib.runs import storage
 
@@ -470,3 +471,24 @@ def test_score_reads_records_of_every_split(files):
         pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")]
     )
     assert result.output.endswith(f"{files / 'scores.csv'}: 40 questions\n")
+
+
+def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
+    path = write_lines(tmp_path / "mine.jsonl", judged(90))
+    judge = Experiment(records=path, n_validation=20)
+    [pair] = judge.pairs()
+    evaluations = judge.evaluations(*pair, "test")
+    labels = tmp_path / "labels.jsonl"
+    plan = LabelPlan.create(evaluations[:1], n_labels=25)
+    plan.save(plan_path(labels))
+    for unit in plan.first:
+        row = plan.answers.table.iloc[unit]
+        request = Request(unit, row["dataset"], row["question_id"], row["text"], False, 0, 0)
+        append_label(labels, plan.label(request, True, labeller="ada"))
+    experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
+    assert experiment.choices.correctness == "rouge_l"
+    splits = experiment.own_splits[0]
+    assert splits.reported.sampled_labels.counts["n_right"] == 20
+    assert splits.pool.sampled_labels is None
+    with pytest.raises(SentenceError, match="needs a label of every answer"):
+        experiment.benchmark()

@@ -416,6 +416,17 @@ def test_the_widget_compares_methods_with_stored_samples(samples, tmp_path, monk
     assert answer["correct"] == corrects(RUN)
 
 
+def test_the_widget_stores_labels_below_the_folder_of_runs_and_continues(tmp_path):
+    experiment = Experiment(generations_dir=tmp_path)
+    given = reply(Explorer(RUN, experiment), kind="label", action="give", n_given=0, correct=True)
+    again = reply(Explorer(RUN, experiment), kind="label", action="open", n_given=0, correct=None)
+    assert (given["kind"], given["n_given"]) == ("label", 1)
+    assert again == given
+    assert [path.name for path in (tmp_path / "labels").glob("*.jsonl")] == [
+        "letters, toy, diverse_beam, 40 questions.labels.jsonl"
+    ]
+
+
 def test_the_widget_asks_the_model_with_the_prompt_of_the_run(facts_2m, tmp_path):
     questions = question_sets.load_questions("world-facts", split="test", limit=2)
     run = generation.generate(

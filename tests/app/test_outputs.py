@@ -91,6 +91,7 @@ SCORE = [
 ]
 REPORT = ["report", *SCORE[1:]]
 EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
+LABEL = ["label", "records.jsonl", "--questions", "questions.csv", "--labels"]
 RUN = [
     "run",
     "mine.ipynb",
@@ -123,6 +124,9 @@ INPUTS = {
     ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
     ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
     ("explore", "--html", "questions"): (EXPLORE, "questions.csv"),
+    ("label", "--labels", "run"): (LABEL, "records.jsonl"),
+    ("label", "--labels", "run (folder)"): (["label", "greedy", "--labels"], "greedy/run.json"),
+    ("label", "--labels", "questions"): (LABEL, "questions.csv"),
     ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
     ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
     ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
@@ -169,7 +173,8 @@ def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
         words = [word.replace("greedy" if name == "read" else relative, name) for word in words]
         path = output
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
-    for force in ([], ["--force"]):
+    # Labels are appended, so that nothing could be forced.
+    for force in [[]] if key[0] == "label" else [[], ["--force"]]:
         message = refused(*words, output.parent if key[0] == "run" else output, *force)
         assert message.startswith(f"{key[1]}: {output} is an input of the same command")
         assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before

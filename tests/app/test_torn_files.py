@@ -145,6 +145,20 @@ def judge(inputs, out, _):
     )
 
 
+def label(inputs, out, x):
+    """Withdraw the labels of the last time, and label both answers."""
+    from pro_lib import importing
+    from pro_lib.app.explorer.labelling import LabelSession
+
+    run = importing.import_answers(inputs / "records.jsonl")
+    session = LabelSession.open(run, out / "labels.jsonl")
+    state = session.reply("open")
+    while state["n_given"]:
+        state = session.reply("undo", state["n_given"])
+    while state["answer"]:
+        state = session.reply("give", state["n_given"], x == VALUES[0])
+
+
 def report(inputs, out, x):
     """Write a report."""
     pro("report", inputs / "records.jsonl", "--alpha", x, "--output", out / "report.html")
@@ -183,6 +197,26 @@ def same_notebook(one, other):
     )
 
 
+def given_labels(data):
+    """Return the answers and labels of a label file that were not withdrawn, or the whole plan."""
+    if data.startswith(b'{"version"'):
+        return [json.loads(data)]
+    labels = []
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        values = json.loads(line)
+        if "undo" in values:
+            labels.pop()
+        else:
+            labels.append((values["question_id"], values["correct"]))
+    return labels
+
+
+def same_labels(one, other):
+    """Return whether the labels of a file are the first of another file."""
+    labels = given_labels(one)
+    return labels == given_labels(other)[: len(labels)]
+
+
 # By job: the writes of which one is killed (None: a random time), how often of 100 tries, and how
 # results are compared.
 JOBS = {
@@ -190,6 +224,7 @@ JOBS = {
     explore: (1, 25, bytes.__eq__),
     report: (1, 10, bytes.__eq__),
     judge: (1, 20, bytes.__eq__),
+    label: (4, 20, same_labels),
     draw: (3, 20, bytes.__eq__),
     run: (9, 10, same_notebook),
     big: (None, 20, bytes.__eq__),

@@ -12,9 +12,9 @@ from pro_lib.app import parameters
 from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 COLUMNS_PAGE = "table_columns.md"
-FIGURE_TABLES = sorted((ROOT / "figures").glob("0*.csv"))
+FIGURE_TABLES = sorted((ROOT / "figures").glob("[01]*.csv"))
 # Figures of other models, which may have been drawn before a column was added
-OTHER_FIGURE_TABLES = sorted((ROOT / "figures").glob("*/0*.csv"))
+OTHER_FIGURE_TABLES = sorted((ROOT / "figures").glob("*/[01]*.csv"))
 OTHER_FIGURE_TABLES = [
     path
     for path in OTHER_FIGURE_TABLES

@@ -161,8 +161,8 @@ NOT_RUN = {
     "(git clone|python3 -m venv) .*": "test_installation.py and `make` do this",
     "make (install|test|lint)": "continuous integration runs these",
     "make figures$": "takes minutes; tests/project/test_notebooks.py runs every notebook",
-    "make (docs|lab)|pro explore$|python -m http.*": (
-        "runs all notebooks, or does not end; see test_site.py and test_browser.py"
+    "make (docs|lab)|pro explore$|pro label .*|python -m http.*": (
+        "runs all notebooks, or does not end; see test_site.py, test_browser.py, test_labelling.py"
     ),
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (
         "needs a network; see tests/project/test_installation.py and test_downloads.py"

@@ -17,7 +17,10 @@ from markdown_it import MarkdownIt
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.md"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # Files that the commands of a tutorial write
-TUTORIAL_FILES = {"own_model": "figures/04_fixed_k.png"}
+TUTORIAL_FILES = {
+    "label_your_results": "figures/10_label_answers.png",
+    "own_model": "figures/04_fixed_k.png",
+}
 
 
 def update_output(text: str) -> str:

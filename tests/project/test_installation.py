@@ -95,7 +95,7 @@ def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_
 
 
 # Files of data/ that are only needed to make the others again.
-SOURCES = re.compile(r"data/(models/train\.py|published/.*|world_facts/(build.*\.py|relations.*))")
+SOURCES = re.compile(r"data/(models/train\.py|published/.*|world_facts/((build.*|label_answers)\.py|relations.*))")
 MINE = ["data/generations/s/m/run.json", "data/published/x.json", "data/models/mine/config.json"]
 MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
 # From an empty folder: a file of log-probabilities is scored, a question asked, and what is
@@ -213,7 +213,7 @@ def test_the_wheel_of_the_sdist_holds_what_is_tracked_and_nothing_of_the_user(wh
         )
         == 2
     )
-    assert wheel.stat().st_size <= 7_000_000
+    assert wheel.stat().st_size <= 7_500_000
 
 
 def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workplace, tmp_path):

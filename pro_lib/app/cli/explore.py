@@ -71,7 +71,7 @@ def explore_command(
     inputs = [run, questions] if questions else [run]
     if html:  # checked before the run is read, which may take long
         _check_page(html, inputs, force)
-    answers = _read_run(run, questions, names)
+    answers = read_run_or_responses(run, questions, names)
     page = html or _default_page(run, answers)
     _check_page(page, inputs, force)
     explorer.to_html(answers, page, alpha=alpha, source=run)
@@ -81,7 +81,7 @@ def explore_command(
         webbrowser.open(Path(page).absolute().as_uri())
 
 
-def _read_run(path: str, questions: str | None, names: dict[str, Any]) -> Run:
+def read_run_or_responses(path: str, questions: str | None, names: dict[str, Any]) -> Run:
     """Return the run of a run folder, or of a file of responses."""
     from pro_lib import importing, runs
 

@@ -12,6 +12,7 @@ from pro_lib.app.cli.download import download_command, models_command
 from pro_lib.app.cli.explore import explore_command
 from pro_lib.app.cli.generate import generate_command
 from pro_lib.app.cli.judge import judge_command
+from pro_lib.app.cli.label import label_command
 from pro_lib.app.cli.report import report_command
 from pro_lib.app.cli.run import run_command
 from pro_lib.app.cli.score import score_command
@@ -33,6 +34,7 @@ for _command in (
     explore_command,
     generate_command,
     judge_command,
+    label_command,
     models_command,
     report_command,
     run_command,

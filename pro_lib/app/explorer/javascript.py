@@ -21,6 +21,8 @@ MODULES = (
     "questions_tab",
     "ask_tab",
     "compare_tab",
+    "label_tab",
+    "label_page",
     "explorer",
     "in_view",
     "widget",

@@ -11,8 +11,10 @@ from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
+from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
+from pro_lib.app.label_files import label_file
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
@@ -73,6 +75,7 @@ class Explorer(anywidget.AnyWidget):
             "run": self._choose,
             "ask": self._ask,
             "compare": self._compare,
+            "label": self._label,
         }
         arguments = {name: value for name, value in message.items() if name != "kind"}
         try:
@@ -102,6 +105,7 @@ class Explorer(anywidget.AnyWidget):
         self.data = data
         self._run = run
         self._model = model
+        self._label_session: LabelSession | None = None
         return {"kind": "run"}
 
     def _find_model(self, run: Run) -> Any:
@@ -132,6 +136,14 @@ class Explorer(anywidget.AnyWidget):
         """Compare every method on the run, with stored samples if there are any."""
         comparison = comparison_data(self._run, self._stored_samples(), distinct=distinct)
         return {"kind": "comparison"} | comparison
+
+    def _label(self, action: str, n_given: int, correct: bool | None) -> dict[str, Any]:
+        """Label the answers of the run that is shown; the label file is in `generations_dir`."""
+        if self._label_session is None:
+            path = label_file(self._experiment.generations_dir, self._run)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._label_session = LabelSession.open(self._run, path)
+        return self._label_session.reply(action, n_given, correct)
 
     def _stored_samples(self) -> Run | None:
         """Return the samples of the run's questions, or None if they are not stored."""

@@ -24,6 +24,7 @@ from pro_lib.evaluation.findings.gains import (
     worlds_title,
 )
 from pro_lib.evaluation.findings.guarantees import answer_sets, entropies, guarantees
+from pro_lib.evaluation.findings.labelled_answers import label_answers
 from pro_lib.evaluation.findings.statements import by_protocol, comparison, signed_span, span
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "generated_answers",
     "guarantees",
     "k_vs_alpha",
+    "label_answers",
     "rouge_thresholds",
     "signed_span",
     "span",

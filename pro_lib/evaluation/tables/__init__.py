@@ -41,6 +41,13 @@ from pro_lib.evaluation.tables.guarantees import (
     guarantees,
 )
 from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
+from pro_lib.evaluation.tables.labelled_answers import (
+    LabelledSplits,
+    label_agreement,
+    label_counts,
+    label_estimates,
+    labellers,
+)
 from pro_lib.evaluation.tables.rouge_thresholds import (
     ROUGE_THRESHOLDS,
     printed_rouge_thresholds,
@@ -62,6 +69,7 @@ __all__ = [
     "BOTH_VARIED",
     "ROUGE_THRESHOLDS",
     "SETTING_COLUMNS",
+    "LabelledSplits",
     "SearchRuns",
     "accuracy_by_coverage",
     "alpha_choices",
@@ -88,6 +96,10 @@ __all__ = [
     "generated_answers",
     "guarantees",
     "k_vs_alpha",
+    "label_agreement",
+    "label_counts",
+    "label_estimates",
+    "labellers",
     "method_columns",
     "nll_comparison_columns",
     "overview",

@@ -36,8 +36,8 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "strategy": evaluation.strategy,
         "protocol": evaluation.protocol,
         "split": evaluation.split,
-        "n_questions": len(evaluation.correct),
-        "n_correct": int(evaluation.correct.sum()),
+        "n_questions": len(evaluation.answers),
+        "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
     }
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
@@ -71,9 +71,12 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
 
     Returns:
         auroc, auroc_low and auroc_high, (A,) each, and interval: "by cluster" if the questions
-        have clusters, otherwise "by question". If all answers are correct, or all are wrong, the
+        have clusters, "from labels of a sample" if the values are estimated from
+        `sampled_labels`, otherwise "by question". If all answers are correct, or all are wrong, the
         values are NaN and a warning says so.
     """
+    if evaluation.sampled_labels is not None:
+        return evaluation.sampled_labels.auroc_columns(uncertainty)
     clusters = evaluation.answers.get("cluster")
     one_class = evaluation.one_class()
     if one_class:
@@ -169,9 +172,14 @@ def nll_comparison_columns(
     Returns:
         The columns of `difference_columns`, with the name nll.
     """
+    nll = evaluation.baselines["NLL"].to_numpy()
+    if evaluation.sampled_labels is not None:
+        return evaluation.sampled_labels.difference_columns(
+            uncertainty, nll, name="nll", is_reference=is_nll
+        )
     return difference_columns(
         uncertainty,
-        evaluation.baselines["NLL"].to_numpy(),
+        nll,
         evaluation.correct,
         name="nll",
         clusters=evaluation.answers.get("cluster"),
@@ -197,7 +205,7 @@ def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
             notes.append(f"Not available: {absent}.")
         notes += [text for text in (evaluation.cautions(), evaluation.note) if text]
         row = {
-            "accuracy": evaluation.correct.mean(),
+            "accuracy": evaluation.accuracy,
             "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
             "note": " ".join(notes),
         }

@@ -1,15 +1,17 @@
-// The explorer: the slider of α and three tabs above one run. It computes and draws everything that
+// The explorer: the slider of α and four tabs above one run. It computes and draws everything that
 // depends on probabilities. What needs a model or a file is asked of the kernel, if there is one.
 
 import { AskTab } from "./ask_tab.js";
 import { CompareTab } from "./compare_tab.js";
 import { createElement, createSelect, createText } from "./elements.js";
+import { LabelTab } from "./label_tab.js";
 import { formatCount, formatNumber, formatWithInterval } from "./labels.js";
 import { QuestionsTab } from "./questions_tab.js";
 import { FEW_ANSWERS, nearestAlphaIndex, RunView } from "./run_view.js";
 
 /** @import { AskReply } from "./ask_tab.js" */
 /** @import { Comparison } from "./compare_tab.js" */
+/** @import { LabelState } from "./label_tab.js" */
 /** @import { RunData } from "./run_view.js" */
 
 /**
@@ -32,10 +34,11 @@ import { FEW_ANSWERS, nearestAlphaIndex, RunView } from "./run_view.js";
  *   | { kind: "error", of: string, distinct?: boolean }
  *   | ({ kind: "answer" } & AskReply)
  *   | ({ kind: "comparison" } & Comparison)
+ *   | ({ kind: "label" } & LabelState)
  * )} KernelMessage
  */
 
-/** @typedef {"Questions" | "Ask" | "Compare"} TabName */
+/** @typedef {"Questions" | "Ask" | "Compare" | "Label"} TabName */
 
 // Pixels
 const CHART_GAP = 24; // as in explorer.css
@@ -47,10 +50,11 @@ export class Explorer {
   // Properties of the run that is shown, which `show` sets
   /** @type {RunData} */ data;
   /** @type {RunView} */ view;
-  /** @type {Record<TabName, QuestionsTab | AskTab | CompareTab>} */ tabs;
+  /** @type {Record<TabName, QuestionsTab | AskTab | CompareTab | LabelTab>} */ tabs;
   /** @type {QuestionsTab} */ questionsTab;
   /** @type {AskTab} */ askTab;
   /** @type {CompareTab} */ compareTab;
+  /** @type {LabelTab} */ labelTab;
   /** @type {HTMLSelectElement} */ runSelect;
   /** @type {HTMLInputElement} */ slider;
   /** @type {HTMLOutputElement} */ alphaOutput;
@@ -148,7 +152,14 @@ export class Explorer {
     this.questionsTab = new QuestionsTab(this);
     this.askTab = new AskTab(this);
     this.compareTab = new CompareTab(this);
-    this.tabs = { Questions: this.questionsTab, Ask: this.askTab, Compare: this.compareTab };
+    const hasKernel = Boolean(this.host.send);
+    this.labelTab = new LabelTab(hasKernel ? (message) => this.host.send?.(message) : null);
+    this.tabs = {
+      Questions: this.questionsTab,
+      Ask: this.askTab,
+      Compare: this.compareTab,
+      Label: this.labelTab,
+    };
     this.showStatus("");
     this.drawTop();
     this.updateView();
@@ -234,6 +245,9 @@ export class Explorer {
     this.tabList.replaceChildren(createElement("div", { role: "tablist" }, buttons));
     this.body.setAttribute("aria-label", tabName);
     this.body.replaceChildren(this.tabs[tabName].element);
+    // The name of the model and the scores would influence the labels.
+    this.top.hidden = tabName === "Label";
+    this.summary.hidden = tabName === "Label";
     this.draw();
   }
 
@@ -347,7 +361,9 @@ export class Explorer {
     this.showStatus(message.status, message.kind === "error" ? "error" : "message");
     if (message.kind === "answer") this.askTab.show(message);
     if (message.kind === "comparison") this.compareTab.show(message);
+    if (message.kind === "label") this.labelTab.show(message);
     if (message.kind !== "error") return;
+    if (message.of === "label") this.labelTab.stopWaiting();
     if (message.of === "run") this.runSelect.value = this.data.label ?? "";
     if (message.of === "compare") {
       this.compareTab.show({ distinct: message.distinct, why: message.status });

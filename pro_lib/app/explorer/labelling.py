@@ -1,0 +1,259 @@
+"""Label the answers of a run by hand: what the Label tab shows, and what happens on each key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pandas as pd
+
+from pro_lib.common.files import RunError
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.labels import (
+    LabelPlan,
+    append_label,
+    append_undo,
+    consistency,
+    estimate,
+    label_table,
+    labeller_agreement,
+    merge_labels,
+    plan_path,
+    read_label_file,
+)
+from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
+from pro_lib.evaluation.labels.label_file import KEY
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import plain
+from pro_lib.scoring.similarity import lexical
+
+DEFAULT_PLANNED = 100
+DEFAULT_LABELLER = "me"
+_HISTORY_STEP = 20  # labels
+
+
+@dataclass
+class LabelSession:
+    """The labelling of one run by one person.
+
+    Every label is written to the file before the next answer is shown, and every reply is computed
+    from the file. A session therefore continues where an earlier one ended.
+
+    Attributes:
+        evaluations: the evaluation of the run, whose answers are labelled.
+        questions: the questions of the run, by question_id.
+        plan: which answers are shown, in which order.
+        path: the label file.
+        labeller: name of the person.
+    """
+
+    evaluations: list[Evaluation]
+    questions: pd.DataFrame
+    plan: LabelPlan
+    path: Path
+    labeller: str
+
+    def __post_init__(self) -> None:
+        self._lock = Lock()
+        # The estimates after each of the first labels, by what these labels are.
+        self._earlier_estimates: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        run: Run,
+        path: str | Path,
+        *,
+        n_planned: int | None = None,
+        labeller: str = DEFAULT_LABELLER,
+        seed: int = 0,
+    ) -> LabelSession:
+        """Start to label the answers of a run, or continue.
+
+        Args:
+            run: a run whose questions have references.
+            path: the label file. The plan is stored beside it, with the suffix `.plan.json`.
+            n_planned: how many different answers to label; None for the stored plan, or 100.
+            labeller: name of the person.
+            seed: of the choice of answers.
+
+        Returns:
+            The session.
+
+        Raises:
+            RunError: if no answer can be judged, the plan or the label file belongs to other
+                answers, or the plan of a label file is missing.
+        """
+        # The order of the questions must not matter: notebooks show them in random order.
+        run = run.select(question_ids=sorted(run.questions["question_id"]))
+        evaluations = [evaluate(run, similarities={"lexical": lexical})]
+        path = Path(path)
+        labels = _read_labels(path)
+        plan_file = plan_path(path)
+        if plan_file.exists():
+            plan = LabelPlan.read(plan_file, evaluations)
+            if n_planned and min(n_planned, len(plan.answers)) != plan.n_labels:
+                raise RunError(
+                    f"n_planned={n_planned} differs from the {plan.n_labels} planned labels of "
+                    f"{plan_file}; use another label file for another plan"
+                )
+        elif len(labels):
+            raise RunError(
+                f"{path} has labels, but its plan {plan_file} is missing; "
+                "restore the plan or use another label file"
+            )
+        else:
+            plan = LabelPlan.create(evaluations, n_labels=n_planned or DEFAULT_PLANNED, seed=seed)
+            plan.save(plan_file)
+        questions = run.questions.set_index(run.questions["question_id"].astype(str))
+        session = cls(evaluations, questions, plan, path, labeller)
+        plan.next_request(labels, labeller)  # checks that the labels belong to this plan
+        return session
+
+    def reply(self, action: str, n_given: int = 0, correct: bool | None = None) -> dict[str, Any]:
+        """Do what the page asks, and return what it shows next.
+
+        Args:
+            action: `open` shows the next answer, `give` labels the shown answer, `undo` withdraws
+                the last label.
+            n_given: the number of labels that the page knows. If the file has another number, a
+                message was sent twice or from an old page, and only the state is returned.
+            correct: for `give`: True for right, False for wrong, None for "cannot decide".
+
+        Returns:
+            The state of the page, as JSON data: `n_given`, `n_requests`, `labels_file`, `answer`
+            (question, references and text; None at the end), `estimates`, `history` (the intervals
+            after fewer labels), `labellers` (the agreement of several labellers) and, at the end,
+            `consistency` and `disagreements`.
+        """
+        if action not in ("open", "give", "undo"):
+            raise RunError(f"Unknown action {action!r}. Choose open, give or undo.")
+        if correct not in (True, False, None):
+            raise RunError(f"correct must be true, false or null; got {correct!r}")
+        with self._lock:
+            is_current = n_given == len(self._own_labels())
+            if action == "undo" and is_current and n_given:
+                append_undo(self.path, self.labeller)
+            if action == "give" and is_current:
+                self._give(correct)
+            return self._state()
+
+    def _give(self, correct: bool | None) -> None:
+        request = self._advanced_plan().next_request(_read_labels(self.path), self.labeller)
+        if request is not None:
+            label = self.plan.label(request, correct, labeller=self.labeller)
+            append_label(self.path, label)
+
+    def _advanced_plan(self) -> LabelPlan:
+        """Return the plan, with the second phase as soon as the first is complete."""
+        plan = self.plan.advance(_read_labels(self.path))
+        if plan is not self.plan:
+            plan.save(plan_path(self.path))
+            self.plan = plan
+        return self.plan
+
+    def _own_labels(self) -> pd.DataFrame:
+        labels = _read_labels(self.path)
+        return labels[labels["labeller"] == self.labeller]
+
+    def _state(self) -> dict[str, Any]:
+        labels = _read_labels(self.path)
+        request = self._advanced_plan().next_request(labels, self.labeller)
+        own = labels[labels["labeller"] == self.labeller]
+        state: dict[str, Any] = {
+            "kind": "label",
+            "n_given": len(own),
+            "n_requests": self.plan.n_requests,
+            "labels_file": str(self.path),
+            "answer": None,
+            **self._estimates(labels),
+            "labellers": [],
+        }
+        if len(labels["labeller"].unique()) > 1:
+            state["labellers"] = labeller_agreement(labels).to_dict("records")
+        if request is None:
+            state["consistency"] = consistency(own).to_dict("records")[0] if len(own) else None
+            state["disagreements"] = self._disagreements(labels)
+            return _without_nan(state)
+        question = self.questions.loc[request.question_id]
+        references = question["references"]
+        state["answer"] = {
+            "question": _question_text(question, request.question_id),
+            "references": [] if references is None else list(references),
+            "text": request.text,
+        }
+        return _without_nan(state)
+
+    def _estimates(self, labels: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+        """Return the estimates from all labels, and those of NLL and PRO from fewer labels.
+
+        Both are empty as long as there are too few labels for any.
+        """
+        if len(labels) < FEWEST_LABELS:
+            return {"estimates": [], "history": []}
+        table = estimate(labels, self.evaluations)
+        columns = ["method", "similarity", "shown", "auroc_by_judge", "n_labels", "n_effective"]
+        for name in ("auroc", "auroc_minus_nll"):
+            columns += [name, f"{name}_low", f"{name}_high"]
+        history = []
+        for n_labels in range(FEWEST_LABELS, len(labels), _HISTORY_STEP):
+            history.append(self._earlier_estimate(labels.head(n_labels)))
+        history.append(_history_row(table))
+        return {"estimates": table[columns].to_dict("records"), "history": history}
+
+    def _earlier_estimate(self, labels: pd.DataFrame) -> dict[str, Any]:
+        """Return the row of the history for some labels, which is computed once."""
+        columns = ["question_id", "answer", "correct", "labeller", "repetition"]
+        key = tuple(map(tuple, labels[columns].to_numpy().tolist()))
+        if key not in self._earlier_estimates:
+            self._earlier_estimates[key] = _history_row(estimate(labels, self.evaluations))
+        return self._earlier_estimates[key]
+
+    def _disagreements(self, labels: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return the answers that labellers decided differently, with the label of each."""
+        merged = merge_labels(labels)
+        first = labels[~labels["repetition"].astype(bool)]
+        rows = []
+        for label in merged[merged["is_disputed"]].to_dict("records"):
+            is_same = (first[KEY] == [label[name] for name in KEY]).all(axis=1)
+            decided = first[is_same].dropna(subset="correct").drop_duplicates("labeller")
+            question = self.questions.loc[label["question_id"]]
+            rows.append(
+                {
+                    "question": _question_text(question, label["question_id"]),
+                    "text": label["text"],
+                    "right": decided["labeller"][decided["correct"] == True].tolist(),  # noqa: E712
+                    "wrong": decided["labeller"][decided["correct"] == False].tolist(),  # noqa: E712
+                }
+            )
+        return rows
+
+
+def _history_row(table: pd.DataFrame) -> dict[str, Any]:
+    """Return AUROC of NLL and the difference of PRO to it from a table of estimates."""
+    row: dict[str, Any] = {"n_labels": int(table["n_labels"].iloc[0])}
+    for method, name in (("NLL", "auroc"), ("PRO", "auroc_minus_nll")):
+        rows = table[table["method"] == method]
+        for column in (name, f"{name}_low", f"{name}_high"):
+            row[column] = rows[column].iloc[0] if len(rows) else None
+    return row
+
+
+def _question_text(question: pd.Series, question_id: str) -> str:
+    return str(plain(question.get("question")) or f"question {question_id}")
+
+
+def _read_labels(path: Path) -> pd.DataFrame:
+    return read_label_file(path) if path.exists() else label_table([])
+
+
+def _without_nan(value: Any) -> Any:
+    """Return JSON data with None in place of NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return plain(value)

@@ -1,0 +1,395 @@
+"""Tables of estimates from labels: AUROC of each method, accuracy, agreement of each judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pro_lib import metrics
+from pro_lib.common.files import RunError
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
+from pro_lib.evaluation.labels.estimator import label_weights
+from pro_lib.evaluation.labels.inference import (
+    SCOPES,
+    Sample,
+    Scope,
+    estimate_aurocs,
+    scoped_variance,
+)
+from pro_lib.evaluation.labels.intervals import (
+    FEWEST_CLUSTERS,
+    FEWEST_LABELS,
+    FEWEST_OF_A_CLASS,
+    share_interval,
+)
+from pro_lib.evaluation.labels.label_file import KEY, merge_labels
+from pro_lib.evaluation.labels.plan import PlanAnswers
+from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
+from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
+
+FloatArray = NDArray[np.float64]
+OUTSIDE = "an estimate is not between 0 and 1"
+_SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
+
+
+def estimate(
+    labels: pd.DataFrame,
+    evaluations: Sequence[Evaluation],
+    *,
+    alphas: Alphas = DEFAULT_ALPHA,
+    scope: Scope = "population",
+    plan: PlanAnswers | None = None,
+) -> pd.DataFrame:
+    """Estimate the AUROC of every method as if all answers had labels, with 95 % intervals.
+
+    The labels must come from a `LabelPlan` for the same evaluations, because the estimate needs the
+    probabilities with which answers were chosen. It uses all labels of the file, so it may be
+    computed after any number of them.
+
+    Args:
+        labels: from `read_label_file`; those of several labellers are merged (`merge_labels`).
+        evaluations: those of the plan, in the same order.
+        alphas: α of PRO, chosen before labelling (see `collect_answers`).
+        scope: "population" for intervals about the population that the questions come from, as
+            everywhere else; "questions" for these questions, whose intervals have length 0
+            once all answers have labels.
+        plan: the answers of the plan, if they are others than those of the evaluations, which must
+            all be among them (see `LabelSample.covered`).
+
+    Returns:
+        A row per setting and method. Columns: dataset, model, strategy, protocol, split,
+        n_questions; method and similarity (empty without one); auroc, auroc_low, auroc_high;
+        auroc_by_judge, with the correctness of the evaluation in place of the labels;
+        auroc_minus_pro and auroc_minus_nll, each with _low and _high, NaN without PRO or NLL;
+        n_labels (decided, repetitions not counted), n_right, n_wrong, n_undecided, n_disputed
+        (between labellers); n_effective (Kish: how many equally weighted labels carry as much
+        information); scope; shown, which is "yes", or why there is no AUROC. Without ten labels of
+        each class all estimates are NaN. If only the AUROC is estimated as 1 or more, or 0 or less,
+        its differences are shown.
+
+    Raises:
+        RunError: if the labels belong to other answers, or `scope` is unknown.
+
+    Example:
+        >>> labels = read_label_file("labels.jsonl")  # doctest: +SKIP
+        >>> table = estimate(labels, evaluations)  # doctest: +SKIP
+        >>> table[["method", "auroc", "auroc_low", "auroc_high"]]  # doctest: +SKIP
+          method  auroc  auroc_low  auroc_high
+        0    NLL  0.812      0.751       0.861
+        1    PRO  0.815      0.752       0.865
+    """
+    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
+    tables = [_auroc_table(setting, sample, merged, scope) for setting in answers.settings]
+    return pd.concat(tables, ignore_index=True)
+
+
+def judge_agreement(
+    labels: pd.DataFrame,
+    evaluations: Sequence[Evaluation],
+    *,
+    scope: Scope = "population",
+    plan: PlanAnswers | None = None,
+) -> pd.DataFrame:
+    """Estimate the accuracy of the answers, and the agreement of each judge with the labels.
+
+    Args:
+        labels: from `read_label_file`.
+        evaluations: those of the plan, in the same order.
+        scope: "population" or "questions", what the intervals are about.
+        plan: as for `estimate`.
+
+    Returns:
+        A row per setting and judge. Columns: those of the setting; judge ("rouge_l" above 0.3,
+        "exact_match" or "alias_match"); accuracy_by_judge, the share of answers that the judge
+        calls right; accuracy (by labels) and agreement, each with _low and _high; n_labels,
+        n_right, n_wrong; scope; shown as in `estimate`.
+
+    Raises:
+        RunError: as `estimate`.
+
+    Example:
+        >>> judge_agreement(labels, evaluations)[["judge", "agreement"]]  # doctest: +SKIP
+                 judge  agreement
+        0      rouge_l      0.884
+    """
+    answers, sample, merged = _prepared(labels, evaluations, DEFAULT_ALPHA, scope, plan)
+    tables = [_judge_table(setting, sample, merged, scope) for setting in answers.settings]
+    return pd.concat(tables, ignore_index=True)
+
+
+def accuracy_at_coverage(
+    labels: pd.DataFrame,
+    evaluations: Sequence[Evaluation],
+    *,
+    coverages: Sequence[float] = (0.2, 0.5, 0.8, 1.0),
+    alphas: Alphas = DEFAULT_ALPHA,
+    scope: Scope = "population",
+    plan: PlanAnswers | None = None,
+) -> pd.DataFrame:
+    """Return the accuracy of the answers with the lowest uncertainty, for each method.
+
+    The intervals treat the threshold of the score as fixed.
+
+    Args:
+        labels: from `read_label_file`.
+        evaluations: those of the plan, in the same order.
+        coverages: shares of the questions that are answered, in (0, 1]. Ties at the threshold are
+            all answered.
+        alphas: as for `estimate`.
+        scope: "population" or "questions", what the intervals are about.
+        plan: as for `estimate`.
+
+    Returns:
+        A row per setting, method and coverage. Columns: those of the setting; method and
+        similarity; coverage (the share that is answered); accuracy with _low and _high; n_labels
+        among the answered; scope; shown.
+
+    Raises:
+        RunError: as `estimate`, or for a coverage that is not in (0, 1].
+    """
+    if not all(0 < coverage <= 1 for coverage in coverages):
+        raise RunError(f"coverages must be above 0 and at most 1; got {list(coverages)}")
+    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
+    tables = [
+        _coverage_table(setting, sample, merged, coverages, scope) for setting in answers.settings
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _prepared(
+    labels: pd.DataFrame,
+    evaluations: Sequence[Evaluation],
+    alphas: Alphas,
+    scope: str,
+    plan: PlanAnswers | None = None,
+) -> tuple[Answers, Sample, pd.DataFrame]:
+    """Return the answers, the sample of labels, and a row per unit with the merged label."""
+    if scope not in SCOPES:
+        raise RunError(f"unknown scope {scope!r}; choose {' or '.join(SCOPES)}")
+    missing = [column for column in ("phase", "probability", "plan") if column not in labels]
+    if missing:
+        names = ", ".join(missing)
+        raise RunError(
+            f"labels have no column {names}: without inclusion probabilities "
+            "use correctness= instead"
+        )
+    answers = collect_answers(evaluations, alphas=alphas)
+    digest = answers.digest if plan is None else plan.digest
+    if set(labels["plan"]) - {digest}:
+        raise RunError(
+            "the labels belong to a plan for other answers; pass the evaluations "
+            "that the plan was made for, or the plan"
+        )
+    sample, table = unit_labels(labels, answers, plan)
+    return answers, sample, table
+
+
+def unit_labels(
+    labels: pd.DataFrame, answers: Answers, plan: PlanAnswers | None = None
+) -> tuple[Sample, pd.DataFrame]:
+    """Return the labels of answers as a sample, and a row per unit with its merged label.
+
+    Args:
+        labels: from `read_label_file`.
+        answers: the units, all of which are among the answers of the plan.
+        plan: the answers that the labels were chosen from, if these are other ones than `answers`.
+            Its further answers count for the weights of the labels only.
+
+    Returns:
+        The sample of the units, and a table with the columns of `merge_labels`, NaN for units
+        without a label.
+
+    Raises:
+        RunError: if a label is not for an answer of the plan.
+    """
+    merged = merge_labels(labels)
+    n_planned = len(answers) if plan is None else len(plan.table)
+    positions = answers.positions(merged) if plan is None else plan.positions(merged)
+    if (positions < 0).any():
+        question_id = merged["question_id"][positions < 0].iloc[0]
+        raise RunError(f"the label of question {question_id!r} is not for an answer of the plan")
+    table = merged.assign(unit=positions).set_index("unit").reindex(range(n_planned))
+    weights = label_weights(
+        table["correct"].astype(float).to_numpy(),
+        (table["phase"] == 1).to_numpy(),
+        table["probability"].to_numpy(float),
+        n_first=int(merged["n_first"].max()) if len(merged) else 0,
+        n_second=int(merged["n_second"].max()) if len(merged) else 0,
+    )
+    if plan is not None:
+        chosen = plan.positions(answers.table)
+        table = table.iloc[chosen].reset_index(drop=True)
+        weights = weights[chosen]
+    decided = table["correct"].astype(float).to_numpy()
+    sample = Sample.weighted(decided, weights, answers.features)
+    return sample, table.drop(columns=KEY)
+
+
+def _auroc_table(
+    setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
+) -> pd.DataFrame:
+    estimates = estimate_aurocs(setting.ranking, sample, scope=scope, clusters=setting.clusters)
+    low, high = estimates.interval()
+    table = _method_columns(setting)
+    table = table.assign(auroc=estimates.auroc, auroc_low=low, auroc_high=high)
+    by_judge = np.full(len(table), np.nan)
+    if setting.evaluation.n_rarer:
+        by_judge = metrics.auroc_intervals(setting.scores, setting.evaluation.correct)[0]
+    table["auroc_by_judge"] = by_judge
+    names = list(setting.scores)
+    for reference in ("PRO", "NLL"):
+        values: tuple[object, object, object] = (np.nan, np.nan, np.nan)
+        if reference in names:
+            values = estimates.difference(names.index(reference))
+        for suffix, column in zip(("", "_low", "_high"), values, strict=True):
+            table[f"auroc_minus_{reference.lower()}{suffix}"] = column
+    counts = counts_of(setting, sample, merged)
+    reason = why_no_auroc(counts, setting, scope)
+    is_outside = np.isnan(estimates.auroc)
+    shown = np.where(is_outside & (reason == "yes"), OUTSIDE, reason)
+    if reason != "yes":
+        table[table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns] = np.nan
+    return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
+
+
+def _judge_table(
+    setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
+) -> pd.DataFrame:
+    answers = setting.evaluation.answers
+    counts = counts_of(setting, sample, merged)
+    reason = _reason(counts, setting, scope)
+    rows = []
+    for judge in ("rouge_l", *MATCHES):
+        if judge not in answers or answers[judge].isna().any():
+            continue
+        verdict = answers[judge].to_numpy(float)
+        verdict = verdict > ROUGE_THRESHOLD if judge == "rouge_l" else verdict > 0
+        signs = np.where(verdict, 1.0, -1.0)
+        shares, low, high = _shares(setting, sample, np.stack([np.ones(len(signs)), signs]), scope)
+        row = {"judge": judge, "accuracy_by_judge": verdict.mean()}
+        row |= {"accuracy": shares[0], "accuracy_low": low[0], "accuracy_high": high[0]}
+        row |= {"agreement": shares[1], "agreement_low": low[1], "agreement_high": high[1]}
+        if reason != "yes":
+            hidden = [
+                f"{name}{end}"
+                for name in ("accuracy", "agreement")
+                for end in ("", "_low", "_high")
+            ]
+            row |= dict.fromkeys(hidden, np.nan)
+        shown = OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
+        rows.append(row | counts | {"scope": scope, "shown": shown})
+    return _with_setting(pd.DataFrame(rows), setting)
+
+
+def _coverage_table(
+    setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
+) -> pd.DataFrame:
+    has_label = ~np.isnan(sample.labels)[setting.codes]
+    reason = _reason(counts_of(setting, sample, merged), setting, scope)
+    scores = setting.scores.to_numpy(np.float64)
+    tables = []
+    for coverage in coverages:
+        thresholds = np.quantile(scores, coverage, axis=0, method="inverted_cdf")
+        is_answered = (scores <= thresholds).T
+        accuracy, low, high = _shares(setting, sample, is_answered.astype(np.float64), scope)
+        columns = {"coverage": is_answered.mean(axis=1), "accuracy": accuracy}
+        columns |= {
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "n_labels": (is_answered & has_label).sum(axis=1),
+        }
+        tables.append(_method_columns(setting).assign(**columns))
+    table = pd.concat(tables, ignore_index=True).assign(scope=scope)
+    table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), OUTSIDE, reason)
+    if reason != "yes":
+        table[["accuracy", "accuracy_low", "accuracy_high"]] = np.nan
+    return _with_setting(table, setting)
+
+
+def _shares(
+    setting: Setting, sample: Sample, signs: FloatArray, scope: Scope
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return shares of answers (A,) and the ends of their intervals.
+
+    `signs` (A, n) says what counts: 1 for a right answer, -1 for a wrong answer, 0 for an answer
+    that is left out.
+    """
+    right = sample.pseudo[setting.codes]
+    is_used = signs != 0
+    n_used = is_used.sum(axis=1, keepdims=True)
+    values = np.where(signs < 0, 1 - right, right) * is_used
+    shares = values.sum(axis=1) / n_used[:, 0]
+    shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
+    influence = setting.ranking.by_unit(signs / n_used)
+    population = setting.ranking.by_unit(
+        (values - np.nan_to_num(shares)[:, None] * is_used) / n_used
+    )
+    variance = scoped_variance(sample, influence, population, scope, setting.clusters)
+    return shares, *share_interval(shares, *variance)
+
+
+def _method_columns(setting: Setting) -> pd.DataFrame:
+    """Return method and similarity of each score; "SE, lexical" is SE with lexical."""
+    names = pd.Series(setting.scores.columns.astype(str))
+    parts = names.str.partition(", ")
+    return pd.DataFrame({"method": parts[0], "similarity": parts[2]})
+
+
+def counts_of(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str, float]:
+    """Return how many labels a setting has, and how many equally weighted ones carry as much."""
+    labels = sample.labels[setting.members]
+    own = merged[setting.members]
+    weights = sample.weights[setting.members]
+    total = weights.sum()
+    n_labels = int((~np.isnan(labels)).sum())
+    return {
+        "n_labels": n_labels,
+        "n_right": int((labels == 1).sum()),
+        "n_wrong": int((labels == 0).sum()),
+        "n_undecided": int(own["phase"].notna().sum()) - n_labels,
+        "n_disputed": int((own["is_disputed"] == True).sum()),  # noqa: E712
+        "n_effective": float(total**2 / (weights**2).sum()) if n_labels else 0.0,
+    }
+
+
+def why_no_auroc(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
+    """Return "yes" if there are enough labels for AUROCs, or why there are not."""
+    return _too_few_of_a_class(counts) or _reason(counts, setting, scope)
+
+
+def _too_few_of_a_class(counts: dict[str, float]) -> str:
+    """Say why there are not enough labels for an AUROC; empty if there are."""
+    for name in ("right", "wrong"):
+        n = counts[f"n_{name}"]
+        if n < FEWEST_OF_A_CLASS:
+            return f"labels of {name} answers: {n}, needed: {FEWEST_OF_A_CLASS}"
+    return ""
+
+
+def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
+    """Return "yes" if there are enough labels for an accuracy, or why there are not."""
+    if counts["n_labels"] < FEWEST_LABELS:
+        return f"labels: {counts['n_labels']}, needed: {FEWEST_LABELS}"
+    if setting.clusters is not None and scope == "population":
+        n_clusters = len(np.unique(setting.clusters[setting.members]))
+        if n_clusters < FEWEST_CLUSTERS:
+            return f"clusters of questions: {n_clusters}, needed: {FEWEST_CLUSTERS}"
+    return "yes"
+
+
+def _with_setting(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """Put the columns of the setting in front."""
+    evaluation = setting.evaluation
+    values = [
+        evaluation.dataset,
+        evaluation.model,
+        evaluation.strategy,
+        evaluation.protocol,
+        evaluation.split,
+    ]
+    columns = dict(zip(_SETTING, [*values, len(evaluation.answers)], strict=True))
+    return table.assign(**columns)[[*_SETTING, *table.columns]]

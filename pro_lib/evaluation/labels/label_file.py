@@ -1,0 +1,375 @@
+"""Read, append, merge and compare labels: a file with one JSON object a line.
+
+A line is a label, `{dataset, question_id, text, correct, labeller, time, repetition, phase,
+probability, n_first, n_second, n_answers, plan}`, where `correct` is true, false, or null for
+"cannot decide", or `{undo: true, labeller}`, which withdraws the last label of this labeller that
+was not withdrawn.
+"""
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from pro_lib.common.files import RunError, parse, reading, regular, writing
+from pro_lib.common.validation import (
+    Flag,
+    Format,
+    Name,
+    PositiveInt,
+    Probability,
+    Text,
+    WholeNumber,
+)
+from pro_lib.metrics.auroc import wilson
+from pro_lib.metrics.correctness import normalized_words
+
+KEY = ["dataset", "question_id", "answer"]
+_MINUS = re.compile(r"(?<!\w)[-\u2212](?=[\d.])")
+
+
+class Label(Format):
+    """One label of one answer, as a line of the label file.
+
+    Attributes:
+        dataset: name of the dataset.
+        question_id: of the first question with this text.
+        text: the answer as it was shown.
+        correct: True for right, False for wrong, None if the labeller cannot decide.
+        labeller: name of the person.
+        time: when the label was given, ISO 8601; empty if unknown.
+        repetition: whether the answer was shown a second time, to measure the labeller's
+            consistency.
+        phase: 1 or 2.
+        probability: inclusion probability of the second phase; that of the first phase is n_first /
+            n_answers.
+        n_first: answers chosen in the first phase.
+        n_second: answers chosen in the second phase; 0 in the first phase.
+        n_answers: answers of the plan, those with the same text to the same question counted once.
+        plan: digest of the answers of the plan.
+    """
+
+    dataset: Name
+    question_id: Name
+    text: Text
+    correct: Flag | None
+    labeller: Name
+    time: Text = ""
+    repetition: Flag = False
+    phase: PositiveInt = Field(le=2)
+    probability: Probability
+    n_first: WholeNumber
+    n_second: WholeNumber
+    n_answers: PositiveInt
+    plan: Name
+
+
+class _Undo(Format):
+    """A line that withdraws the last label of a labeller."""
+
+    undo: Flag
+    labeller: Name
+
+
+def answer_key(text: str) -> str:
+    """Return the key of an answer, its words in lower case: answers with one key share a label.
+
+    Punctuation and spacing do not count. A minus sign before a number does.
+
+    Example:
+        >>> answer_key(" The  Beatles. "), answer_key("-5"), answer_key("5")
+        ('the beatles', 'minus 5', '5')
+    """
+    return normalized_words(_MINUS.sub("minus ", text))
+
+
+def append_label(path: str | Path, label: Label) -> None:
+    """Append a label to a file, and write it to the disk before returning.
+
+    A line that a killed process left unfinished is removed first, so that it cannot damage the new
+    one.
+
+    Args:
+        path: the label file; it is made if it does not exist.
+        label: the label. An empty `time` becomes the current time.
+
+    Example:
+        >>> label = plan.label(request, True, labeller="ada")  # doctest: +SKIP
+        >>> append_label("labels.jsonl", label)  # doctest: +SKIP
+    """
+    values = label.model_dump()
+    values["time"] = label.time or datetime.now(UTC).isoformat(timespec="seconds")
+    _append(regular(path), values)
+
+
+def append_undo(path: str | Path, labeller: str) -> None:
+    """Withdraw the last label of a labeller.
+
+    The line of the label stays; a line that withdraws it is appended.
+    """
+    _append(regular(path), {"undo": True, "labeller": labeller})
+
+
+def _append(path: Path, values: dict[str, object]) -> None:
+    line = json.dumps(values, ensure_ascii=False).encode("utf-8") + b"\n"
+    with writing(path), open(path, "a+b") as file:
+        _drop_unfinished_line(file)
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _drop_unfinished_line(file: BinaryIO) -> None:
+    """Cut a file after its last line end."""
+    size = file.seek(0, os.SEEK_END)
+    position = size
+    while position:
+        step = min(4096, position)
+        file.seek(position - step)
+        block = file.read(step)
+        end = block.rfind(b"\n")
+        if end >= 0:
+            position += end + 1 - step
+            break
+        position -= step
+    if position < size:
+        file.truncate(position)
+    file.seek(0, os.SEEK_END)
+
+
+def read_label_file(path: str | Path) -> pd.DataFrame:
+    """Return the labels of a file that were not withdrawn, in their order.
+
+    An unfinished last line, which a killed process leaves, is ignored.
+
+    Args:
+        path: the label file.
+
+    Returns:
+        A row per label, with the columns of `Label` and `answer`, from `answer_key`.
+
+    Raises:
+        RunError: naming the file and the line, if another line is not a label.
+
+    Example:
+        >>> read_label_file("labels.jsonl")  # doctest: +SKIP
+    """
+    with reading(path):
+        data = regular(path).read_bytes()
+    complete = data[: data.rfind(b"\n") + 1]
+    labels: list[Label] = []
+    for number, line in enumerate(complete.splitlines(), start=1):
+        where = f"{path}, line {number}"
+        with reading(where):
+            values = json.loads(line)
+        if isinstance(values, dict) and "undo" in values:
+            _withdraw(labels, parse(_Undo, values, where).labeller)
+        else:
+            labels.append(parse(Label, values, where))
+    return label_table(labels)
+
+
+def _withdraw(labels: list[Label], labeller: str) -> None:
+    for position in reversed(range(len(labels))):
+        if labels[position].labeller == labeller:
+            del labels[position]
+            return
+
+
+def is_label_sample(path: str | Path) -> bool:
+    """Return whether a file has labels of a sample, with inclusion probabilities.
+
+    Args:
+        path: a file of labels of any kind. Its first line decides.
+    """
+    with reading(path), open(regular(path), "rb") as file:
+        line = file.readline()
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(values, dict) and {"plan", "probability"} <= set(values)
+
+
+def label_table(labels: Iterable[Label]) -> pd.DataFrame:
+    """Return a table of labels, a row each, with the columns of `Label` and `answer`."""
+    rows = [label.model_dump() for label in labels]
+    table = pd.DataFrame(rows, columns=list(Label.model_fields))
+    table["correct"] = table["correct"].astype(object)
+    table["answer"] = [answer_key(text) for text in table["text"]]
+    return table
+
+
+def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
+    """Merge the labels of several labellers into one label per answer.
+
+    The first label of each labeller counts; repetitions only serve `consistency`. Most labellers
+    decide, and a tie is undecided.
+
+    Args:
+        labels: from `read_label_file`; tables of several files are put together with
+            `pandas.concat`.
+
+    Returns:
+        A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
+        `is_disputed`. `correct` is None where nobody decides or as many say right as wrong.
+
+    Raises:
+        RunError: if the labels belong to different plans.
+
+    Example:
+        >>> merged = merge_labels(pd.concat([first, second]))  # doctest: +SKIP
+        >>> merged["is_disputed"].sum()  # doctest: +SKIP
+        3
+    """
+    for column in ("plan", "n_answers"):
+        found = labels[column].unique()
+        if len(found) > 1:
+            values = ", ".join(map(str, found[:3]))
+            raise RunError(
+                f"labels belong to different plans ({column} {values}); estimate them one by one"
+            )
+    first = _first_labels(labels)
+    differs = (
+        first.groupby(KEY)[["phase", "probability", "n_first", "n_second"]]
+        .nunique()
+        .gt(1)
+        .any(axis=1)
+    )
+    if differs.any():
+        _, question_id, text = differs.idxmax()
+        where = f"question {question_id!r}, answer {text!r}"
+        raise RunError(
+            f"labels of {where} have different phases or probabilities; "
+            "they belong to different plans"
+        )
+    is_right = first["correct"].map(lambda value: value is True)
+    is_wrong = first["correct"].map(lambda value: value is False)
+    counts = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int)).groupby(
+        KEY, sort=False
+    )
+    sums = counts[["n_right", "n_wrong"]].sum()
+    merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
+    balance = np.sign(merged["n_right"] - merged["n_wrong"])
+    merged["correct"] = balance.map({1: True, -1: False, 0: None}).astype(object)
+    merged["is_disputed"] = (merged["n_right"] > 0) & (merged["n_wrong"] > 0)
+    return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
+
+
+def _first_labels(labels: pd.DataFrame) -> pd.DataFrame:
+    shown_first = labels[~labels["repetition"].astype(bool)]
+    return shown_first.drop_duplicates([*KEY, "labeller"])
+
+
+def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
+    """Compare each pair of labellers on the answers that both decided.
+
+    Args:
+        labels: from `read_label_file`, of several labellers.
+
+    Returns:
+        A row per pair: labeller, other_labeller, n_both, n_same, agreement with agreement_low and
+        agreement_high (Wilson's 95 % interval) and kappa, Cohen's κ; NaN if both gave all answers
+        the same label, or without answers.
+
+    Example:
+        >>> labeller_agreement(pd.concat([first, second]))  # doctest: +SKIP
+    """
+    decided = _first_labels(labels).dropna(subset="correct")
+    by_labeller = {
+        name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")
+    }
+    rows = []
+    for labeller, other in itertools.combinations(sorted(labels["labeller"].unique()), 2):
+        pair = {name: by_labeller.get(name, pd.Series(dtype=object)) for name in (labeller, other)}
+        both = pd.concat(pair, axis=1, join="inner").astype(bool)
+        n_same = int((both[labeller] == both[other]).sum())
+        rows.append(
+            {
+                "labeller": labeller,
+                "other_labeller": other,
+                **_share(n_same, len(both)),
+                "kappa": _cohens_kappa(both[labeller], both[other]),
+            }
+        )
+    columns = ["labeller", "other_labeller", *_share(0, 0), "kappa"]
+    return pd.DataFrame(rows, columns=columns).rename(columns={"n": "n_both"})
+
+
+def _cohens_kappa(first: pd.Series, second: pd.Series) -> float:
+    """Return Cohen's κ of two series of Boolean labels; NaN if all labels are the same."""
+    if len(first) == 0:
+        return np.nan
+    share = first.mean()
+    other_share = second.mean()
+    by_chance = share * other_share + (1 - share) * (1 - other_share)
+    if by_chance == 1:
+        return np.nan
+    return float(((first == second).mean() - by_chance) / (1 - by_chance))
+
+
+def consistency(labels: pd.DataFrame) -> pd.DataFrame:
+    """Return how often each labeller gave an answer the same label when it was shown a second time.
+
+    Args:
+        labels: from `read_label_file`.
+
+    Returns:
+        A row per labeller: labeller, n_repeated (decided both times), n_same, agreement with
+        agreement_low and agreement_high (Wilson's 95 % interval); NaN without repetitions.
+
+    Example:
+        >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP
+    """
+    first = _first_labels(labels).dropna(subset="correct")
+    again = (
+        labels[labels["repetition"].astype(bool)]
+        .dropna(subset="correct")
+        .drop_duplicates([*KEY, "labeller"])
+    )
+    pairs = first.merge(again, on=[*KEY, "labeller"], suffixes=("", "_again"))
+    rows = []
+    for labeller in sorted(labels["labeller"].unique()):
+        own = pairs[pairs["labeller"] == labeller]
+        n_same = int((own["correct"] == own["correct_again"]).sum())
+        rows.append({"labeller": labeller, **_share(n_same, len(own))})
+    return pd.DataFrame(rows, columns=["labeller", *_share(0, 0)]).rename(
+        columns={"n": "n_repeated"}
+    )
+
+
+def _share(n_same: int, n: int) -> dict[str, float]:
+    share = n_same / n if n else np.nan
+    low, high = wilson(share, n) if n else (np.nan, np.nan)
+    return {
+        "n": n,
+        "n_same": n_same,
+        "agreement": share,
+        "agreement_low": float(low),
+        "agreement_high": float(high),
+    }
+
+
+def as_correctness(labels: pd.DataFrame) -> pd.DataFrame:
+    """Return the decided labels as `correctness=` accepts them, without probabilities.
+
+    An evaluation with them is about the labelled answers only. `estimate` is about all.
+
+    Args:
+        labels: from `merge_labels`.
+
+    Returns:
+        A row per decided answer: question_id, text, correct.
+    """
+    decided = labels.dropna(subset="correct")
+    return (
+        decided[["question_id", "text", "correct"]].astype({"correct": bool}).reset_index(drop=True)
+    )

@@ -1,0 +1,254 @@
+"""Labels of a sample as the correctness of evaluations, from which tables estimate AUROCs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pro_lib import metrics
+from pro_lib.common.files import RunError
+from pro_lib.evaluation.evaluate import MISSING_SHARE
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.labels.answers import collect_answers
+from pro_lib.evaluation.labels.estimate import (
+    counts_of,
+    estimate,
+    judge_agreement,
+    unit_labels,
+    why_no_auroc,
+)
+from pro_lib.evaluation.labels.estimator import Ranking
+from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
+from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_file
+from pro_lib.evaluation.labels.plan import PlanAnswers, plan_path
+
+FloatArray = NDArray[np.float64]
+INTERVAL = "from labels of a sample"
+
+
+@dataclass(frozen=True)
+class LabelSample:
+    """A label file and the answers that its labels were chosen from.
+
+    Attributes:
+        labels: from `read_label_file`.
+        plan: the answers of the plan.
+    """
+
+    labels: pd.DataFrame
+    plan: PlanAnswers
+
+    @classmethod
+    def read(cls, path: str | Path) -> LabelSample:
+        """Read a label file and the plan beside it.
+
+        Args:
+            path: the label file. The plan has the same name with the suffix `.plan.json`.
+
+        Returns:
+            The labels with the answers of their plan.
+
+        Raises:
+            RunError: if a file cannot be read, the plan is missing, or the labels belong to another
+                plan.
+        """
+        labels = read_label_file(path)
+        plan_file = plan_path(path)
+        if not plan_file.exists():
+            raise RunError(
+                f"{path} has labels of a sample, but their plan {plan_file} is missing; put the "
+                "plan beside the label file"
+            )
+        plan = PlanAnswers.read(plan_file)
+        if set(labels["plan"]) - {plan.digest}:
+            raise RunError(f"{path} has labels that do not belong to the plan {plan_file}")
+        return cls(labels, plan)
+
+    @classmethod
+    def without_labels(cls, evaluation: Evaluation) -> LabelSample:
+        """Return the sample before the first label, for the answers of an evaluation."""
+        answers = collect_answers([evaluation])
+        return cls(label_table([]), PlanAnswers(answers.table[KEY], answers.digest))
+
+    def covers(self, evaluation: Evaluation) -> bool:
+        """Return whether at least 95 % of the judged answers are answers of the plan."""
+        return bool(self._is_known(evaluation).mean() >= 1 - MISSING_SHARE)
+
+    def covered(self, evaluation: Evaluation) -> Evaluation:
+        """Return the questions whose judged answer is one of the plan's answers.
+
+        A label cannot be estimated for another answer, because the plan could not choose it.
+
+        Args:
+            evaluation: the questions.
+
+        Returns:
+            The evaluation. Its exclusions say how many questions are left out.
+
+        Raises:
+            RunError: if more than 5 % of the questions would be left out.
+        """
+        is_known = self._is_known(evaluation)
+        n_unknown = int((~is_known).sum())
+        if not n_unknown:
+            return evaluation
+        setting = f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}"
+        counts = f"{n_unknown} of {len(is_known)} answers are not among those of the label plan"
+        if not self.covers(evaluation):
+            raise RunError(f"{setting}: {counts}; use labels of these answers")
+        exclusions = f"{evaluation.exclusions} Left out: {counts}."
+        return replace(evaluation.rows(is_known), exclusions=exclusions)
+
+    def estimate(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
+        """Return the table of `labels.estimate` for the covered questions.
+
+        Args:
+            evaluations: of the answers of the plan, or of a part of them, in any order.
+            **options: alphas and scope, as in `labels.estimate`.
+        """
+        covered = [self.covered(evaluation) for evaluation in evaluations]
+        return estimate(self.labels, covered, plan=self.plan, **options)
+
+    def judge_agreement(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
+        """Return the table of `labels.judge_agreement` for the covered questions.
+
+        Args:
+            evaluations: of the answers of the plan, or of a part of them, in any order.
+            **options: scope, as in `labels.judge_agreement`.
+        """
+        covered = [self.covered(evaluation) for evaluation in evaluations]
+        return judge_agreement(self.labels, covered, plan=self.plan, **options)
+
+    def _is_known(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+        """Return whether each judged answer (n,) is one of the plan's answers."""
+        answers = collect_answers([evaluation])
+        is_known: NDArray[np.bool_] = self.plan.positions(answers.table) >= 0
+        return is_known[answers.settings[0].codes]
+
+    def estimated(self, evaluation: Evaluation) -> Evaluation:
+        """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
+
+        Args:
+            evaluation: the questions with the verdicts of an automatic judge.
+
+        Returns:
+            The covered questions, with `sampled_labels`.
+        """
+        covered = self.covered(evaluation)
+        return replace(covered, sampled_labels=self.sampled_labels(covered))
+
+    def sampled_labels(self, covered: Evaluation) -> SampledLabels:
+        """Return the labels of an evaluation from `covered`."""
+        answers = collect_answers([covered])
+        sample, merged = unit_labels(self.labels, answers, self.plan)
+        [setting] = answers.settings
+        counts = counts_of(setting, sample, merged)
+        reason = why_no_auroc(counts, setting, "population")
+        return SampledLabels(
+            sample=sample,
+            codes=setting.codes,
+            clusters=setting.clusters,
+            counts=counts,
+            problem="" if reason == "yes" else reason,
+        )
+
+
+@dataclass(frozen=True)
+class SampledLabels:
+    """Labels of a sample of the n answers of an evaluation.
+
+    Attributes:
+        sample: the labels of the G units, answers that share a label.
+        codes: (n,) number of the unit of each answer.
+        clusters: (G,) numbers of clusters of units; None for independent questions.
+        counts: n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the units.
+        problem: why no AUROC can be estimated; empty if it can.
+    """
+
+    sample: Sample
+    codes: NDArray[np.intp]
+    clusters: NDArray[np.intp] | None
+    counts: Mapping[str, float]
+    problem: str
+
+    @property
+    def accuracy(self) -> float:
+        """The estimated share of right answers, between 0 and 1."""
+        return float(np.clip(self.sample.pseudo[self.codes].mean(), 0, 1))
+
+    @property
+    def sentence(self) -> str:
+        """A sentence about what is estimated from how many labels."""
+        counts = self.counts
+        text = (
+            f"Accuracy and AUROC are estimated from the labels of {counts['n_labels']} answers "
+            f"({counts['n_right']} right, {counts['n_wrong']} wrong)."
+        )
+        return f"{text} No AUROC is shown: {self.problem}." if self.problem else text
+
+    def rows(self, places: NDArray[np.intp]) -> SampledLabels:
+        """Return the labels of some of the answers.
+
+        Args:
+            places: positions among the n answers, of shape (k,).
+        """
+        return replace(self, codes=self.codes[places])
+
+    def estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
+        """Return the estimated AUROCs of scores (n, A), higher = more uncertain."""
+        ranking = Ranking.of(uncertainty, self.codes, len(self.sample.labels))
+        return estimate_aurocs(ranking, self.sample, clusters=self.clusters)
+
+    def auroc_columns(self, uncertainty: FloatArray) -> dict[str, ArrayLike]:
+        """Return the columns of `tables.auroc_columns`; NaN if there are too few labels.
+
+        Args:
+            uncertainty: scores (n, A), higher = more uncertain.
+        """
+        estimates = self.estimates(uncertainty)
+        low, high = estimates.interval()
+        columns: dict[str, ArrayLike] = {
+            "auroc": self._shown(estimates.auroc),
+            "auroc_low": self._shown(low),
+            "auroc_high": self._shown(high),
+        }
+        columns["interval"] = INTERVAL
+        return columns
+
+    def difference_columns(
+        self,
+        uncertainty: FloatArray,
+        reference: FloatArray,
+        *,
+        name: str,
+        is_reference: ArrayLike = False,
+    ) -> dict[str, FloatArray]:
+        """Return the columns of `tables.difference_columns`; NaN if there are too few labels.
+
+        Args:
+            uncertainty: scores (n, A), higher = more uncertain.
+            reference: the score (n,) that they are compared with.
+            name: the reference, as the names of the columns have it, such as nll.
+            is_reference: (A,), whether a column is the reference by definition.
+        """
+        estimates = self.estimates(np.column_stack([reference, uncertainty]))
+        difference, low, high = (self._shown(values[1:]) for values in estimates.difference(0))
+        by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
+        p_value = self._shown(estimates.p_values(0)[1:])
+        quantity = f"auroc_minus_{name}"
+        return {
+            "n_differ": metrics.count_differing(uncertainty, reference),
+            quantity: difference,
+            f"{quantity}_low": np.where(by_definition, 0.0, low),
+            f"{quantity}_high": np.where(by_definition, 0.0, high),
+            "p_value": np.where(by_definition, np.nan, p_value),
+        }
+
+    def _shown(self, values: FloatArray) -> FloatArray:
+        return np.full_like(values, np.nan) if self.problem else values

@@ -1,0 +1,478 @@
+"""Labels by hand: the label file, several labellers, the plan, and the tables of estimates."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pro_lib import metrics
+from pro_lib.common.files import RunError
+from pro_lib.evaluation import Evaluation
+from pro_lib.evaluation.labels import (
+    Label,
+    LabelPlan,
+    Request,
+    accuracy_at_coverage,
+    append_label,
+    append_undo,
+    as_correctness,
+    consistency,
+    estimate,
+    judge_agreement,
+    label_table,
+    labeller_agreement,
+    merge_labels,
+    read_label_file,
+)
+from pro_lib.evaluation.labels.label_file import answer_key
+
+PLACE = {
+    "dataset": "toy",
+    "phase": 1,
+    "probability": 0.5,
+    "n_first": 2,
+    "n_second": 0,
+    "n_answers": 4,
+    "plan": "p",
+}
+
+
+def label(question_id, correct, *, text="Paris", labeller="ada", **values):
+    place = PLACE | {"time": "2026-01-01T00:00:00+00:00"} | values
+    return Label(question_id=question_id, text=text, correct=correct, labeller=labeller, **place)
+
+
+def evaluation(n=120, *, seed=0, model="m", prefix="answer"):
+    """An evaluation whose judge is right four times in five, and the true labels by question."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < 0.4
+    nll = rng.normal(size=n) + 1.2 * ~truth
+    verdict = np.where(rng.random(n) < 0.8, truth, ~truth)
+    answers = pd.DataFrame(
+        {
+            "question_id": [f"q{number}" for number in range(n)],
+            "text": [f"{prefix} {number}" for number in range(n)],
+            "rouge_l": np.where(verdict, 1.0, 0.0),
+            "correct": verdict,
+            "exact_match": verdict,
+            "alias_match": verdict,
+        }
+    )
+    baselines = pd.DataFrame(
+        {"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1}
+    )
+    log_probs = np.column_stack([-np.abs(nll) - 0.1, -np.abs(nll) - 2])
+    result = Evaluation(
+        model=model,
+        dataset="toy",
+        split="test",
+        answers=answers,
+        log_probs=log_probs,
+        baselines=baselines,
+        exclusions="",
+        unavailable=(),
+    )
+    return result, dict(zip(answers["question_id"], truth.tolist(), strict=True))
+
+
+def label_all(plan, truth, labels=(), *, labeller="ada", stop=None):
+    """Label the answers of a plan, and return the plan and the labels."""
+    labels = list(labels)
+    while stop is None or len(labels) < stop:
+        n_before = len(labels)
+        # `next_request` returns these one by one; see the test of a plan that is saved.
+        for unit, is_repetition in plan.requests()[n_before:stop]:
+            row = plan.answers.table.iloc[unit]
+            request = Request(
+                unit, row["dataset"], row["question_id"], row["text"], is_repetition, 0, 0
+            )
+            labels.append(plan.label(request, truth[request.question_id], labeller=labeller))
+        if len(labels) == n_before:
+            break
+        plan = plan.advance(label_table(labels))
+    return plan, labels
+
+
+# The label file
+
+
+def test_a_label_file_returns_what_was_appended_and_not_withdrawn(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    append_label(path, label("1", True))
+    append_label(path, label("2", False))
+    append_label(path, label("2", True, labeller="ben"))
+    append_undo(path, "ada")
+    append_label(path, label("2", None, text="Rom ä"))
+    table = read_label_file(path)
+    assert table["correct"].tolist() == [True, True, None]
+    assert table["labeller"].tolist() == ["ada", "ben", "ada"]
+    assert table["text"].iloc[-1] == "Rom ä"
+    assert len(path.read_text().splitlines()) == 5
+
+
+def test_undo_without_a_label_changes_nothing(tmp_path):
+    append_undo(tmp_path / "labels.jsonl", "ada")
+    assert read_label_file(tmp_path / "labels.jsonl").empty
+
+
+def test_a_line_cut_by_a_kill_is_ignored_and_replaced_by_the_next_label(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    append_label(path, label("1", True))
+    with open(path, "ab") as file:
+        file.write(b'{"dataset": "toy", "question' + b" " * 5000)
+    assert read_label_file(path)["question_id"].tolist() == ["1"]
+    append_label(path, label("2", False))
+    assert read_label_file(path)["question_id"].tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize("line", ["{", '{"dataset": "toy"}', "[]", '{"undo": true}'])
+def test_a_damaged_line_is_named(tmp_path, line):
+    path = tmp_path / "labels.jsonl"
+    append_label(path, label("1", True))
+    with open(path, "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RunError, match=r"labels.jsonl, line 2"):
+        read_label_file(path)
+
+
+def test_a_label_without_a_time_gets_the_current_time(tmp_path):
+    append_label(tmp_path / "labels.jsonl", label("1", True, time=""))
+    [line] = (tmp_path / "labels.jsonl").read_text().splitlines()
+    assert pd.Timestamp(json.loads(line)["time"]).tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        ("Paris", " paris. ", True),
+        ("-5", "5", False),
+        ("1.5", "15", False),
+        ("?", "!", False),
+        ("São", "Sao", False),
+    ],
+)
+def test_answers_share_a_label_if_their_words_are_the_same(first, second, is_shared):
+    assert (answer_key(first) == answer_key(second)) is is_shared
+
+
+# Several labellers
+
+
+def test_most_labellers_decide_and_a_tie_is_undecided():
+    votes = {
+        "1": (True, True, False),
+        "2": (True, False, None),
+        "3": (None, None, False),
+        "4": (None, None, None),
+    }
+    rows = [
+        label(question, vote, labeller=name)
+        for question, answers in votes.items()
+        for name, vote in zip("abc", answers, strict=True)
+    ]
+    merged = merge_labels(label_table(rows))
+    assert merged["correct"].tolist() == [True, None, False, None]
+    assert merged["is_disputed"].tolist() == [True, True, False, False]
+    assert as_correctness(merged).to_dict("list") == {
+        "question_id": ["1", "3"],
+        "text": ["Paris", "Paris"],
+        "correct": [True, False],
+    }
+
+
+def test_repetitions_do_not_count_twice():
+    rows = [label("1", True), label("1", False, repetition=True)]
+    merged = merge_labels(label_table(rows))
+    assert merged["correct"].tolist() == [True]
+    assert merged["n_wrong"].tolist() == [0]
+
+
+@pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"n_answers": 9}])
+def test_labels_of_different_plans_are_refused(change):
+    rows = [label("1", True), label("1", True, labeller="ben", **change)]
+    with pytest.raises(RunError, match="different plans"):
+        merge_labels(label_table(rows))
+
+
+def test_cohens_kappa_by_hand():
+    # Of ten answers both say right to 4 and wrong to 3. Expected by chance: .6 · .5 + .4 · .5.
+    pairs = [(True, True)] * 4 + [(False, False)] * 3 + [(True, False)] * 2 + [(False, True)]
+    rows = [
+        label(str(number), vote, labeller=name)
+        for number, pair in enumerate(pairs)
+        for name, vote in zip(("ada", "ben"), pair, strict=True)
+    ]
+    rows.append(label("99", True))
+    [row] = labeller_agreement(label_table(rows)).to_dict("records")
+    assert (row["n_both"], row["n_same"]) == (10, 7)
+    assert row["kappa"] == pytest.approx((0.7 - 0.5) / 0.5)
+    assert row["agreement_low"] < 0.7 < row["agreement_high"]
+
+
+def test_kappa_is_unknown_if_all_labels_are_the_same():
+    rows = [
+        label(str(number), True, labeller=name) for number in range(3) for name in ("ada", "ben")
+    ]
+    [row] = labeller_agreement(label_table(rows)).to_dict("records")
+    assert row["agreement"] == 1
+    assert np.isnan(row["kappa"])
+
+
+def test_the_consistency_of_each_labeller():
+    rows = [
+        label("1", True),
+        label("1", True, repetition=True),
+        label("2", True),
+        label("2", False, repetition=True),
+    ]
+    rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
+    ada, ben = consistency(label_table(rows)).to_dict("records")
+    assert (ada["n_repeated"], ada["n_same"], ada["agreement"]) == (2, 1, 0.5)
+    assert ben["n_repeated"] == 0
+    assert np.isnan(ben["agreement"])
+
+
+# The plan
+
+
+def test_a_plan_depends_on_its_seed_only():
+    judged, truth = evaluation()
+    plans = [
+        label_all(LabelPlan.create([judged], n_labels=60, seed=seed), truth)[0]
+        for seed in (1, 1, 2)
+    ]
+    assert plans[0].requests() == plans[1].requests()
+    assert plans[0].first != plans[2].first
+    assert len({*plans[0].first, *plans[0].second}) == 60
+
+
+def test_a_plan_that_is_saved_and_read_continues_as_if_it_had_not_been(tmp_path):
+    judged, truth = evaluation()
+    whole, expected = label_all(LabelPlan.create([judged], n_labels=30), truth)
+    assert len(expected) == whole.n_requests == 33
+    LabelPlan.create([judged], n_labels=30).save(tmp_path / "plan.json")
+    labels = []
+    for stop in (5, 23, 33):
+        plan = LabelPlan.read(tmp_path / "plan.json", [judged])
+        while len(labels) < stop:
+            plan = plan.advance(label_table(labels))
+            request = plan.next_request(label_table(labels), "ada")
+            assert (request.number, request.n_requests) == (len(labels) + 1, 33)
+            labels.append(plan.label(request, truth[request.question_id], labeller="ada"))
+        plan.save(tmp_path / "plan.json")
+    assert labels == expected
+    assert plan.next_request(label_table(labels), "ada") is None
+    assert plan.next_request(label_table(labels), "ben").text == labels[0].text
+
+
+def test_one_answer_in_ten_is_repeated_once_and_not_at_once():
+    judged, truth = evaluation()
+    plan, _ = label_all(LabelPlan.create([judged], n_labels=100), truth)
+    requests = plan.requests()
+    repeated = [unit for unit, is_repetition in requests if is_repetition]
+    assert len(repeated) == len(set(repeated)) == 10
+    for position, (unit, is_repetition) in enumerate(requests):
+        if is_repetition:
+            assert position - requests.index((unit, False)) >= 8
+
+
+def test_the_second_phase_is_drawn_after_the_first_and_then_stays():
+    judged, truth = evaluation()
+    plan = LabelPlan.create([judged], n_labels=60)
+    n_first = len(plan.first)
+    _, labels = label_all(plan, truth, stop=n_first + n_first // 10 - 1)
+    assert plan.advance(label_table(labels[:-1])).second is None
+    plan, labels = label_all(plan, truth)
+    changed = [replace_correct(each, not each.correct) for each in labels[:5]]
+    assert plan.advance(label_table([*changed, *labels[5:]])) is plan
+
+
+def replace_correct(given, correct):
+    return given.model_copy(update={"correct": correct})
+
+
+def test_a_plan_is_for_its_answers_only(tmp_path):
+    judged, truth = evaluation()
+    other, _ = evaluation(prefix="other")
+    plan = LabelPlan.create([judged], n_labels=60)
+    plan.save(tmp_path / "plan.json")
+    with pytest.raises(
+        RunError, match=r"plan for other answers \(it has 120 answers, the evaluations 120\)"
+    ):
+        LabelPlan.read(tmp_path / "plan.json", [other])
+    _, labels = label_all(plan, truth)
+    with pytest.raises(RunError, match="belong to another plan"):
+        LabelPlan.create([other]).next_request(label_table(labels), "ada")
+
+
+def test_a_damaged_plan_is_named(tmp_path):
+    judged, _ = evaluation()
+    (tmp_path / "plan.json").write_text('{"version": 1}')
+    with pytest.raises(RunError, match=r"plan.json: digest is missing"):
+        LabelPlan.read(tmp_path / "plan.json", [judged])
+
+
+def test_a_plan_of_few_labels_is_refused():
+    with pytest.raises(RunError, match="n_labels must be at least 20; got 10"):
+        LabelPlan.create([evaluation()[0]], n_labels=10)
+
+
+def test_models_with_the_same_answer_share_its_label():
+    first, truth = evaluation(60)
+    second, _ = evaluation(60, model="other")
+    second.answers.loc[:9, "text"] = "something else"
+    plan = LabelPlan.create([first, second], n_labels=70)
+    assert len(plan.answers) == 70
+    _, labels = label_all(plan, truth)
+    table = estimate(label_table(labels), [first, second], scope="questions")
+    assert table.groupby("model")["n_labels"].first().to_dict() == {"m": 60, "other": 60}
+
+
+def test_copies_of_a_question_with_the_same_answer_share_its_label():
+    judged, _ = evaluation(40)
+    answers = judged.answers.assign(text_number=np.arange(40) % 30)
+    # Questions 30 to 34 have the texts and the answers of 0 to 4;
+    # 35 to 39 have those texts and other answers.
+    answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
+    answers.loc[35:39, "text_number"] = range(5)
+    plan = LabelPlan.create([replace(judged, answers=answers)], n_labels=35)
+    assert len(plan.answers) == 35
+    assert plan.answers.table["question_id"].tolist()[-5:] == ["q0", "q1", "q2", "q3", "q4"]
+    assert plan.answers.settings[0].codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+
+
+# Estimates
+
+
+def test_with_all_labels_the_tables_hold_what_is_true():
+    judged, truth = evaluation(80)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=80), truth)
+    correct = np.array(list(truth.values()))
+    table = estimate(label_table(labels), [judged], scope="questions")
+    assert table["method"].tolist() == ["NLL", "PRO", "SE", "ALL"]
+    assert table["similarity"].tolist() == ["", "", "lexical", ""]
+    expected = [
+        metrics.auroc(judged.baselines[name], correct) for name in ("NLL", "SE, lexical", "ALL")
+    ]
+    np.testing.assert_allclose(table["auroc"].iloc[[0, 2, 3]], expected)
+    np.testing.assert_allclose(table["auroc_low"], table["auroc"])
+    np.testing.assert_allclose(
+        table["auroc_minus_nll"], table["auroc"] - table["auroc"].iloc[0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        table["auroc_minus_pro"], table["auroc"] - table["auroc"].iloc[1], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        table["auroc_by_judge"].iloc[0], metrics.auroc(judged.baselines["NLL"], judged.correct)
+    )
+    assert table["n_effective"].tolist() == pytest.approx([80] * 4)
+    judges = judge_agreement(label_table(labels), [judged], scope="questions")
+    assert judges["judge"].tolist() == ["rouge_l", "alias_match", "exact_match"]
+    np.testing.assert_allclose(judges["accuracy"], correct.mean())
+    np.testing.assert_allclose(judges["agreement"], (judged.correct == correct).mean())
+    covered = accuracy_at_coverage(
+        label_table(labels), [judged], coverages=[0.25, 1], scope="questions"
+    )
+    sure = judged.baselines["NLL"].rank() <= 20
+    values = covered[covered["method"] == "NLL"].set_index("coverage")["accuracy"]
+    np.testing.assert_allclose(values, [correct[sure].mean(), correct.mean()])
+
+
+def test_some_labels_give_intervals_that_hold_the_truth_and_narrow():
+    judged, truth = evaluation(400)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=150), truth)
+    exact = metrics.auroc(judged.baselines["NLL"], np.array(list(truth.values())))
+    widths = []
+    for n_labels in (80, 165):
+        row = estimate(label_table(labels[:n_labels]), [judged], scope="questions").iloc[0]
+        assert row["auroc_low"] < exact < row["auroc_high"]
+        widths.append(row["auroc_high"] - row["auroc_low"])
+    assert widths[1] < widths[0]
+    population = estimate(label_table(labels), [judged]).iloc[0]
+    assert population["auroc_high"] - population["auroc_low"] > widths[1]
+
+
+def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
+    judged, truth = evaluation(200)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth, stop=14)
+    table = estimate(label_table(labels), [judged])
+    assert table["shown"].str.contains(r"^labels of right answers: \d, needed: 10$").all()
+    assert table.filter(regex="^auroc(?!_by_judge)").isna().all(axis=None)
+    judges = judge_agreement(label_table(labels), [judged])
+    assert judges["shown"].str.contains(r"^labels: 1\d, needed: 20$").all()
+    assert judges["accuracy"].isna().all()
+
+
+@pytest.mark.parametrize("n_labels", [0, 1, 3])
+def test_tables_exist_before_there_are_enough_labels(n_labels):
+    judged, truth = evaluation(60)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=30), truth)
+    table = label_table(labels[:n_labels])
+    assert estimate(table, [judged])["n_labels"].tolist() == [n_labels] * 4
+    assert judge_agreement(table, [judged])["agreement"].isna().all()
+    assert accuracy_at_coverage(table, [judged])["accuracy"].isna().all()
+    assert len(consistency(table)) == min(n_labels, 1)
+    assert labeller_agreement(table).empty
+
+
+def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
+    judged, truth = evaluation()
+    truth = dict.fromkeys(truth, True)
+    reasons = {}
+    for seed in (0, 1):
+        _, labels = label_all(LabelPlan.create([judged], n_labels=40, seed=seed), truth)
+        row = judge_agreement(label_table(labels), [judged]).iloc[0]
+        covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[1]).iloc[0]
+        assert covered["shown"] == row["shown"]
+        reasons[row["shown"]] = row["accuracy"]
+    assert np.isnan(reasons["an estimate is not between 0 and 1"])
+    assert 0.98 < reasons["yes"] <= 1
+
+
+def test_undecided_answers_are_counted_and_others_stand_for_them():
+    judged, truth = evaluation(200)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=100), truth)
+    labels[::10] = [replace_correct(each, None) for each in labels[::10]]
+    row = estimate(label_table(labels), [judged]).iloc[0]
+    n_undecided = sum(each.correct is None and not each.repetition for each in labels)
+    assert row["n_undecided"] == n_undecided
+    assert row["n_labels"] == 100 - n_undecided
+
+
+def test_clusters_widen_intervals_of_the_population_only():
+    judged, truth = evaluation(200)
+    clustered = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 40))
+    _, labels = label_all(LabelPlan.create([judged], n_labels=100), truth)
+    table = label_table(labels)
+    for scope, is_same in (("questions", True), ("population", False)):
+        widths = []
+        for each in (judged, clustered):
+            row = estimate(table, [each], scope=scope).iloc[0]
+            widths.append(row["auroc_high"] - row["auroc_low"])
+        assert (widths[0] == widths[1]) == is_same
+    few = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 60))
+    assert estimate(table, [few])["shown"].iloc[0] == "clusters of questions: 4, needed: 5"
+
+
+def test_errors_of_estimates_name_the_reason():
+    judged, truth = evaluation()
+    other, _ = evaluation(prefix="other")
+    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth)
+    table = label_table(labels)
+    with pytest.raises(RunError, match="plan for other answers"):
+        estimate(table, [other])
+    with pytest.raises(RunError, match="unknown scope 'all'"):
+        estimate(table, [judged], scope="all")
+    with pytest.raises(RunError, match="no column probability: without inclusion probabilities"):
+        estimate(table.drop(columns="probability"), [judged])
+    with pytest.raises(RunError, match="coverages must be above 0"):
+        accuracy_at_coverage(table, [judged], coverages=[0])
+
+
+def test_an_answer_without_text_cannot_be_labelled():
+    judged, _ = evaluation()
+    judged.answers.loc[3, "text"] = None
+    with pytest.raises(RunError, match="the answer to question 'q3' has no text"):
+        LabelPlan.create([judged])
