@@ -95,7 +95,9 @@ def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_
 
 
 # Files of data/ that are only needed to make the others again.
-SOURCES = re.compile(r"data/(models/train\.py|published/.*|world_facts/((build.*|label_answers)\.py|relations.*))")
+SOURCES = re.compile(
+    r"data/(models/train\.py|published/.*|world_facts/((build.*|label_answers)\.py|relations.*))"
+)
 MINE = ["data/generations/s/m/run.json", "data/published/x.json", "data/models/mine/config.json"]
 MINE += ["notebooks/Untitled.ipynb", "pro_lib/x.pyc"]
 # From an empty folder: a file of log-probabilities is scored, a question asked, and what is
