@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TICKS = (0.005, 0.02, 0.1, 0.4)
-_NOTE = "The exact search finds every answer with p ≥ α. Beams: diverse beam search."
+_NOTE = (
+    "The exact search finds every answer with p ≥ α. Beams: diverse beam search. "
+    "Entropy and bounds are means over the questions that are certified at this α, so other α have "
+    "other questions. "
+    "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
+    "α-floor: the entropy if all other answers had the probability α."
+)
 
 
 @dataclass(frozen=True)

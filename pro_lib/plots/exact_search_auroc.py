@@ -30,8 +30,11 @@ _NAMES = {
 }
 _MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not touch
 _NOTE = (
-    "The exact search finds every answer with p ≥ α. It also gives two lower bounds of the "
-    "entropy, and the probability of the answers that it did not find. Beams: diverse beam search."
+    "The exact search finds every answer with p ≥ α. Beams: diverse beam search. "
+    "PRO has the α that is best on validation questions, one for the search and one for beams. "
+    "α-floor: the entropy if all other answers had the probability α. "
+    "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
+    "Probability of other answers: 1 minus the sum of p over the found answers."
 )
 
 

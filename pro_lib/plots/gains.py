@@ -47,7 +47,9 @@ _LEVELS = {
 _WORLD_NOTE = (
     "A simulated world draws, for each question, the probabilities of the possible answers and the "
     "true one. Each row is a world whose other properties are those of the base world. Rows that "
-    "are marked (base) are the same world."
+    "are marked (base) are the same world. At calibration c, the true answer is drawn with "
+    "probabilities proportional to p^c. A point without a bar has an interval that is narrower "
+    "than the point."
 )
 _CAUSE_NOTE = (
     "Each row changes one thing about the answers and their probabilities, and computes both "

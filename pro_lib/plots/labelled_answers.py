@@ -91,9 +91,20 @@ def label_estimates(
             x=f"value with 95 % interval (differences: log scale beyond ±{_LINEAR:g})",
             y="method",
             entries=handles(names, ls=""),
-            note=method_note(table),
+            note=f"{_note(table)} {method_note(table)}",
         )
     return figure
+
+
+def _note(table: pd.DataFrame) -> str:
+    """Say what was labelled, if the table says how many labels there are."""
+    counts = table.get("n_labels", pd.Series(dtype=float)).dropna()
+    if counts.empty:
+        return "ROUGE-L judges all answers."
+    return (
+        f"ROUGE-L judges all answers. {counts.max():,.0f} answers have a label, from which the "
+        "AUROC of all answers is estimated."
+    )
 
 
 def _draw_judge(

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_NOTE = (
+    "The points of one threshold are side by side, with the threshold below their middle. The line "
+    "at 0 is NLL. A point without a bar has an interval that is narrower than the point."
+)
 _GROUP_WIDTH = 0.084  # of the points of a threshold; two thresholds are 0.1 apart
 
 
@@ -81,7 +85,7 @@ def rouge_thresholds(
             x="ROUGE-L above which an answer is correct (below it: share of correct answers)",
             y="AUROC minus that of NLL, 95 % interval\n(log scale beyond ±0.05)",
             entries=entries,
-            note=f"The line at 0 is NLL. {method_note(table)}",
+            note=f"{_NOTE} {method_note(table)}",
         )
     return figure
 

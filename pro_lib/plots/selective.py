@@ -34,10 +34,16 @@ if TYPE_CHECKING:
 # The shares of questions that are drawn. Lines through more of them are tangled.
 _DRAWN_SHARES = (0.1, 0.25, 0.5, 0.75)
 _GROUP_WIDTH = 0.8  # of the points of a share, which are side by side; a share has the width 1
+_ACCURACY_NOTE = (
+    "Each method answers the questions that it scores as least uncertain. The line at 0 is NLL. "
+    "Above the line, more of the method's answers are correct. "
+    "The grey boxes show how uncertain NLL's accuracy is; they do not test the differences."
+)
 _RELIABILITY_NOTE = (
-    "A point is a bin of questions with about the same confidence; its area is their share of all "
-    "questions. "
-    "ECE: expected calibration error."
+    "Confidence is a function of the score, fitted on validation questions. "
+    "A point is a tenth of the questions, or more if their scores are equal; its area is their "
+    "share of all questions. Where two methods agree, their points are at the same place. "
+    "ECE: expected calibration error, the mean distance from the dotted line."
 )
 
 
@@ -97,7 +103,7 @@ def accuracy_by_coverage(
             x="share of questions that are answered (in parentheses: accuracy of NLL)",
             y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
             entries=entries,
-            note=f"The line at 0 is NLL. {method_note(table[table['label'].isin(labels)])}",
+            note=f"{_ACCURACY_NOTE} {method_note(table[table['label'].isin(labels)])}",
         )
     return figure
 

@@ -50,8 +50,8 @@ _TITLE_SIZES = {8: 14.8, 7: 16.9}
 _PROTOCOL_TITLES = {"paper": "repeats counted", "workbench": "each answer once"}
 # The same below a figure, where there is more space
 _PROTOCOL_WORDS = {
-    "paper": "repeated answers are counted",
-    "workbench": "each answer is counted once",
+    "paper": "an answer that is found several times counts several times",
+    "workbench": "an answer that is found several times counts once",
 }
 _WHOLE_SENTENCE = 60  # letters; a shorter sentence of a note is not divided between lines
 # Characters that a question may hold, and no XML: Matplotlib writes them as they are.

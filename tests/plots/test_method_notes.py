@@ -48,7 +48,7 @@ def test_a_line_of_a_note_does_not_break_a_short_sentence():
 def test_the_line_below_a_figure_names_dataset_model_and_how_answers_are_counted():
     table = pd.DataFrame({"alpha": [0.1, 0.4], "auroc": 0.8, "dataset": "quiz", "model": "m"})
     figure = plots.alpha_sweep(table.assign(protocol="workbench"))
-    expected = "dataset quiz, model m, each answer is counted once"
+    expected = "dataset quiz, model m, an answer that is found several times counts once"
     assert figure.get_supxlabel().splitlines()[-1] == expected
 
 

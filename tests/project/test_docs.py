@@ -175,6 +175,9 @@ NOT_RUN = {
     "python benchmarks/(families|on_gpu).*": (
         "takes minutes or needs a GPU; tests/benchmarks/ has small versions"
     ),
+    "python benchmarks/label_(estimates|summary).py .*": (
+        "simulates for hours; tests/benchmarks/test_label_estimates.py has small versions"
+    ),
     "python benchmarks/ladder.py( --models.*)?$": (
         "takes many minutes and needs the environment of `make golden`"
     ),
