@@ -15,6 +15,7 @@ from pro_lib.plots.style import (
     draw_curves,
     handles,
     label_figure,
+    method_styles,
     panels,
     plt,
     set_ticks,
@@ -54,7 +55,8 @@ def risk_coverage(
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
     with panels(table, "model", "dataset", **shape) as (figure, grid):
         for ax, _, rows in grid:
-            draw_curves(ax, rows, "label", labels, "coverage", "risk")
+            styles = method_styles(labels)
+            draw_curves(ax, rows, "label", labels, "coverage", "risk", styles=styles)
             first = rows[rows["label"] == labels[0]]
             if "risk_low" in first:
                 ends = first["risk_low"], first["risk_high"]
@@ -63,7 +65,7 @@ def risk_coverage(
             ax.plot(best["coverage"], best["risk"], color="black", lw=0.8, ls=":")
             set_ticks(ax, SHARE_TICKS)
             ax.set_ylim(0, None)
-        entries: list[Artist] = [*handles(labels)]
+        entries: list[Artist] = [*handles(labels, styles=method_styles(labels))]
         if "risk_low" in table:
             style: dict[str, Any] = {"color": COLORS[0], "alpha": 0.15, "lw": 0}
             label = f"95 % interval of {labels[0]}"

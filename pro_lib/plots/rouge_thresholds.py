@@ -17,6 +17,7 @@ from pro_lib.plots.style import (
     handles,
     label_figure,
     matching_rows,
+    method_styles,
     panels,
     printed_entry,
 )
@@ -64,7 +65,7 @@ def rouge_thresholds(
     labels = distinct_values(table, "label")
     methods = table.drop_duplicates("label").set_index("label")["method"]
     grid = panels(table, "model", "dataset", "protocol", figure_columns=figure_columns, sharey=True)
-    entries = handles(labels, ls="")
+    entries = handles(labels, styles=method_styles(labels), ls="")
     with grid as (figure, drawn):
         for ax, setting, rows in drawn:
             if printed is not None:
@@ -92,7 +93,11 @@ def rouge_thresholds(
 
 def _draw(ax: Axes, rows: pd.DataFrame, labels: list, **style: Any) -> None:
     """Draw the points of each method, side by side so that bars do not overlap."""
-    options: dict[str, Any] = {"shift": _GROUP_WIDTH / len(labels), **style}
+    options: dict[str, Any] = {
+        "shift": _GROUP_WIDTH / len(labels),
+        "styles": method_styles(labels),
+        **style,
+    }
     draw_curves(ax, rows, "label", labels, "rouge_threshold", "auroc_minus_nll", **options)
 
 

@@ -20,6 +20,7 @@ from pro_lib.plots.style import (
     handles,
     label_figure,
     line_style,
+    method_styles,
     minus_nll,
     panels,
     plt,
@@ -41,8 +42,10 @@ _ACCURACY_NOTE = (
 )
 _RELIABILITY_NOTE = (
     "Confidence is a function of the score, fitted on validation questions. "
-    "A point is a tenth of the questions, or more if their scores are equal; its area is their "
-    "share of all questions. Where two methods agree, their points are at the same place. "
+    "A point is one of ten bins of questions with similar confidence. "
+    "Questions with equal confidence are in the same bin, so the bins differ in size, which the "
+    "area of the point shows. "
+    "Where two methods agree, their points are at the same place. "
     "ECE: expected calibration error, the mean distance from the dotted line."
 )
 
@@ -86,11 +89,12 @@ def accuracy_by_coverage(
         for ax, _, rows in grid:
             differences = _at_drawn_shares(minus_nll(rows, "coverage", "accuracy"))
             shift = _GROUP_WIDTH / len(labels)
-            style: dict[str, Any] = {"shift": shift, "ls": "", "markevery": 1, "ms": 4.5}
+            style: dict[str, Any] = {"ls": "", "markevery": 1, "ms": 4.5}
+            style |= {"shift": shift, "styles": method_styles(labels)}
             draw_curves(ax, differences, "label", labels, "place", "difference", **style)
             difference_axis(ax)
             _draw_nll(ax, differences[differences["method"] == "NLL"])
-        entries: list[Artist] = [*handles(labels, ls="", ms=4.5)]
+        entries: list[Artist] = [*handles(labels, styles=method_styles(labels), ls="", ms=4.5)]
         if "accuracy_low" in table:
             entries.append(
                 plt.Rectangle(
@@ -137,7 +141,7 @@ def reliability(
     with panels(table, "model", "dataset", **shape) as (figure, grid):
         for ax, _, rows in grid:
             ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
-            for index, label in enumerate(labels):
+            for label, index in zip(labels, method_styles(labels), strict=True):
                 _draw_bins(ax, rows[rows["label"] == label], line_style(index))
             if "ece" in rows:
                 errors = [
@@ -154,7 +158,7 @@ def reliability(
             title=title,
             x="confidence: probability of a correct answer, fitted on validation questions",
             y="accuracy with 95 % interval",
-            entries=[*handles(labels, ls="", mfc="none"), diagonal],
+            entries=[*handles(labels, styles=method_styles(labels), ls="", mfc="none"), diagonal],
             note=f"{_RELIABILITY_NOTE} {method_note(table)}",
         )
     return figure

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import count, product
 from math import ceil
 from typing import Any
 
@@ -22,6 +22,10 @@ with extra("notebooks", "drawing"):
     from matplotlib.ticker import FixedLocator, NullLocator
 
 PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
+_METHOD_STYLES = {
+    method: index
+    for index, method in enumerate(("PRO", "ALL", "PE", "NE", "SE", "SD", "NLL", "Deg"))
+}
 # The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
 # be read in greyscale.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
@@ -71,6 +75,22 @@ STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.f
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
     return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
+
+
+def method_styles(labels: Sequence[str]) -> list[int]:
+    """Return the index of the `line_style` of each method, by its label.
+
+    A method of the paper has the same style in all figures, unless the figure has it twice, with
+    two comparisons of meanings. The other methods have the styles that are left.
+    """
+    methods = [label.split(" (")[0] for label in labels]
+    chosen = {
+        label: _METHOD_STYLES[method]
+        for label, method in zip(labels, methods, strict=True)
+        if method in _METHOD_STYLES and methods.count(method) == 1
+    }
+    left = (index for index in count() if index not in chosen.values())
+    return [chosen[label] if label in chosen else next(left) for label in labels]
 
 
 @contextmanager
@@ -288,7 +308,7 @@ def draw_curve(
         ax.fill_between(x, low, high, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=drawn["ls"])
 
 
-def draw_curves(
+def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curves
     ax: Axes,
     table: pd.DataFrame,
     by: str,
@@ -297,15 +317,20 @@ def draw_curves(
     y: str = "auroc",
     *,
     shift: float = 0.0,
+    styles: Sequence[int] | None = None,
     **other,
 ) -> None:
-    """Draw a curve over the column `x` for each name in the column `by`, `shift` apart."""
-    for index, name in enumerate(names):
+    """Draw a curve over the column `x` for each name in the column `by`, `shift` apart.
+
+    `styles` are the indices of the line styles; None for 0, 1, ….
+    """
+    styles = range(len(names)) if styles is None else styles
+    for place, (name, style) in enumerate(zip(names, styles, strict=True)):
         line = table[table[by] == name]
         if line.empty:
             continue
-        places = line[x].astype(float) + shift * (index - (len(names) - 1) / 2)
-        draw_curve(ax, places, line, index, y=y, label=name, **other)
+        places = line[x].astype(float) + shift * (place - (len(names) - 1) / 2)
+        draw_curve(ax, places, line, style, y=y, label=name, **other)
 
 
 def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -315,11 +340,14 @@ def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     )
 
 
-def handles(names: Sequence[object], **other: Any) -> list[plt.Line2D]:
-    """Return a legend entry for the line of each name."""
+def handles(
+    names: Sequence[object], *, styles: Sequence[int] | None = None, **other: Any
+) -> list[plt.Line2D]:
+    """Return a legend entry for the line of each name; `styles` as in `draw_curves`."""
+    styles = range(len(names)) if styles is None else styles
     return [
-        plt.Line2D([], [], label=name, **{**line_style(index), **other})
-        for index, name in enumerate(names)
+        plt.Line2D([], [], label=name, **{**line_style(style), **other})
+        for name, style in zip(names, styles, strict=True)
     ]
 
 

@@ -9,6 +9,7 @@ from matplotlib.text import Text
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
+from pro_lib.plots.style import method_styles
 
 DATASETS, MODELS = ("world-facts", "mine"), ("facts-2m", "facts-1m")
 PAPER_SIZED = {"model": ("Gemma-2B", "Gemma-7B", "Llama2-13B", "Falcon-11B", "Falcon-40B")}
@@ -403,3 +404,15 @@ def test_a_method_that_a_setting_does_not_have_is_marked_in_a_figure_of_guarante
     table = pd.DataFrame(rows | {"coverage": 0.5, "accuracy": 0.9})
     texts = [[text.get_text().strip() for text in ax.texts] for ax in plots.guarantees(table).axes]
     assert texts == [[], ["n/a"]]
+
+
+def test_a_method_has_the_same_style_whatever_other_methods_are_drawn():
+    few = dict(zip(["PRO", "Deg"], method_styles(["PRO", "Deg"]), strict=True))
+    labels = ["PRO", "NLL", "S-PRO", "SE (lexical)", "Deg"]
+    many = dict(zip(labels, method_styles(labels), strict=True))
+    assert few == {"PRO": 0, "Deg": 7}
+    assert many == {"PRO": 0, "NLL": 6, "S-PRO": 1, "SE (lexical)": 4, "Deg": 7}
+
+
+def test_two_comparisons_of_meanings_have_different_styles():
+    assert method_styles(["PRO", "SE (lexical)", "SE (alias)"]) == [0, 1, 2]
