@@ -19,7 +19,8 @@ _NOTE = (
     "Entropy and bounds are means over the questions that are certified at this α, so other α have "
     "other questions. "
     "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
-    "α-floor: the entropy if all other answers had the probability α."
+    "α-floor: the smallest entropy that the found answers allow, because each other answer has "
+    "p < α."
 )
 
 
@@ -43,8 +44,8 @@ _PANELS = {
     "status of the search": _Panel(
         "share of questions",
         {
-            "share_certified": "certified: every answer\nwith p ≥ α is known",
-            "share_fallback": "fallback: no answer\nhas p ≥ α",
+            "share_certified": "certified: all answers\nwith p ≥ α, one or more",
+            "share_fallback": "fallback: certainly no\nanswer has p ≥ α",
             "share_undecided": "undecided: the search\nstopped too early",
         },
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from pro_lib.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _ANSWERS = {"threshold": "exact search", "diverse_beam": "beams"}
@@ -32,7 +33,8 @@ _MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not t
 _NOTE = (
     "The exact search finds every answer with p ≥ α. Beams: diverse beam search. "
     "PRO has the α that is best on validation questions, one for the search and one for beams. "
-    "α-floor: the entropy if all other answers had the probability α. "
+    "α-floor: the smallest entropy that the found answers allow, because each other answer has "
+    "p < α. "
     "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
     "Probability of other answers: 1 minus the sum of p over the found answers."
 )
@@ -49,7 +51,7 @@ def exact_search_auroc(
     Args:
         table: needs the columns method, strategy, alpha_choice, auroc and auroc_minus_pro, each
             with its interval (auroc_low, auroc_high, auroc_minus_pro_low, auroc_minus_pro_high). It
-            may have dataset, model and n_questions.
+            may have alpha, which is written beside PRO, dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
 
@@ -62,6 +64,7 @@ def exact_search_auroc(
     table = checked_table(table, needed, "exact_search_auroc")
     table = table.assign(score=_score_names(table))
     names = list(dict.fromkeys(table["score"]))
+    names.sort(key=lambda name: not name.startswith("PRO"))
     parts = []
     for quantity, heading in _PANELS.items():
         values = {"value": table[quantity], "low": table[f"{quantity}_low"]}
@@ -71,10 +74,11 @@ def exact_search_auroc(
         pd.concat(parts),
         "dataset",
         "model",
+        "protocol",
         "panel",
         figure_columns=figure_columns,
         per_line=figure_columns,
-        height=0.17 * len(names) + 0.2,
+        height=0.19 * len(names) + 0.2,
         sharey=True,
     )
     with grid as (figure, axes):
@@ -87,6 +91,8 @@ def exact_search_auroc(
             ax.locator_params(axis="x", nbins=_MOST_INTERVALS)
             if rows["quantity"].iloc[0] == "auroc_minus_pro":
                 ax.axvline(0, color="black", lw=0.6)
+            else:
+                _name_alphas(ax, rows, places)
         label_figure(
             figure,
             title=title,
@@ -97,6 +103,14 @@ def exact_search_auroc(
     return figure
 
 
+def _name_alphas(ax: Axes, rows: pd.DataFrame, places: pd.Series) -> None:
+    """Write the α of PRO above its points."""
+    style: dict[str, Any] = {"fontsize": 6, "ha": "center", "va": "bottom"}
+    for row, place in zip(rows.to_dict("records"), places, strict=True):
+        if pd.notna(row.get("alpha")):
+            ax.text(row["value"], place - 0.1, f"α = {row['alpha']:g}", **style)
+
+
 def _score_names(table: pd.DataFrame) -> list[str]:
     """Return the name of the score of each row; that of PRO says which answers it uses."""
     names = []
@@ -105,6 +119,6 @@ def _score_names(table: pd.DataFrame) -> list[str]:
         if name == "PRO":
             name = f"PRO of {_ANSWERS.get(row['strategy'], row['strategy'])}"
         if row["alpha_choice"] == "exact search":
-            name = f"{name}, α of the first row"
+            name = f"{name}, α of exact search"
         names.append(name)
     return names

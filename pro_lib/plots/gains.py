@@ -30,6 +30,7 @@ _CAUSES = {
     "spellings merged": "answers of one meaning merged",
     "endings left out": "end token left out of p",
     "repeats kept": "repeated answers counted",
+    "probabilities made to sum to 1": "p divided by the sum over the answers",
 }
 # Words for panels and rows of simulated worlds
 _VARIED = {
@@ -47,13 +48,15 @@ _LEVELS = {
 _WORLD_NOTE = (
     "A simulated world draws, for each question, the probabilities of the possible answers and the "
     "true one. Each row is a world whose other properties are those of the base world. Rows that "
-    "are marked (base) are the same world. At calibration c, the true answer is drawn with "
-    "probabilities proportional to p^c. A point without a bar has an interval that is narrower "
-    "than the point."
+    "are marked (base) are the same world, which counts once. K is at most the number of answers. "
+    "At calibration c, the true answer is drawn with probabilities proportional to p^c. With s "
+    "spellings, p of each meaning is divided at random between s answers. A point without a bar "
+    "has an interval that is narrower than the point."
 )
 _CAUSE_NOTE = (
-    "Each row changes one thing about the answers and their probabilities, and computes both "
-    "scores anew. Unless the row says otherwise, each answer is counted once."
+    "Each row changes one thing about the answers and their probabilities p, and computes both "
+    "scores anew. The AUROC of NLL after the change is in parentheses. Unless the row says "
+    "otherwise, each answer is counted once."
 )
 _X = f"AUROC of PRO minus AUROC of NLL, with 95 % interval (log scale beyond ±{_LINEAR:g})"
 
@@ -106,13 +109,14 @@ def causes(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Which changes of the answers move the gain of PRO over NLL?",
+    title: str = "Which changes of the answers move the difference between PRO and NLL?",
 ) -> Figure:
     """Draw the gain of PRO over NLL in a setting: a row for each cause that is removed alone.
 
     Args:
         table: needs the columns cause, k_choice, k, alpha and auroc_minus_nll with its interval. It
-            may have dataset, model, protocol and n_questions.
+            may have nll_auroc, which is written beside the causes, and dataset, model, protocol and
+            n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
 
@@ -122,7 +126,7 @@ def causes(
     needed = ["cause", "k_choice", "k", "alpha", *_GAIN]
     table = checked_table(table, needed, "causes")
     return _draw_gains(
-        table.assign(row=table["cause"].replace(_CAUSES)),
+        table.assign(row=_cause_names(table)),
         ["dataset", "model"],
         figure_columns=figure_columns,
         per_line=1,
@@ -130,6 +134,14 @@ def causes(
         y="change",
         note=_CAUSE_NOTE,
     )
+
+
+def _cause_names(table: pd.DataFrame) -> pd.Series:
+    """Return the words for each change, with the AUROC of NLL after it if that is known."""
+    names = table["cause"].replace(_CAUSES)
+    if "nll_auroc" not in table:
+        return names
+    return names + [f" ({value:.3f})" for value in table["nll_auroc"]]
 
 
 def _draw_gains(

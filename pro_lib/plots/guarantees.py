@@ -13,6 +13,7 @@ from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
     checked_table,
+    distinct_values,
     draw_curve,
     label_figure,
     name_rows,
@@ -38,7 +39,8 @@ _SETS_NOTE = (
 )
 _GUARANTEE_NOTE = (
     "A method answers the questions whose score is below a threshold. The threshold comes from "
-    "validation questions, with a confidence of 95 %."
+    "{n}validation questions, with a confidence of 95 %. The fewer there are, the stricter it is. "
+    "So the accuracy is usually higher than guaranteed, or no threshold can be guaranteed."
 )
 _ENTROPY_NOTE = (
     "Each dot is a question with its interval. At most 200 of the n questions are drawn, evenly "
@@ -91,9 +93,15 @@ def guarantees(
             x="share of all questions (bars), share of correct answers among the answered (points)",
             y="method",
             entries=[bars, points, line],
-            note=f"{_GUARANTEE_NOTE} {method_note(table)}",
+            note=f"{_guarantee_note(table)} {method_note(table)}",
         )
     return figure
+
+
+def _guarantee_note(table: pd.DataFrame) -> str:
+    """Say where the thresholds come from, with the number of validation questions if known."""
+    numbers = distinct_values(table, "n_validation")
+    return _GUARANTEE_NOTE.format(n=f"{numbers[0]:,} " if len(numbers) == 1 else "")
 
 
 def answer_sets(

@@ -20,6 +20,11 @@ from pro_lib.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_NOTE = "If no answer has p ≥ α, PRO keeps the most probable answer."
+_REPEATS_NOTE = (
+    "An answer that is found several times is also kept several times, so K can exceed 1/α."
+)
+
 
 def k_vs_alpha(
     table: pd.DataFrame,
@@ -41,12 +46,14 @@ def k_vs_alpha(
     """
     table = checked_table(table, ["alpha", "mean_k"], "k_vs_alpha")
     models = distinct_values(table, "model")
+    has_repeats = "paper" in distinct_values(table, "protocol")
     grid = panels(
         table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
     )
     with grid as (figure, drawn):
         for ax, _, rows in drawn:
-            style: dict[str, Any] = {"interval": "mean_k_", "lw": 1, "clip_on": False}
+            style: dict[str, Any] = {"interval": "mean_k_", "lw": 1, "marker": ""}
+            style |= {"clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax)
         label_figure(
@@ -54,6 +61,7 @@ def k_vs_alpha(
             title=title,
             x=ALPHA_AXIS,
             y="answers kept, mean with 95 % interval",
-            entries=model_entries(models, lw=1),
+            entries=model_entries(models, lw=1, marker=""),
+            note=f"{_NOTE} {_REPEATS_NOTE}" if has_repeats else _NOTE,
         )
     return figure

@@ -101,9 +101,13 @@ def _note(table: pd.DataFrame) -> str:
     counts = table.get("n_labels", pd.Series(dtype=float)).dropna()
     if counts.empty:
         return "ROUGE-L judges all answers."
+    number = f"{counts.max():,.0f}"
+    if counts.min() < counts.max():
+        number = f"{counts.min():,.0f} to {number}"
     return (
-        f"ROUGE-L judges all answers. {counts.max():,.0f} answers have a label, from which the "
-        "AUROC of all answers is estimated."
+        f"ROUGE-L judges all n answers. {number} of them have a label. "
+        "These labels and a model, which predicts the other labels from ROUGE-L, NLL and ALL, "
+        "estimate the AUROC of all n answers. α of PRO is the best on validation questions."
     )
 
 

@@ -53,7 +53,7 @@ def risk_coverage(
     table = table.assign(label=method_labels(table).to_numpy())
     labels = [name for name in distinct_values(table, "label") if name != "oracle"]
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
-    with panels(table, "model", "dataset", **shape) as (figure, grid):
+    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             styles = method_styles(labels)
             draw_curves(ax, rows, "label", labels, "coverage", "risk", styles=styles)

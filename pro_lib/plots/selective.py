@@ -41,8 +41,8 @@ _ACCURACY_NOTE = (
     "The grey boxes show how uncertain NLL's accuracy is; they do not test the differences."
 )
 _RELIABILITY_NOTE = (
-    "Confidence is a function of the score, fitted on validation questions. "
-    "A point is one of ten bins of questions with similar confidence. "
+    "Confidence is a function of the score: isotonic regression on validation questions. "
+    "A point is one of at most ten bins of questions with similar confidence. "
     "Questions with equal confidence are in the same bin, so the bins differ in size, which the "
     "area of the point shows. "
     "Where two methods agree, their points are at the same place. "
@@ -85,7 +85,7 @@ def accuracy_by_coverage(
     table = table.assign(label=method_labels(table).to_numpy())
     labels = [label for label in distinct_values(table, "label") if label not in ("NLL", "oracle")]
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
-    with panels(table, "model", "dataset", **shape) as (figure, grid):
+    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             differences = _at_drawn_shares(minus_nll(rows, "coverage", "accuracy"))
             shift = _GROUP_WIDTH / len(labels)
@@ -138,7 +138,7 @@ def reliability(
     table = table.assign(label=method_labels(table).to_numpy())
     labels = distinct_values(table, "label")
     shape: dict[str, Any] = {"figure_columns": figure_columns, "sharex": True, "sharey": True}
-    with panels(table, "model", "dataset", **shape) as (figure, grid):
+    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
             for label, index in zip(labels, method_styles(labels), strict=True):
@@ -192,11 +192,11 @@ def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:
     if "accuracy_low" in bins:
         ends = bins["accuracy_low"], bins["accuracy_high"]
         ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
-    sizes = 300 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
+    sizes = 130 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
     options = {
         "marker": style["marker"],
         "edgecolors": style["color"],
         "facecolors": "none",
-        "lw": 1.1,
+        "lw": 0.9,
     }
     ax.scatter(bins["confidence"], bins["accuracy"], sizes, **options)

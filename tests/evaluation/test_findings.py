@@ -630,7 +630,8 @@ def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(
     base_again = BASE.assign(varied="answers found per question", level="10")
     table = several_worlds(BASE, world(1, difference, difference, p_value=p_value), base_again)
     assert findings.worlds_title(table, table) == (
-        f"PRO is significantly better than NLL, at some α or K, in {better} of 2 simulated worlds"
+        f"Of 2 simulated worlds, PRO is significantly better than NLL in {better}, worse in "
+        f"{worse} (at some α or K)"
     )
     said = findings.worlds_sentences(table)
     assert said.startswith(
@@ -645,10 +646,8 @@ def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
     # p = 0.02 is significant among two comparisons, and would be 0.08 among four.
     shown = world(1, 0.02, 0.0).assign(p_value=[0.02, 0.9])
     others = world(2, 0.0, 0.0, p_value=0.9)
-    assert "in 1 of 1 simulated worlds" in findings.worlds_title(shown, shown)
-    assert "in 0 of 1 simulated worlds" in findings.worlds_title(
-        shown, several_worlds(shown, others)
-    )
+    assert "better than NLL in 1," in findings.worlds_title(shown, shown)
+    assert "better than NLL in 0," in findings.worlds_title(shown, several_worlds(shown, others))
 
 
 def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
@@ -657,7 +656,7 @@ def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
     base = BASE.assign(p_value=0.9)
     again = base.assign(varied="answers found per question", level="10")
     table = several_worlds(base, world(1, 0.02, 0.0).assign(p_value=[0.012, 0.9]), again)
-    assert "in 1 of 2 simulated worlds" in findings.worlds_title(table, table)
+    assert "better than NLL in 1," in findings.worlds_title(table, table)
 
 
 def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():

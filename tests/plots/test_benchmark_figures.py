@@ -132,5 +132,5 @@ def test_points_of_calibration_are_the_bins_and_their_areas_the_questions():
     figure = plots.reliability(pd.DataFrame(rows))
     [points] = figure.axes[0].collections
     np.testing.assert_array_equal(points.get_offsets(), [[0.2, 0.1], [0.7, 0.8]])
-    np.testing.assert_allclose(points.get_sizes(), [4 + 225, 4 + 75])
+    np.testing.assert_allclose(points.get_sizes(), [4 + 97.5, 4 + 32.5])
     assert figure.axes[0].texts[0].get_text() == "ECE\nPRO 0.100"

@@ -96,8 +96,8 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     assert [label.get_text() for label in auroc.get_yticklabels()] == [
         "PRO of exact search",
         "PRO of beams",
+        "PRO of beams, α of exact search",
         "probability of other answers",
-        "PRO of beams, α of the first row",
     ]
     assert list(auroc.lines[0].get_xdata()) == list(table["auroc"])
     assert list(difference.lines[0].get_xdata()) == list(table["auroc_minus_pro"])

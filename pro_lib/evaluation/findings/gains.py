@@ -29,15 +29,17 @@ def when_does_pro_help(worlds: pd.DataFrame, causes: pd.DataFrame) -> str:
 
 
 def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
-    """Return the title of a figure of some worlds: in how many of them PRO is better than NLL.
+    """Return the title of a figure of some worlds: where PRO is better than NLL, where worse.
 
     Args:
         rows: the rows of `tables.worlds` that the figure shows.
         family: the whole table; Holm's correction is for all comparisons in it.
     """
     counts = _count_worlds(rows, family)
-    where = f"{counts.higher} of {counts.n_settings} simulated worlds"
-    return f"PRO is significantly better than NLL, at some α or K, in {where}"
+    return (
+        f"Of {counts.n_settings} simulated worlds, PRO is significantly better than NLL in "
+        f"{counts.higher}, worse in {counts.lower} (at some α or K)"
+    )
 
 
 def _one_per_world(worlds: pd.DataFrame) -> pd.DataFrame:
