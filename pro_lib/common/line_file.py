@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pro_lib.common.files import RunError, regular, writing
+from pro_lib.common.files import RunError, reading, regular, writing
 
 _BLOCK = 4096  # bytes read at a time to find the last line end
 
@@ -15,19 +15,23 @@ def append_lines(path: str | Path, values: Iterable[Mapping[str, Any]]) -> None:
     """Append JSON objects to a file, and write them to the disk before returning.
 
     A line that a killed process left unfinished is removed first, so that it cannot damage a new
-    one.
+    one. A complete last object without a line end is kept.
 
     Args:
         path: the file; it is created if it does not exist.
         values: the objects, one per line.
 
     Raises:
-        RunError: the file cannot be written.
+        RunError: the file cannot be written, or its last line is not of such a file.
     """
     path = regular(path)
     data = b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values)
     with writing(path), open(path, "a+b") as file:
-        _drop_unfinished_line(file)
+        start, end = _last_line(file)
+        if _is_object(end, str(path)):
+            data = b"\n" + data
+        else:
+            file.truncate(start)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -36,18 +40,21 @@ def append_lines(path: str | Path, values: Iterable[Mapping[str, Any]]) -> None:
 def read_lines(path: str | Path) -> list[dict[str, Any]]:
     """Read the JSON objects of a file.
 
-    An unfinished last line is not an object yet.
+    A last line that a killed process left unfinished is not an object yet.
 
     Args:
         path: the file; a file that does not exist has no objects.
 
     Raises:
-        RunError: a finished line is not a JSON object.
+        RunError: the file cannot be read, or another line is not a JSON object.
     """
     path = regular(path)
     if not path.exists():
         return []
-    finished = path.read_bytes().split(b"\n")[:-1]
+    with reading(path):
+        *finished, end = path.read_bytes().split(b"\n")
+    if _is_object(end, f"{path}, line {len(finished) + 1}"):
+        finished.append(end)
     return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(finished, 1)]
 
 
@@ -62,15 +69,36 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _drop_unfinished_line(file: BinaryIO) -> None:
-    """Cut a file after its last line end."""
+def _is_object(end: bytes, where: str) -> bool:
+    """Return whether the text after the last line end is a complete object.
+
+    Otherwise it is empty, or the unfinished beginning of an object.
+
+    Raises:
+        RunError: it is not the beginning of an object.
+    """
+    if not end:
+        return False
+    try:
+        _parsed(end, where)
+    except RunError:
+        if end.startswith(b'{"'[: len(end)]):
+            return False
+        raise
+    return True
+
+
+def _last_line(file: BinaryIO) -> tuple[int, bytes]:
+    """Return where the text after the last line end begins, and this text."""
     position = file.seek(0, os.SEEK_END)
+    end = b""
     while position:
         start = max(0, position - _BLOCK)
         file.seek(start)
-        place = file.read(position - start).rfind(b"\n")
+        block = file.read(position - start)
+        place = block.rfind(b"\n")
+        end = block[place + 1 :] + end
         if place >= 0:
-            file.truncate(start + place + 1)
-            return
+            return start + place + 1, end
         position = start
-    file.truncate(0)
+    return 0, end

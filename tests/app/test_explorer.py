@@ -423,7 +423,7 @@ def test_the_widget_stores_labels_below_the_folder_of_runs_and_continues(tmp_pat
     assert (given["kind"], given["n_given"]) == ("label", 1)
     assert again == given
     assert [path.name for path in (tmp_path / "labels").glob("*.jsonl")] == [
-        "letters, toy, diverse_beam, 40 questions.labels.jsonl"
+        "letters-toy-diverse_beam-30-questions.labels.jsonl"
     ]
 
 

@@ -27,7 +27,7 @@ def half_right():
     """Return a run of 60 questions; the judge calls half of the answers right."""
     run = many(n=60)
     references = [["beta"] if number % 6 == 1 else ["alpha"] for number in range(60)]
-    return replace(run, questions=run.questions.assign(references=references))
+    return replace(run, questions=run.questions.assign(references=references, split="test"))
 
 
 RUN = half_right()
@@ -123,6 +123,7 @@ def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(
     is_right = answer["text"] in answer["references"]
     state = session.reply("give", 0, not is_right)
     assert "disagreements" not in state
+    assert state["labellers"] == []
     give(session, 32, state)
     # Another person decides the first answer differently, and all others alike.
     lines = [json.loads(line) for line in session.path.read_text().splitlines()]
@@ -170,11 +171,18 @@ def label_process(folder):
 
 def send_labels(send, n):
     """Label `n` answers as right exactly if they equal the reference; return the state."""
-    state = send({"action": "open", "n_given": 0, "correct": None})
+    state = send({"action": "open", "n_given": 0, "correct": None, "labels_file": None})
     for _ in range(n):
         answer = state["answer"]
         is_right = answer["text"] in answer["references"]
-        state = send({"action": "give", "n_given": state["n_given"], "correct": is_right})
+        state = send(
+            {
+                "action": "give",
+                "n_given": state["n_given"],
+                "correct": is_right,
+                "labels_file": state["labels_file"],
+            }
+        )
     return state
 
 
@@ -223,8 +231,53 @@ def test_labels_without_their_plan_are_an_error(tmp_path):
 
 def test_another_number_of_planned_labels_is_an_error(tmp_path):
     opened(tmp_path)
-    with pytest.raises(RunError, match="n_planned=40 differs from the 30 planned labels"):
+    with pytest.raises(RunError, match="plans 30 labels, not 40; the number cannot change"):
         LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
+
+
+def test_only_the_answers_of_the_split_are_labelled(tmp_path):
+    splits = ["validation"] * 15 + ["test"] * 45
+    run = replace(RUN, questions=RUN.questions.assign(split=splits))
+    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
+    assert len(session.plan.answers) == 45
+    other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
+    assert len(other.plan.answers) == 15
+
+
+def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
+    ada = opened(tmp_path, labeller="ada")
+    ben = opened(tmp_path, labeller="ben")
+    ben.reply("open")
+    give(ada, 33)
+    saved = plan_path(ada.path).read_bytes()
+    # Without its own memory of the second phase, ben's session reads it from the file.
+    state = give(ben, 33)
+    assert plan_path(ada.path).read_bytes() == saved
+    assert state["answer"] is None
+    assert state["labellers"][0]["n_both"] == 30
+
+
+def test_a_key_for_another_run_labels_nothing(tmp_path):
+    session = opened(tmp_path)
+    state = session.reply("give", 0, True, "labels of another run.jsonl")
+    assert state["n_given"] == 0
+    assert session.reply("give", 0, True, state["labels_file"])["n_given"] == 1
+
+
+@pytest.mark.parametrize(
+    "content", ['{"results": [1]}', "[1, 2]", '{"undo": false, "labeller": "me"}']
+)
+def test_a_file_that_is_not_a_label_file_is_kept(tmp_path, content):
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(RunError, match=r"results\.json"):
+        LabelSession.open(RUN, path, n_planned=30)
+    assert path.read_text() == content
+
+
+def test_no_label_is_planned_for_zero(tmp_path):
+    with pytest.raises(RunError, match="at least 20; got 0"):
+        LabelSession.open(RUN, tmp_path / "labels.jsonl", n_planned=0)
 
 
 def test_the_default_label_file_lies_beside_the_run(tmp_path):
@@ -236,7 +289,7 @@ def test_the_server_refuses_requests_without_its_token(tmp_path):
     with served(opened(tmp_path)) as server:
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(f"http://{server.host}/?token=wrong")
-        message = {"action": "give", "n_given": 0, "correct": True}
+        message = {"action": "give", "n_given": 0, "correct": True, "labels_file": None}
         with pytest.raises(urllib.error.HTTPError, match="403"):
             post(server, message, "wrong")
         assert not server.session.path.exists()
@@ -245,17 +298,21 @@ def test_the_server_refuses_requests_without_its_token(tmp_path):
 
 def test_an_unknown_action_becomes_a_sentence_for_the_page(tmp_path):
     with served(opened(tmp_path)) as server:
-        reply = post(server, {"action": "stop", "n_given": 0, "correct": None}, server.token)
+        reply = post(
+            server,
+            {"action": "stop", "n_given": 0, "correct": None, "labels_file": None},
+            server.token,
+        )
     assert reply["status"] == "Unknown action 'stop'. Choose open, give or undo."
 
 
 def label_with_keys(page, n, first):
     """Press the key of the true label `n` times; the page shows `first` labels before."""
     for number in range(first, first + n):
-        page.get_by_text(f"{number} of 33 answers labelled").wait_for()
+        page.get_by_text(f"{number} of 33 labels given").wait_for()
         reference, answer = page.locator("dd").all_inner_texts()
         page.keyboard.press("r" if answer == reference else "w")
-    page.get_by_text(f"{first + n} of 33 answers labelled").wait_for()
+    page.get_by_text(f"{first + n} of 33 labels given").wait_for()
 
 
 def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server(tmp_path):

@@ -30,9 +30,28 @@ def test_an_unfinished_line_is_not_read_and_is_replaced(tmp_path, length):
 
 def test_a_file_of_one_unfinished_line_begins_anew(tmp_path):
     path = tmp_path / "lines.jsonl"
-    path.write_bytes(b"x" * 10_000)
+    path.write_bytes(b'{"a": "' + b"x" * 10_000)
     append_lines(path, [{"a": 1}])
     assert read_lines(path) == [{"a": 1}]
+
+
+def test_a_last_line_without_a_line_end_is_read_and_kept(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"b": 2}')
+    assert read_lines(path) == [{"a": 1}, {"b": 2}]
+    append_lines(path, [{"c": 3}])
+    assert read_lines(path) == [{"a": 1}, {"b": 2}, {"c": 3}]
+
+
+@pytest.mark.parametrize("content", [b"[1, 2]", b"a few words", b"{\n  "])
+def test_another_file_is_refused_and_kept(tmp_path, content):
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(RunError, match=r"other\.json.* is not"):
+        read_lines(path)
+    with pytest.raises(RunError, match=r"other\.json.* is not"):
+        append_lines(path, [{"a": 1}])
+    assert path.read_bytes() == content
 
 
 def test_a_damaged_line_is_named(tmp_path):

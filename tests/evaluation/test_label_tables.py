@@ -102,7 +102,7 @@ def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):
     columns = tables.auroc_columns(judged.baselines.to_numpy(), sample.estimated(judged))
     assert np.isnan(columns["auroc"]).all()
     [note] = tables.overview([sample.estimated(judged)])["note"]
-    assert "No AUROC is shown: labels of right answers:" in note
+    assert "No AUROC is shown: only 4 labels of right answers" in note
 
 
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
@@ -161,7 +161,7 @@ def test_labels_of_two_plans_are_refused(labelled, tmp_path):
     sample_of(judged, truth, tmp_path, n_labels=20)
     labels = label_all(LabelPlan.create([evaluation(90)[0]], n_labels=20), truth)[1]
     append_label(tmp_path / "labels.jsonl", labels[0])
-    with pytest.raises(RunError, match="labels that do not belong to the plan"):
+    with pytest.raises(RunError, match="1 labels do not belong to this plan"):
         LabelSample.read(tmp_path / "labels.jsonl")
 
 
@@ -216,7 +216,7 @@ def test_findings_do_not_call_methods_equal():
 
 
 def test_findings_without_labels_say_what_is_missing():
-    reason = "labels of right answers: 0, needed: 10"
+    reason = "only 0 labels of right answers; 10 are needed"
     estimates, agreement, labellers = found(p_value=np.nan, auroc=np.nan, n_labels=0, shown=reason)
     text = findings.label_answers(estimates, agreement.assign(accuracy=np.nan), labellers.head(0))
     assert f"no difference to NLL is estimated ({reason})" in text

@@ -13,20 +13,23 @@ from pro_lib.evaluation import Evaluation
 from pro_lib.evaluation.labels import (
     Label,
     LabelPlan,
+    PlanAnswers,
     Request,
     accuracy_at_coverage,
     append_label,
     append_undo,
     as_correctness,
+    collect_answers,
     consistency,
     estimate,
     judge_agreement,
     label_table,
     labeller_agreement,
     merge_labels,
+    plan_path,
     read_label_file,
 )
-from pro_lib.evaluation.labels.label_file import answer_key
+from pro_lib.evaluation.labels.label_file import KEY, answer_key
 
 PLACE = {
     "dataset": "toy",
@@ -189,7 +192,9 @@ def test_repetitions_do_not_count_twice():
     assert merged["n_wrong"].tolist() == [0]
 
 
-@pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"n_answers": 9}])
+@pytest.mark.parametrize(
+    "change", [{"plan": "other"}, {"probability": 0.1}, {"n_answers": 9}, {"n_first": 3}]
+)
 def test_labels_of_different_plans_are_refused(change):
     rows = [label("1", True), label("1", True, labeller="ben", **change)]
     with pytest.raises(RunError, match="different plans"):
@@ -299,11 +304,11 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
     plan = LabelPlan.create([judged], n_labels=60)
     plan.save(tmp_path / "plan.json")
     with pytest.raises(
-        RunError, match=r"plan for other answers \(it has 120 answers, the evaluations 120\)"
+        RunError, match=r"other answers: it has 120 answers, of which 0 are among these 120"
     ):
         LabelPlan.read(tmp_path / "plan.json", [other])
     _, labels = label_all(plan, truth)
-    with pytest.raises(RunError, match="belong to another plan"):
+    with pytest.raises(RunError, match="do not belong to this plan, the first"):
         LabelPlan.create([other]).next_request(label_table(labels), "ada")
 
 
@@ -314,8 +319,33 @@ def test_a_damaged_plan_is_named(tmp_path):
         LabelPlan.read(tmp_path / "plan.json", [judged])
 
 
+def test_labels_of_a_plan_with_another_seed_are_refused():
+    judged, truth = evaluation()
+    _, labels = label_all(LabelPlan.create([judged], n_labels=60, seed=1), truth)
+    with pytest.raises(RunError, match="labels do not belong to this plan"):
+        LabelPlan.create([judged], n_labels=60, seed=2).check(label_table(labels))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"first": [0, 0]}, "different positions below 120"),
+        ({"first": [120]}, "different positions below 120"),
+        ({"second": [5], "probabilities": []}, "the same length"),
+        ({"version": 2}, "version"),
+    ],
+)
+def test_a_plan_that_was_edited_is_refused(tmp_path, change, message):
+    judged, _ = evaluation()
+    path = tmp_path / "plan.json"
+    LabelPlan.create([judged], n_labels=60).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunError, match=message):
+        LabelPlan.read(path, [judged])
+
+
 def test_a_plan_of_few_labels_is_refused():
-    with pytest.raises(RunError, match="n_labels must be at least 20; got 10"):
+    with pytest.raises(RunError, match="planned labels must be at least 20; got 10"):
         LabelPlan.create([evaluation()[0]], n_labels=10)
 
 
@@ -339,8 +369,19 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     answers.loc[35:39, "text_number"] = range(5)
     plan = LabelPlan.create([replace(judged, answers=answers)], n_labels=35)
     assert len(plan.answers) == 35
-    assert plan.answers.table["question_id"].tolist()[-5:] == ["q0", "q1", "q2", "q3", "q4"]
+    ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
+    assert plan.answers.table["question_id"].tolist()[-5:] == ids
     assert plan.answers.settings[0].codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+
+
+def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows():
+    judged, _ = evaluation(40)
+    answers = judged.answers.assign(text_number=np.arange(40) % 20)
+    answers.loc[20:, "text"] = answers.loc[:19, "text"].to_numpy()
+    judged = replace(judged, answers=answers)
+    backwards = judged.rows(np.arange(40)[::-1])
+    plan = LabelPlan.create([judged], n_labels=20)
+    assert (plan.answers.positions(collect_answers([backwards]).table) >= 0).all()
 
 
 # Estimates
@@ -398,10 +439,10 @@ def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
     judged, truth = evaluation(200)
     _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth, stop=14)
     table = estimate(label_table(labels), [judged])
-    assert table["shown"].str.contains(r"^labels of right answers: \d, needed: 10$").all()
+    assert table["shown"].str.contains(r"^only \d labels of right answers; 10 are needed$").all()
     assert table.filter(regex="^auroc(?!_by_judge)").isna().all(axis=None)
     judges = judge_agreement(label_table(labels), [judged])
-    assert judges["shown"].str.contains(r"^labels: 1\d, needed: 20$").all()
+    assert judges["shown"].str.contains(r"^only 1\d labels; 20 are needed$").all()
     assert judges["accuracy"].isna().all()
 
 
@@ -427,7 +468,7 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
         covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[1]).iloc[0]
         assert covered["shown"] == row["shown"]
         reasons[row["shown"]] = row["accuracy"]
-    assert np.isnan(reasons["an estimate is not between 0 and 1"])
+    assert np.isnan(reasons["the estimate is not between 0 and 1; label more answers"])
     assert 0.98 < reasons["yes"] <= 1
 
 
@@ -453,7 +494,7 @@ def test_clusters_widen_intervals_of_the_population_only():
             widths.append(row["auroc_high"] - row["auroc_low"])
         assert (widths[0] == widths[1]) == is_same
     few = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 60))
-    assert estimate(table, [few])["shown"].iloc[0] == "clusters of questions: 4, needed: 5"
+    assert estimate(table, [few])["shown"].iloc[0] == "only 4 clusters of questions; 5 are needed"
 
 
 def test_errors_of_estimates_name_the_reason():
@@ -469,6 +510,43 @@ def test_errors_of_estimates_name_the_reason():
         estimate(table.drop(columns="probability"), [judged])
     with pytest.raises(RunError, match="coverages must be above 0"):
         accuracy_at_coverage(table, [judged], coverages=[0])
+
+
+def test_answers_that_the_plan_did_not_know_are_refused():
+    judged, truth = evaluation(120)
+    known = judged.rows(np.arange(70))
+    plan, labels = label_all(LabelPlan.create([known], n_labels=60), truth)
+    answers = PlanAnswers(plan.answers.table[KEY], plan.answers.digest)
+    with pytest.raises(RunError, match="50 of the 120 answers are not in the plan"):
+        estimate(label_table(labels), [judged], plan=answers)
+
+
+def test_an_accuracy_needs_twenty_labels_among_the_answered():
+    judged, truth = evaluation(200)
+    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth)
+    table = accuracy_at_coverage(label_table(labels), [judged], coverages=[0.05, 1.0])
+    few, all_answers = (rows for _, rows in table.groupby("coverage"))
+    assert few["accuracy"].isna().all()
+    assert few["shown"].str.match(r"only \d+ labels; 20 are needed").all()
+    assert all_answers["accuracy"].notna().all()
+
+
+def test_labels_of_several_datasets_are_not_a_correctness():
+    rows = [label("1", True), label("1", False, dataset="other")]
+    with pytest.raises(RunError, match="several datasets"):
+        as_correctness(merge_labels(label_table(rows)))
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("quiz.labels.jsonl", "quiz.labels.plan.json"),
+        ("a.json", "a.plan.json"),
+        ("answers.1", "answers.1.plan.json"),
+    ],
+)
+def test_each_label_file_has_its_own_plan_file(name, plan):
+    assert plan_path(name).name == plan
 
 
 def test_an_answer_without_text_cannot_be_labelled():

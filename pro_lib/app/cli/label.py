@@ -38,6 +38,12 @@ from pro_lib.common.validation import printable
     help="How many different answers to label; default: 100, or as planned before.",
 )
 @click.option(
+    "--split",
+    default="test",
+    show_default=True,
+    help="Label only questions of this split, if RUN has several splits.",
+)
+@click.option(
     "--labeller", default="me", show_default=True, help="Your name, for several labellers."
 )
 @click.option("--browser/--no-browser", default=True, help="Whether to open the browser.")
@@ -48,6 +54,7 @@ def label_command(  # noqa: PLR0913 - one argument per option
     strict: bool,
     labels: Path | None,
     planned: int | None,
+    split: str,
     labeller: str,
     browser: bool,
 ) -> None:
@@ -67,8 +74,10 @@ def label_command(  # noqa: PLR0913 - one argument per option
     inputs = [run, questions] if questions else [run]
     check_output(path, option="--labels", inputs=inputs)
     answers = read_run_or_responses(run, questions, names)
-    session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller)
+    session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller, split=split)
     with LabelServer(session) as server:
+        n_answers = f"{session.plan.n_labels} of {len(session.plan.answers)} different answers"
+        say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
         if browser:
             webbrowser.open(server.address)

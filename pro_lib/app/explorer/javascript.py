@@ -11,7 +11,7 @@ FOLDER = Path(__file__).with_name("javascript")
 # A module follows those that it imports. No two modules may define the same name.
 MODULES = (
     "numbers",
-    "labels",
+    "formats",
     "elements",
     "charts",
     "run_view",

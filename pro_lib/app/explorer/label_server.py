@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             message = json.loads(content)
             return self.server.session.reply(
-                message["action"], message["n_given"], message["correct"]
+                message["action"], message["n_given"], message["correct"], message["labels_file"]
             )
         except Exception as error:
             is_sentence = isinstance(error, ValueError)

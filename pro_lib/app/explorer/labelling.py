@@ -7,7 +7,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from filelock import FileLock
 
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import evaluate
@@ -32,6 +34,7 @@ from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 DEFAULT_LABELLER = "me"
+DEFAULT_SPLIT = "test"
 _HISTORY_STEP = 20  # labels
 
 
@@ -70,15 +73,17 @@ class LabelSession:
         n_planned: int | None = None,
         labeller: str = DEFAULT_LABELLER,
         seed: int = 0,
+        split: str = DEFAULT_SPLIT,
     ) -> LabelSession:
         """Start to label the answers of a run, or continue.
 
         Args:
             run: a run whose questions have references.
-            path: the label file. The plan is stored beside it, with the suffix `.plan.json`.
+            path: the label file. `plan_path` is the file of its plan.
             n_planned: how many different answers to label; None for the stored plan, or 100.
             labeller: name of the person.
             seed: of the choice of answers.
+            split: only questions of this split are labelled, if the run has several splits.
 
         Returns:
             The session.
@@ -87,6 +92,7 @@ class LabelSession:
             RunError: if no answer can be judged, the plan or the label file belongs to other
                 answers, or the plan of a label file is missing.
         """
+        run = labelled_part(run, split)
         # The order of the questions must not matter: notebooks show them in random order.
         run = run.select(question_ids=sorted(run.questions["question_id"]))
         evaluations = [evaluate(run, similarities={"lexical": lexical})]
@@ -95,10 +101,10 @@ class LabelSession:
         plan_file = plan_path(path)
         if plan_file.exists():
             plan = LabelPlan.read(plan_file, evaluations)
-            if n_planned and min(n_planned, len(plan.answers)) != plan.n_labels:
+            if n_planned is not None and min(n_planned, len(plan.answers)) != plan.n_labels:
                 raise RunError(
-                    f"n_planned={n_planned} differs from the {plan.n_labels} planned labels of "
-                    f"{plan_file}; use another label file for another plan"
+                    f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; the number cannot "
+                    "change, so use another label file for another plan"
                 )
         elif len(labels):
             raise RunError(
@@ -106,14 +112,20 @@ class LabelSession:
                 "restore the plan or use another label file"
             )
         else:
-            plan = LabelPlan.create(evaluations, n_labels=n_planned or DEFAULT_PLANNED, seed=seed)
+            n_new = DEFAULT_PLANNED if n_planned is None else n_planned
+            plan = LabelPlan.create(evaluations, n_labels=n_new, seed=seed)
             plan.save(plan_file)
         questions = run.questions.set_index(run.questions["question_id"].astype(str))
-        session = cls(evaluations, questions, plan, path, labeller)
-        plan.next_request(labels, labeller)  # checks that the labels belong to this plan
-        return session
+        plan.check(labels)
+        return cls(evaluations, questions, plan, path, labeller)
 
-    def reply(self, action: str, n_given: int = 0, correct: bool | None = None) -> dict[str, Any]:
+    def reply(
+        self,
+        action: str,
+        n_given: int = 0,
+        correct: bool | None = None,
+        labels_file: str | None = None,
+    ) -> dict[str, Any]:
         """Do what the page asks, and return what it shows next.
 
         Args:
@@ -122,60 +134,76 @@ class LabelSession:
             n_given: the number of labels that the page knows. If the file has another number, a
                 message was sent twice or from an old page, and only the state is returned.
             correct: for `give`: True for right, False for wrong, None for "cannot decide".
+            labels_file: the label file that the page knows; None before the first reply. If it is
+                another file, because another run is shown, only the state is returned.
 
         Returns:
-            The state of the page, as JSON data: `n_given`, `n_requests`, `labels_file`, `answer`
-            (question, references and text; None at the end), `estimates`, `history` (the intervals
-            after fewer labels), `labellers` (the agreement of several labellers) and, at the end,
-            `consistency` and `disagreements`.
+            The state of the page, as JSON data:
+
+            - `n_given`, `n_requests`: labels of this person, and those of the whole plan.
+            - `labels_file`: the path of the label file.
+            - `answer`: question, references and text; None at the end.
+            - `estimates`: the table of `estimate`. `history`: the intervals after fewer labels.
+            - at the end, `labellers` (the agreement of several labellers), `consistency` and
+              `disagreements`. A labeller must not see them before.
         """
         if action not in ("open", "give", "undo"):
             raise RunError(f"Unknown action {action!r}. Choose open, give or undo.")
         if correct not in (True, False, None):
             raise RunError(f"correct must be true, false or null; got {correct!r}")
-        with self._lock:
-            is_current = n_given == len(self._own_labels())
+        # Sessions of other processes may write the same files.
+        with self._lock, FileLock(self.path.with_name(f".{self.path.name}.lock")):
+            is_same_file = labels_file in (None, str(self.path))
+            is_current = is_same_file and n_given == len(self._labels_of_labeller())
             if action == "undo" and is_current and n_given:
                 append_undo(self.path, self.labeller)
             if action == "give" and is_current:
-                self._give(correct)
+                self._append(correct)
             return self._state()
 
-    def _give(self, correct: bool | None) -> None:
-        request = self._advanced_plan().next_request(_read_labels(self.path), self.labeller)
+    def _append(self, correct: bool | None) -> None:
+        self._advance_plan()
+        request = self.plan.next_request(_read_labels(self.path), self.labeller)
         if request is not None:
             label = self.plan.label(request, correct, labeller=self.labeller)
             append_label(self.path, label)
 
-    def _advanced_plan(self) -> LabelPlan:
-        """Return the plan, with the second phase as soon as the first is complete."""
+    def _advance_plan(self) -> None:
+        """Draw the second phase as soon as the first is complete, and save it.
+
+        It is drawn once: a second phase that another session has saved is read.
+        """
+        if self.plan.is_complete_plan:
+            return
+        self.plan = self.plan.reread(plan_path(self.path))
         plan = self.plan.advance(_read_labels(self.path))
         if plan is not self.plan:
             plan.save(plan_path(self.path))
             self.plan = plan
-        return self.plan
 
-    def _own_labels(self) -> pd.DataFrame:
+    def _labels_of_labeller(self) -> pd.DataFrame:
         labels = _read_labels(self.path)
         return labels[labels["labeller"] == self.labeller]
 
     def _state(self) -> dict[str, Any]:
         labels = _read_labels(self.path)
-        request = self._advanced_plan().next_request(labels, self.labeller)
-        own = labels[labels["labeller"] == self.labeller]
+        self._advance_plan()
+        request = self.plan.next_request(labels, self.labeller)
+        n_given = np.count_nonzero(labels["labeller"] == self.labeller)
         state: dict[str, Any] = {
             "kind": "label",
-            "n_given": len(own),
+            "n_given": n_given,
             "n_requests": self.plan.n_requests,
             "labels_file": str(self.path),
             "answer": None,
             **self._estimates(labels),
             "labellers": [],
         }
-        if len(labels["labeller"].unique()) > 1:
-            state["labellers"] = labeller_agreement(labels).to_dict("records")
         if request is None:
-            state["consistency"] = consistency(own).to_dict("records")[0] if len(own) else None
+            if len(labels["labeller"].unique()) > 1:
+                state["labellers"] = labeller_agreement(labels).to_dict("records")
+            shares = consistency(labels).set_index("labeller")
+            state["consistency"] = shares.loc[self.labeller].to_dict() if n_given else None
             state["disagreements"] = self._disagreements(labels)
             return _without_nan(state)
         question = self.questions.loc[request.question_id]
@@ -230,6 +258,15 @@ class LabelSession:
                 }
             )
         return rows
+
+
+def labelled_part(run: Run, split: str) -> Run:
+    """Return the questions of a split, or the run if all its questions are of one split or none.
+
+    AUROCs are reported for one split. Labels of other questions would not serve them.
+    """
+    splits = run.questions["split"].dropna().unique()
+    return run.select(split=split) if len(splits) > 1 else run
 
 
 def _history_row(table: pd.DataFrame) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.labelling import LabelSession
+from pro_lib.app.explorer.labelling import LabelSession, labelled_part
 from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.label_files import label_file
@@ -137,13 +137,16 @@ class Explorer(anywidget.AnyWidget):
         comparison = comparison_data(self._run, self._stored_samples(), distinct=distinct)
         return {"kind": "comparison"} | comparison
 
-    def _label(self, action: str, n_given: int, correct: bool | None) -> dict[str, Any]:
+    def _label(
+        self, action: str, n_given: int, correct: bool | None, labels_file: str | None = None
+    ) -> dict[str, Any]:
         """Label the answers of the run that is shown; the label file is in `generations_dir`."""
         if self._label_session is None:
-            path = label_file(self._experiment.generations_dir, self._run)
+            run = labelled_part(self._run, self._experiment.split)
+            path = label_file(self._experiment.generations_dir, run)
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._label_session = LabelSession.open(self._run, path)
-        return self._label_session.reply(action, n_given, correct)
+            self._label_session = LabelSession.open(run, path)
+        return self._label_session.reply(action, n_given, correct, labels_file)
 
     def _stored_samples(self) -> Run | None:
         """Return the samples of the run's questions, or None if they are not stored."""

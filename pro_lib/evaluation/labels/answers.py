@@ -24,7 +24,9 @@ Alphas = float | Mapping[str, float]
 
 @dataclass(frozen=True)
 class Setting:
-    """One evaluation, its scores, and which of the answers of a plan are its own.
+    """One evaluation, its scores, and the numbers of its units.
+
+    A unit is one answer to one question. All copies of it share a label.
 
     Attributes:
         evaluation: the n questions with their judged answers.
@@ -51,13 +53,13 @@ class Answers:
     strategy found them.
 
     Attributes:
-        table: a row per unit: dataset, question_id (of the first question with this text), answer
-            (`answer_key`), text (the answer as first found) and rouge_l.
+        table: a row per unit: dataset, question_id (the smallest of the questions with this text),
+            answer (`answer_key`), text (the answer as first found) and rouge_l.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
             and ALL, and the dataset and model if there are several.
         strata: (G,) bin of ROUGE-L.
         settings: the evaluations.
-        digest: what tells this set of answers from others, in hexadecimal.
+        digest: a hash of these answers, in hexadecimal.
     """
 
     table: pd.DataFrame
@@ -98,12 +100,12 @@ def collect_answers(
     rows = [_rows_of(number, evaluation) for number, evaluation in enumerate(evaluations)]
     judged = pd.concat(rows, ignore_index=True)
     codes = pd.factorize(pd.MultiIndex.from_frame(judged[KEY]))[0]
-    _, first = np.unique(codes, return_index=True)
-    table = judged.iloc[first][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
+    _, first_rows = np.unique(codes, return_index=True)
+    table = judged.iloc[first_rows][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
     settings = []
     for number, evaluation in enumerate(evaluations):
-        is_own = (judged["setting"] == number).to_numpy()
-        settings.append(_setting(evaluation, codes[is_own], len(table), alphas))
+        is_of_setting = (judged["setting"] == number).to_numpy()
+        settings.append(_setting(evaluation, codes[is_of_setting], len(table), alphas))
     digest = hashlib.sha256(json.dumps(table[KEY].to_numpy().tolist()).encode()).hexdigest()[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     features = _features(judged, codes, strata)
@@ -136,7 +138,7 @@ def _rows_of(number: int, evaluation: Evaluation) -> pd.DataFrame:
         )
     question_ids = answers["question_id"].astype(str)
     if "text_number" in answers:
-        question_ids = question_ids.groupby(answers["text_number"]).transform("first")
+        question_ids = question_ids.groupby(answers["text_number"]).transform("min")
     columns = {
         "setting": number,
         "dataset": evaluation.dataset,
@@ -162,7 +164,7 @@ def _setting(
     clusters = None
     if "cluster" in evaluation.answers:
         # A unit belongs to one question text, and so to one cluster.
-        # Units of other settings have none.
+        # Units of other settings get the number 0, which has no effect: their influence is 0.
         numbers = pd.factorize(evaluation.answers["cluster"])[0]
         clusters = np.zeros(n_units, dtype=np.intp)
         clusters[codes] = numbers

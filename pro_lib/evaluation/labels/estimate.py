@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
@@ -32,7 +32,8 @@ from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 FloatArray = NDArray[np.float64]
-OUTSIDE = "an estimate is not between 0 and 1"
+OUTSIDE = "the estimate is not between 0 and 1; label more answers"
+SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
 
 
@@ -57,19 +58,25 @@ def estimate(
         scope: "population" for intervals about the population that the questions come from, as
             everywhere else; "questions" for these questions, whose intervals have length 0
             once all answers have labels.
-        plan: the answers of the plan, if they are others than those of the evaluations, which must
-            all be among them (see `LabelSample.covered`).
+        plan: the answers that the labels were chosen from. Needed if the evaluations have only a
+            part of them (see `LabelSample.covered`).
 
     Returns:
-        A row per setting and method. Columns: dataset, model, strategy, protocol, split,
-        n_questions; method and similarity (empty without one); auroc, auroc_low, auroc_high;
-        auroc_by_judge, with the correctness of the evaluation in place of the labels;
-        auroc_minus_pro and auroc_minus_nll, each with _low and _high, NaN without PRO or NLL;
-        n_labels (decided, repetitions not counted), n_right, n_wrong, n_undecided, n_disputed
-        (between labellers); n_effective (Kish: how many equally weighted labels carry as much
-        information); scope; shown, which is "yes", or why there is no AUROC. Without ten labels of
-        each class all estimates are NaN. If only the AUROC is estimated as 1 or more, or 0 or less,
-        its differences are shown.
+        A row per setting and method. Without ten labels of each class all estimates are NaN. If
+        only the AUROC is estimated as 1 or more, or 0 or less, its differences are shown.
+
+    Columns:
+        - dataset, model, strategy, protocol, split, n_questions: the setting.
+        - method, similarity: the score; similarity is empty if it does not compare meanings.
+        - auroc, auroc_low, auroc_high: AUROC by the labels. n_labels is their number.
+        - auroc_by_judge: AUROC by the correctness of the evaluation.
+        - auroc_minus_pro, auroc_minus_nll: differences, with _low and _high. NaN without PRO or
+          NLL.
+        - n_labels: decided labels, without repetitions. n_right and n_wrong are its parts.
+        - n_undecided: answers that nobody could decide. n_disputed: answers that labellers decided
+          differently.
+        - n_effective: Kish's effective number, which shows how unequal the weights are.
+        - scope: the argument. shown: "yes", or why there is no AUROC.
 
     Raises:
         RunError: if the labels belong to other answers, or `scope` is unknown.
@@ -99,14 +106,18 @@ def judge_agreement(
     Args:
         labels: from `read_label_file`.
         evaluations: those of the plan, in the same order.
-        scope: "population" or "questions", what the intervals are about.
+        scope: "population" or "questions", as for `estimate`.
         plan: as for `estimate`.
 
     Returns:
-        A row per setting and judge. Columns: those of the setting; judge ("rouge_l" above 0.3,
-        "exact_match" or "alias_match"); accuracy_by_judge, the share of answers that the judge
-        calls right; accuracy (by labels) and agreement, each with _low and _high; n_labels,
-        n_right, n_wrong; scope; shown as in `estimate`.
+        A row per setting and judge.
+
+    Columns:
+        - those of the setting.
+        - judge: "rouge_l" (above 0.3), "exact_match" or "alias_match".
+        - accuracy_by_judge: the share of answers that the judge calls right.
+        - accuracy, agreement: by the labels, each with _low and _high.
+        - n_labels, n_right, n_wrong, scope and shown: as in `estimate`.
 
     Raises:
         RunError: as `estimate`.
@@ -140,13 +151,13 @@ def accuracy_at_coverage(
         coverages: shares of the questions that are answered, in (0, 1]. Ties at the threshold are
             all answered.
         alphas: as for `estimate`.
-        scope: "population" or "questions", what the intervals are about.
+        scope: "population" or "questions", as for `estimate`.
         plan: as for `estimate`.
 
     Returns:
         A row per setting, method and coverage. Columns: those of the setting; method and
         similarity; coverage (the share that is answered); accuracy with _low and _high; n_labels
-        among the answered; scope; shown.
+        among the answered; scope; shown. An accuracy from fewer than 20 labels is NaN.
 
     Raises:
         RunError: as `estimate`, or for a coverage that is not in (0, 1].
@@ -179,10 +190,12 @@ def _prepared(
         )
     answers = collect_answers(evaluations, alphas=alphas)
     digest = answers.digest if plan is None else plan.digest
-    if set(labels["plan"]) - {digest}:
+    others = labels[labels["plan"] != digest]
+    if len(others):
         raise RunError(
-            "the labels belong to a plan for other answers; pass the evaluations "
-            "that the plan was made for, or the plan"
+            f"{len(others)} labels belong to a plan for other answers, the first of them that of "
+            f"question {others['question_id'].iloc[0]!r}; pass the evaluations that the plan was "
+            "made for, or the plan"
         )
     sample, table = unit_labels(labels, answers, plan)
     return answers, sample, table
@@ -204,14 +217,17 @@ def unit_labels(
         without a label.
 
     Raises:
-        RunError: if a label is not for an answer of the plan.
+        RunError: if a label is not for an answer of the plan, or an answer is not in the plan.
     """
     merged = merge_labels(labels)
     n_planned = len(answers) if plan is None else len(plan.table)
     positions = answers.positions(merged) if plan is None else plan.positions(merged)
     if (positions < 0).any():
         question_id = merged["question_id"][positions < 0].iloc[0]
-        raise RunError(f"the label of question {question_id!r} is not for an answer of the plan")
+        raise RunError(
+            f"the label of question {question_id!r} is not for an answer of the plan; pass the "
+            "evaluations or the plan that the labels were chosen from"
+        )
     table = merged.assign(unit=positions).set_index("unit").reindex(range(n_planned))
     weights = label_weights(
         table["correct"].astype(float).to_numpy(),
@@ -221,9 +237,14 @@ def unit_labels(
         n_second=int(merged["n_second"].max()) if len(merged) else 0,
     )
     if plan is not None:
-        chosen = plan.positions(answers.table)
-        table = table.iloc[chosen].reset_index(drop=True)
-        weights = weights[chosen]
+        places = plan.positions(answers.table)
+        if (places < 0).any():
+            raise RunError(
+                f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
+                "so their labels cannot be estimated; leave them out by LabelSample.covered"
+            )
+        table = table.iloc[places].reset_index(drop=True)
+        weights = weights[places]
     decided = table["correct"].astype(float).to_numpy()
     sample = Sample.weighted(decided, weights, answers.features)
     return sample, table.drop(columns=KEY)
@@ -248,10 +269,9 @@ def _auroc_table(
         for suffix, column in zip(("", "_low", "_high"), values, strict=True):
             table[f"auroc_minus_{reference.lower()}{suffix}"] = column
     counts = counts_of(setting, sample, merged)
-    reason = why_no_auroc(counts, setting, scope)
-    is_outside = np.isnan(estimates.auroc)
-    shown = np.where(is_outside & (reason == "yes"), OUTSIDE, reason)
-    if reason != "yes":
+    problem = auroc_problem(counts, setting, scope)
+    shown = _shown(problem, np.isnan(estimates.auroc))
+    if problem:
         table[table.filter(regex="^auroc(_low|_high|_minus_.*)?$").columns] = np.nan
     return _with_setting(table.assign(**counts, scope=scope, shown=shown), setting)
 
@@ -261,7 +281,7 @@ def _judge_table(
 ) -> pd.DataFrame:
     answers = setting.evaluation.answers
     counts = counts_of(setting, sample, merged)
-    reason = _reason(counts, setting, scope)
+    problem = _accuracy_problem(counts["n_labels"], setting, scope)
     rows = []
     for judge in ("rouge_l", *MATCHES):
         if judge not in answers or answers[judge].isna().any():
@@ -273,14 +293,14 @@ def _judge_table(
         row = {"judge": judge, "accuracy_by_judge": verdict.mean()}
         row |= {"accuracy": shares[0], "accuracy_low": low[0], "accuracy_high": high[0]}
         row |= {"agreement": shares[1], "agreement_low": low[1], "agreement_high": high[1]}
-        if reason != "yes":
+        if problem:
             hidden = [
                 f"{name}{end}"
                 for name in ("accuracy", "agreement")
                 for end in ("", "_low", "_high")
             ]
             row |= dict.fromkeys(hidden, np.nan)
-        shown = OUTSIDE if reason == "yes" and np.isnan(shares).any() else reason
+        shown = _shown(problem, np.isnan(shares).any()).item()
         rows.append(row | counts | {"scope": scope, "shown": shown})
     return _with_setting(pd.DataFrame(rows), setting)
 
@@ -289,7 +309,8 @@ def _coverage_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
 ) -> pd.DataFrame:
     has_label = ~np.isnan(sample.labels)[setting.codes]
-    reason = _reason(counts_of(setting, sample, merged), setting, scope)
+    n_labels = counts_of(setting, sample, merged)["n_labels"]
+    problem = _accuracy_problem(n_labels, setting, scope)
     scores = setting.scores.to_numpy(np.float64)
     tables = []
     for coverage in coverages:
@@ -304,10 +325,21 @@ def _coverage_table(
         }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
-    table["shown"] = np.where(table["accuracy"].isna() & (reason == "yes"), OUTSIDE, reason)
-    if reason != "yes":
-        table[["accuracy", "accuracy_low", "accuracy_high"]] = np.nan
+    table["shown"] = _shown(problem, table["accuracy"].isna())
+    is_small = table["n_labels"] < FEWEST_LABELS
+    if not problem:
+        few = "only " + table["n_labels"].astype(str) + f" labels; {FEWEST_LABELS} are needed"
+        table.loc[is_small, "shown"] = few
+    hidden = ["accuracy", "accuracy_low", "accuracy_high"]
+    table.loc[is_small | bool(problem), hidden] = np.nan
     return _with_setting(table, setting)
+
+
+def _shown(problem: str, is_outside: ArrayLike) -> NDArray[np.str_]:
+    """Return the column shown: "yes", or why an estimate is missing."""
+    if problem:
+        return np.full(np.shape(is_outside), problem)
+    return np.where(is_outside, OUTSIDE, SHOWN)
 
 
 def _shares(
@@ -315,8 +347,8 @@ def _shares(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shares of answers (A,) and the ends of their intervals.
 
-    `signs` (A, n) says what counts: 1 for a right answer, -1 for a wrong answer, 0 for an answer
-    that is left out.
+    `signs` (A, n) says which answers count for a share: 1 for a right answer, -1 for a wrong
+    answer. Answers with 0 are left out of the share.
     """
     right = sample.pseudo[setting.codes]
     is_used = signs != 0
@@ -340,45 +372,58 @@ def _method_columns(setting: Setting) -> pd.DataFrame:
 
 
 def counts_of(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str, float]:
-    """Return how many labels a setting has, and how many equally weighted ones carry as much."""
-    labels = sample.labels[setting.members]
-    own = merged[setting.members]
-    weights = sample.weights[setting.members]
+    """Return how many labels of each kind a setting has, and Kish's effective number."""
+    return label_counts(sample, merged, setting.members)
+
+
+def label_counts(
+    sample: Sample, merged: pd.DataFrame, members: NDArray[np.bool_]
+) -> dict[str, float]:
+    """Return how many labels of each kind some of the units have, and Kish's effective number."""
+    labels = sample.labels[members]
+    rows = merged[members]
+    weights = sample.weights[members]
     total = weights.sum()
     n_labels = int((~np.isnan(labels)).sum())
     return {
         "n_labels": n_labels,
         "n_right": int((labels == 1).sum()),
         "n_wrong": int((labels == 0).sum()),
-        "n_undecided": int(own["phase"].notna().sum()) - n_labels,
-        "n_disputed": int((own["is_disputed"] == True).sum()),  # noqa: E712
+        "n_undecided": int(rows["phase"].notna().sum()) - n_labels,
+        "n_disputed": int((rows["is_disputed"] == True).sum()),  # noqa: E712
         "n_effective": float(total**2 / (weights**2).sum()) if n_labels else 0.0,
     }
 
 
-def why_no_auroc(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
-    """Return "yes" if there are enough labels for AUROCs, or why there are not."""
-    return _too_few_of_a_class(counts) or _reason(counts, setting, scope)
+def auroc_problem(counts: Mapping[str, float], setting: Setting, scope: Scope) -> str:
+    """Return why no AUROC can be shown; empty if it can."""
+    return class_problem(counts) or _accuracy_problem(counts["n_labels"], setting, scope)
 
 
-def _too_few_of_a_class(counts: dict[str, float]) -> str:
-    """Say why there are not enough labels for an AUROC; empty if there are."""
+def class_problem(counts: Mapping[str, float]) -> str:
+    """Return why there are too few labels for an AUROC; empty if there are enough."""
     for name in ("right", "wrong"):
         n = counts[f"n_{name}"]
         if n < FEWEST_OF_A_CLASS:
-            return f"labels of {name} answers: {n}, needed: {FEWEST_OF_A_CLASS}"
+            return f"only {n} labels of {name} answers; {FEWEST_OF_A_CLASS} are needed"
     return ""
 
 
-def _reason(counts: dict[str, float], setting: Setting, scope: Scope) -> str:
-    """Return "yes" if there are enough labels for an accuracy, or why there are not."""
-    if counts["n_labels"] < FEWEST_LABELS:
-        return f"labels: {counts['n_labels']}, needed: {FEWEST_LABELS}"
-    if setting.clusters is not None and scope == "population":
-        n_clusters = len(np.unique(setting.clusters[setting.members]))
-        if n_clusters < FEWEST_CLUSTERS:
-            return f"clusters of questions: {n_clusters}, needed: {FEWEST_CLUSTERS}"
-    return "yes"
+def _accuracy_problem(n_labels: float, setting: Setting, scope: Scope) -> str:
+    """Return why no accuracy can be shown; empty if it can."""
+    clusters = setting.clusters
+    if clusters is None or scope == "questions":
+        return sample_problem(n_labels)
+    return sample_problem(n_labels, n_clusters=len(np.unique(clusters[setting.members])))
+
+
+def sample_problem(n_labels: float, *, n_clusters: int | None = None) -> str:
+    """Return why there are too few labels, or clusters of questions; empty if there are enough."""
+    if n_labels < FEWEST_LABELS:
+        return f"only {n_labels} labels; {FEWEST_LABELS} are needed"
+    if n_clusters is not None and n_clusters < FEWEST_CLUSTERS:
+        return f"only {n_clusters} clusters of questions; {FEWEST_CLUSTERS} are needed"
+    return ""
 
 
 def _with_setting(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:

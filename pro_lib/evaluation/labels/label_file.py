@@ -1,25 +1,23 @@
 """Read, append, merge and compare labels: a file with one JSON object a line.
 
-A line is a label, `{dataset, question_id, text, correct, labeller, time, repetition, phase,
-probability, n_first, n_second, n_answers, plan}`, where `correct` is true, false, or null for
-"cannot decide", or `{undo: true, labeller}`, which withdraws the last label of this labeller that
-was not withdrawn.
+A line is a label with the fields of `Label`, or `{undo: true, labeller}`. The latter withdraws the
+last label of this labeller that was not withdrawn.
 """
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from pro_lib.common.files import RunError, parse, reading, regular, writing
+from pro_lib.common.files import RunError, parse, reading, regular
+from pro_lib.common.line_file import append_lines, read_lines
 from pro_lib.common.validation import (
     Flag,
     Format,
@@ -41,7 +39,7 @@ class Label(Format):
 
     Attributes:
         dataset: name of the dataset.
-        question_id: of the first question with this text.
+        question_id: the smallest of the questions with this text.
         text: the answer as it was shown.
         correct: True for right, False for wrong, None if the labeller cannot decide.
         labeller: name of the person.
@@ -75,7 +73,7 @@ class Label(Format):
 class _Undo(Format):
     """A line that withdraws the last label of a labeller."""
 
-    undo: Flag
+    undo: Literal[True]
     labeller: Name
 
 
@@ -98,7 +96,7 @@ def append_label(path: str | Path, label: Label) -> None:
     one.
 
     Args:
-        path: the label file; it is made if it does not exist.
+        path: the label file; it is created if it does not exist.
         label: the label. An empty `time` becomes the current time.
 
     Example:
@@ -107,7 +105,7 @@ def append_label(path: str | Path, label: Label) -> None:
     """
     values = label.model_dump()
     values["time"] = label.time or datetime.now(UTC).isoformat(timespec="seconds")
-    _append(regular(path), values)
+    append_lines(path, [values])
 
 
 def append_undo(path: str | Path, labeller: str) -> None:
@@ -115,34 +113,7 @@ def append_undo(path: str | Path, labeller: str) -> None:
 
     The line of the label stays; a line that withdraws it is appended.
     """
-    _append(regular(path), {"undo": True, "labeller": labeller})
-
-
-def _append(path: Path, values: dict[str, object]) -> None:
-    line = json.dumps(values, ensure_ascii=False).encode("utf-8") + b"\n"
-    with writing(path), open(path, "a+b") as file:
-        _drop_unfinished_line(file)
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _drop_unfinished_line(file: BinaryIO) -> None:
-    """Cut a file after its last line end."""
-    size = file.seek(0, os.SEEK_END)
-    position = size
-    while position:
-        step = min(4096, position)
-        file.seek(position - step)
-        block = file.read(step)
-        end = block.rfind(b"\n")
-        if end >= 0:
-            position += end + 1 - step
-            break
-        position -= step
-    if position < size:
-        file.truncate(position)
-    file.seek(0, os.SEEK_END)
+    append_lines(path, [{"undo": True, "labeller": labeller}])
 
 
 def read_label_file(path: str | Path) -> pd.DataFrame:
@@ -157,20 +128,18 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
         A row per label, with the columns of `Label` and `answer`, from `answer_key`.
 
     Raises:
-        RunError: naming the file and the line, if another line is not a label.
+        RunError: naming the file and the line, if the file does not exist or another line is not a
+            label.
 
     Example:
         >>> read_label_file("labels.jsonl")  # doctest: +SKIP
     """
-    with reading(path):
-        data = regular(path).read_bytes()
-    complete = data[: data.rfind(b"\n") + 1]
+    if not Path(path).exists():
+        raise RunError(f"{path} does not exist; give the path of a label file")
     labels: list[Label] = []
-    for number, line in enumerate(complete.splitlines(), start=1):
+    for number, values in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
-        with reading(where):
-            values = json.loads(line)
-        if isinstance(values, dict) and "undo" in values:
+        if "undo" in values:
             _withdraw(labels, parse(_Undo, values, where).labeller)
         else:
             labels.append(parse(Label, values, where))
@@ -215,8 +184,8 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     decide, and a tie is undecided.
 
     Args:
-        labels: from `read_label_file`; tables of several files are put together with
-            `pandas.concat`.
+        labels: from `read_label_file`, of one plan. All labellers of a plan use one file, because
+            each file has its own second phase.
 
     Returns:
         A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
@@ -226,37 +195,26 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
         RunError: if the labels belong to different plans.
 
     Example:
-        >>> merged = merge_labels(pd.concat([first, second]))  # doctest: +SKIP
+        >>> merged = merge_labels(read_label_file("labels.jsonl"))  # doctest: +SKIP
         >>> merged["is_disputed"].sum()  # doctest: +SKIP
         3
     """
-    for column in ("plan", "n_answers"):
-        found = labels[column].unique()
-        if len(found) > 1:
-            values = ", ".join(map(str, found[:3]))
-            raise RunError(
-                f"labels belong to different plans ({column} {values}); estimate them one by one"
-            )
+    for column in ("plan", "n_answers", "n_first"):
+        _check_one_plan(labels[column], column)
+    _check_one_plan(labels["n_second"][labels["phase"] == 2], "n_second")
     first = _first_labels(labels)
-    differs = (
-        first.groupby(KEY)[["phase", "probability", "n_first", "n_second"]]
-        .nunique()
-        .gt(1)
-        .any(axis=1)
-    )
-    if differs.any():
-        _, question_id, text = differs.idxmax()
+    has_differences = first.groupby(KEY)[["phase", "probability"]].nunique().gt(1).any(axis=1)
+    if has_differences.any():
+        _, question_id, text = has_differences.idxmax()
         where = f"question {question_id!r}, answer {text!r}"
         raise RunError(
-            f"labels of {where} have different phases or probabilities; "
-            "they belong to different plans"
+            f"labels of {where} have different phases or probabilities, so they belong to "
+            "different plans; restore the plan of these labels, or start a new label file"
         )
     is_right = first["correct"].map(lambda value: value is True)
     is_wrong = first["correct"].map(lambda value: value is False)
-    counts = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int)).groupby(
-        KEY, sort=False
-    )
-    sums = counts[["n_right", "n_wrong"]].sum()
+    votes = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int))
+    sums = votes.groupby(KEY, sort=False)[["n_right", "n_wrong"]].sum()
     merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
     balance = np.sign(merged["n_right"] - merged["n_wrong"])
     merged["correct"] = balance.map({1: True, -1: False, 0: None}).astype(object)
@@ -264,7 +222,18 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
 
 
+def _check_one_plan(values: pd.Series, column: str) -> None:
+    """Raise `RunError` if a column that all labels of a plan share has several values."""
+    different = values.unique()
+    if len(different) > 1:
+        some = ", ".join(map(str, different[:3]))
+        raise RunError(
+            f"labels belong to different plans ({column} {some}); estimate once for each plan"
+        )
+
+
 def _first_labels(labels: pd.DataFrame) -> pd.DataFrame:
+    """Return the first label of each labeller for each answer, without the repetitions."""
     shown_first = labels[~labels["repetition"].astype(bool)]
     return shown_first.drop_duplicates([*KEY, "labeller"])
 
@@ -281,7 +250,7 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
         the same label, or without answers.
 
     Example:
-        >>> labeller_agreement(pd.concat([first, second]))  # doctest: +SKIP
+        >>> labeller_agreement(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
     decided = _first_labels(labels).dropna(subset="correct")
     by_labeller = {
@@ -330,17 +299,17 @@ def consistency(labels: pd.DataFrame) -> pd.DataFrame:
         >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
     first = _first_labels(labels).dropna(subset="correct")
-    again = (
+    second = (
         labels[labels["repetition"].astype(bool)]
         .dropna(subset="correct")
         .drop_duplicates([*KEY, "labeller"])
     )
-    pairs = first.merge(again, on=[*KEY, "labeller"], suffixes=("", "_again"))
+    pairs = first.merge(second, on=[*KEY, "labeller"], suffixes=("", "_again"))
     rows = []
     for labeller in sorted(labels["labeller"].unique()):
-        own = pairs[pairs["labeller"] == labeller]
-        n_same = int((own["correct"] == own["correct_again"]).sum())
-        rows.append({"labeller": labeller, **_share(n_same, len(own))})
+        repeated = pairs[pairs["labeller"] == labeller]
+        n_same = int((repeated["correct"] == repeated["correct_again"]).sum())
+        rows.append({"labeller": labeller, **_share(n_same, len(repeated))})
     return pd.DataFrame(rows, columns=["labeller", *_share(0, 0)]).rename(
         columns={"n": "n_repeated"}
     )
@@ -368,7 +337,15 @@ def as_correctness(labels: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per decided answer: question_id, text, correct.
+
+    Raises:
+        RunError: if the labels are about several datasets, whose questions may have the same ids.
     """
+    datasets = labels["dataset"].unique()
+    if len(datasets) > 1:
+        raise RunError(
+            f"labels are about several datasets ({', '.join(datasets)}); select those of one"
+        )
     decided = labels.dropna(subset="correct")
     return (
         decided[["question_id", "text", "correct"]].astype({"correct": bool}).reset_index(drop=True)

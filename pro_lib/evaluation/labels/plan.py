@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,9 @@ from pro_lib.evaluation.labels.design import (
 from pro_lib.evaluation.labels.label_file import KEY, Label, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
+FEWEST_PLANNED = 20
 REPEAT_EVERY = 10  # after so many answers one of them, or of those before, is shown again
+_N_REMEMBERED = 8  # the labeller still remembers the last answers
 _STREAMS = {"first": 1, "second": 2, "repetitions": 3}
 
 
@@ -42,7 +45,7 @@ class _SavedPlan(Format):
     them. `first` and `second` are positions among them.
     """
 
-    version: PositiveInt
+    version: Literal[1]
     digest: Name
     answers: list[list[Text]]
     n_labels: PositiveInt
@@ -59,10 +62,10 @@ class Request:
     Attributes:
         unit: its position among the answers of the plan.
         dataset: name of the dataset.
-        question_id: of the first question with this text.
+        question_id: the smallest of the questions with this text.
         text: the answer.
         is_repetition: whether it was shown before. The labeller must not see this.
-        number: which request of the phases known so far it is, from 1.
+        number: its place in `LabelPlan.requests`, from 1.
         n_requests: the requests of the whole plan, repetitions included.
     """
 
@@ -80,8 +83,8 @@ class LabelPlan:
     """Which of the answers of some evaluations to label, in which order.
 
     The first phase is drawn when the plan is created. The second phase is drawn by `advance` from
-    the labels of the first, and is fixed from then on. Everything depends on the seed and these
-    labels only.
+    the labels of the first, and is fixed from then on. Both depend on the evaluations, α, the seed
+    and these labels only. All labellers of a plan use one label file.
 
     Attributes:
         answers: the answers of the evaluations.
@@ -123,8 +126,8 @@ class LabelPlan:
 
         Args:
             evaluations: one or several, of any datasets, models and protocols.
-            n_labels: how many different answers to label. With 60, 100 and 200 labels estimates
-                were tested.
+            n_labels: how many different answers to label. The estimates were tested with 60, 100
+                and 200 labels.
             seed: of all random choices.
             alphas: α of PRO, chosen before labelling (see `collect_answers`).
 
@@ -132,10 +135,12 @@ class LabelPlan:
             The plan.
 
         Raises:
-            RunError: if `n_labels` is below 20.
+            RunError: if `n_labels` is below `FEWEST_PLANNED`.
         """
-        if n_labels < 20:
-            raise RunError(f"n_labels must be at least 20; got {n_labels}")
+        if n_labels < FEWEST_PLANNED:
+            raise RunError(
+                f"the number of planned labels must be at least {FEWEST_PLANNED}; got {n_labels}"
+            )
         answers = collect_answers(evaluations, alphas=alphas)
         rng = np.random.default_rng([seed, _STREAMS["first"]])
         n_first = first_size(n_labels, len(answers))
@@ -162,14 +167,36 @@ class LabelPlan:
         saved = _read_saved_plan(path)
         answers = collect_answers(evaluations, alphas=alphas)
         if saved.digest != answers.digest:
-            counts = f"it has {len(saved.answers)} answers, the evaluations {len(answers)}"
-            raise RunError(
-                f"{path} is a plan for other answers ({counts}); "
-                "create a new plan for these evaluations"
+            n_common = len(
+                {tuple(answer) for answer in saved.answers}
+                & set(answers.table[KEY].itertuples(index=False, name=None))
             )
-        second = None if saved.second is None else tuple(saved.second)
-        probabilities = None if saved.probabilities is None else tuple(saved.probabilities)
-        return cls(answers, saved.n_labels, saved.seed, tuple(saved.first), second, probabilities)
+            raise RunError(
+                f"{path} is a plan for other answers: it has {len(saved.answers)} answers, of "
+                f"which {n_common} are among these {len(answers)}; use another label file"
+            )
+        plan = cls(answers, saved.n_labels, saved.seed, tuple(saved.first))
+        return plan._with_second_phase(saved)
+
+    def reread(self, path: str | Path) -> LabelPlan:
+        """Return the plan with the second phase of its file, if another process has drawn it.
+
+        Args:
+            path: the file that `save` wrote.
+
+        Raises:
+            RunError: if the file cannot be read, or has become another plan.
+        """
+        saved = _read_saved_plan(path)
+        mine = (self.answers.digest, self.n_labels, self.seed, self.first)
+        if (saved.digest, saved.n_labels, saved.seed, tuple(saved.first)) != mine:
+            raise RunError(f"{path} was replaced by another plan; open the label file again")
+        return self._with_second_phase(saved)
+
+    def _with_second_phase(self, saved: _SavedPlan) -> LabelPlan:
+        if saved.second is None or saved.probabilities is None:
+            return self
+        return replace(self, second=tuple(saved.second), probabilities=tuple(saved.probabilities))
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, completely or not at all."""
@@ -200,7 +227,8 @@ class LabelPlan:
         n_second = self.n_labels - len(self.first)
         if self.second is not None or n_second == 0:
             return self
-        if not set(self.first) <= set(self.answers.positions(self._own(labels)).tolist()):
+        self.check(labels)
+        if not set(self.first) <= set(self.answers.positions(labels).tolist()):
             return self
         merged = merge_labels(labels)
         units = self.answers.positions(merged)
@@ -230,8 +258,8 @@ class LabelPlan:
     def requests(self) -> list[tuple[int, bool]]:
         """Return the units in the order in which they are shown, and whether each is a repetition.
 
-        After every tenth different answer one of those shown before is repeated, each at most once.
-        The repetitions of the phases drawn so far do not change when the second phase is drawn.
+        After every tenth answer, one earlier answer is shown again. No answer is repeated twice.
+        The repetitions of the first phase do not change when the second phase is drawn.
         """
         order = [*self.first, *(self.second or ())]
         shown: list[tuple[int, bool]] = []
@@ -239,14 +267,12 @@ class LabelPlan:
         for number, unit in enumerate(order, start=1):
             shown.append((unit, False))
             if number % REPEAT_EVERY == 0:
-                # The last answers are still remembered.
-                candidates = [
-                    each for each in order[: number - REPEAT_EVERY + 2] if each not in repeated
-                ]
+                earlier = order[: number - _N_REMEMBERED]
+                candidates = [each for each in earlier if each not in repeated]
                 rng = np.random.default_rng([self.seed, _STREAMS["repetitions"], number])
-                again = candidates[rng.integers(len(candidates))]
-                repeated.add(again)
-                shown.append((again, True))
+                repetition = candidates[rng.integers(len(candidates))]
+                repeated.add(repetition)
+                shown.append((repetition, True))
         return shown
 
     def next_request(self, labels: pd.DataFrame, labeller: str) -> Request | None:
@@ -260,9 +286,10 @@ class LabelPlan:
             The answer, or None if this labeller has labelled all answers of the phases drawn so
             far. Call `advance` first, because it may draw further answers.
         """
-        own = labels[labels["labeller"] == labeller]
-        units = self.answers.positions(self._own(own)).tolist()
-        done = set(zip(units, own["repetition"].astype(bool).tolist(), strict=True))
+        labelled = labels[labels["labeller"] == labeller]
+        self.check(labelled)
+        units = self.answers.positions(labelled).tolist()
+        done = set(zip(units, labelled["repetition"].astype(bool).tolist(), strict=True))
         for number, (unit, is_repetition) in enumerate(self.requests(), start=1):
             if (unit, is_repetition) not in done:
                 row = self.answers.table.iloc[unit]
@@ -306,17 +333,16 @@ class LabelPlan:
             plan=self.answers.digest,
         )
 
-    def _own(self, labels: pd.DataFrame) -> pd.DataFrame:
-        """Return the labels; raise `RunError` if some belong to another plan."""
-        others = labels[labels["plan"] != self.answers.digest]
-        if len(others):
-            label = others.iloc[0]
-            where = f"question {label['question_id']!r}"
-            raise RunError(
-                f"{len(others)} labels belong to another plan, first that of {where}; "
-                "use another label file"
-            )
-        return labels
+    def check(self, labels: pd.DataFrame) -> None:
+        """Raise `RunError` if a label belongs to another plan.
+
+        Args:
+            labels: from `read_label_file`.
+        """
+        plan = PlanAnswers(
+            self.answers.table[KEY], self.answers.digest, self.first, self.second or ()
+        )
+        plan.check(labels)
 
 
 @dataclass(frozen=True)
@@ -325,11 +351,15 @@ class PlanAnswers:
 
     Attributes:
         table: a row per answer, in the order of the plan: dataset, question_id and answer.
-        digest: what tells this set of answers from others, in hexadecimal.
+        digest: a hash of these answers, in hexadecimal.
+        first: positions of the answers of the first phase.
+        second: positions of the answers of the second phase; empty before it is drawn.
     """
 
     table: pd.DataFrame
     digest: str
+    first: tuple[int, ...] = ()
+    second: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, path: str | Path) -> PlanAnswers:
@@ -342,7 +372,28 @@ class PlanAnswers:
             RunError: if the file cannot be read.
         """
         saved = _read_saved_plan(path)
-        return cls(pd.DataFrame(saved.answers, columns=KEY), saved.digest)
+        table = pd.DataFrame(saved.answers, columns=KEY)
+        return cls(table, saved.digest, tuple(saved.first), tuple(saved.second or ()))
+
+    def check(self, labels: pd.DataFrame) -> None:
+        """Raise `RunError` if a label belongs to another plan.
+
+        Args:
+            labels: from `read_label_file`.
+        """
+        positions = self.positions(labels)
+        is_second = (labels["phase"] == 2).to_numpy()
+        is_planned = np.where(
+            is_second, np.isin(positions, self.second), np.isin(positions, self.first)
+        )
+        is_other = ~is_planned | (labels["plan"] != self.digest).to_numpy()
+        if is_other.any():
+            question_id = labels["question_id"].to_numpy()[is_other][0]
+            raise RunError(
+                f"{is_other.sum()} labels do not belong to this plan, the first of them that of "
+                f"question {question_id!r}; restore the plan of these labels, or use another "
+                "label file"
+            )
 
     def positions(self, table: pd.DataFrame) -> NDArray[np.intp]:
         """Return the position of each row of a table with the same columns; -1 for others."""
@@ -352,8 +403,18 @@ class PlanAnswers:
 
 
 def plan_path(path: str | Path) -> Path:
-    """Return where the plan of a label file is stored: beside it, with the suffix `.plan.json`."""
-    return Path(path).with_suffix(".plan.json")
+    """Return the file of the plan of a label file.
+
+    It is in the same folder. The suffix `.plan.json` replaces `.jsonl` or `.json`, or follows
+    another suffix.
+
+    Example:
+        >>> plan_path("quiz.labels.jsonl").name, plan_path("answers.1").name
+        ('quiz.labels.plan.json', 'answers.1.plan.json')
+    """
+    path = Path(path)
+    name = path.stem if path.suffix in (".jsonl", ".json") else path.name
+    return path.with_name(f"{name}.plan.json")
 
 
 def _read_saved_plan(path: str | Path) -> _SavedPlan:
@@ -362,4 +423,11 @@ def _read_saved_plan(path: str | Path) -> _SavedPlan:
     saved: _SavedPlan = parse(_SavedPlan, values, str(path))
     if any(len(answer) != len(KEY) for answer in saved.answers):
         raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
+    positions = [*saved.first, *(saved.second or [])]
+    if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
+        raise RunError(
+            f"{path}: first and second must be different positions below {len(saved.answers)}"
+        )
+    if len(saved.second or []) != len(saved.probabilities or []):
+        raise RunError(f"{path}: second and probabilities must have the same length")
     return saved

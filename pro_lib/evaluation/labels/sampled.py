@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from pro_lib.evaluation.evaluate import MISSING_SHARE
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import collect_answers
 from pro_lib.evaluation.labels.estimate import (
-    counts_of,
+    class_problem,
     estimate,
     judge_agreement,
+    label_counts,
+    sample_problem,
     unit_labels,
-    why_no_auroc,
 )
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
@@ -66,8 +68,10 @@ class LabelSample:
                 "plan beside the label file"
             )
         plan = PlanAnswers.read(plan_file)
-        if set(labels["plan"]) - {plan.digest}:
-            raise RunError(f"{path} has labels that do not belong to the plan {plan_file}")
+        try:
+            plan.check(labels)
+        except RunError as error:
+            raise RunError(f"{path} and {plan_file}: {error}") from None
         return cls(labels, plan)
 
     @classmethod
@@ -101,7 +105,7 @@ class LabelSample:
         setting = f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}"
         counts = f"{n_unknown} of {len(is_known)} answers are not among those of the label plan"
         if not self.covers(evaluation):
-            raise RunError(f"{setting}: {counts}; use labels of these answers")
+            raise RunError(f"{setting}: {counts}; label these answers with pro label")
         exclusions = f"{evaluation.exclusions} Left out: {counts}."
         return replace(evaluation.rows(is_known), exclusions=exclusions)
 
@@ -148,15 +152,7 @@ class LabelSample:
         answers = collect_answers([covered])
         sample, merged = unit_labels(self.labels, answers, self.plan)
         [setting] = answers.settings
-        counts = counts_of(setting, sample, merged)
-        reason = why_no_auroc(counts, setting, "population")
-        return SampledLabels(
-            sample=sample,
-            codes=setting.codes,
-            clusters=setting.clusters,
-            counts=counts,
-            problem="" if reason == "yes" else reason,
-        )
+        return SampledLabels(sample, merged, setting.codes, setting.clusters)
 
 
 @dataclass(frozen=True)
@@ -165,17 +161,36 @@ class SampledLabels:
 
     Attributes:
         sample: the labels of the G units, answers that share a label.
+        merged: a row per unit with its merged label, from `unit_labels`.
         codes: (n,) number of the unit of each answer.
         clusters: (G,) numbers of clusters of units; None for independent questions.
-        counts: n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the units.
-        problem: why no AUROC can be estimated; empty if it can.
     """
 
     sample: Sample
+    merged: pd.DataFrame
     codes: NDArray[np.intp]
     clusters: NDArray[np.intp] | None
-    counts: Mapping[str, float]
-    problem: str
+
+    @cached_property
+    def counts(self) -> Mapping[str, float]:
+        """n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the n answers."""
+        return label_counts(self.sample, self.merged, self._members)
+
+    @cached_property
+    def problem(self) -> str:
+        """Why no AUROC can be estimated; empty if it can."""
+        n_clusters = None
+        if self.clusters is not None:
+            n_clusters = len(np.unique(self.clusters[self._members]))
+        few = sample_problem(self.counts["n_labels"], n_clusters=n_clusters)
+        return class_problem(self.counts) or few
+
+    @property
+    def _members(self) -> NDArray[np.bool_]:
+        """Whether a unit (G,) is one of the n answers."""
+        members = np.zeros(len(self.sample.labels), dtype=bool)
+        members[self.codes] = True
+        return members
 
     @property
     def accuracy(self) -> float:

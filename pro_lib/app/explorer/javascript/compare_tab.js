@@ -9,7 +9,7 @@ import {
   formatCount,
   formatNumber,
   formatWithInterval,
-} from "./labels.js";
+} from "./formats.js";
 import { aurocWithInterval, percentRanks } from "./numbers.js";
 import { FEW_ANSWERS, FEW_QUESTIONS } from "./run_view.js";
 

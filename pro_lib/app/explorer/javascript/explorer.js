@@ -5,7 +5,7 @@ import { AskTab } from "./ask_tab.js";
 import { CompareTab } from "./compare_tab.js";
 import { createElement, createSelect, createText } from "./elements.js";
 import { LabelTab } from "./label_tab.js";
-import { formatCount, formatNumber, formatWithInterval } from "./labels.js";
+import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
 import { QuestionsTab } from "./questions_tab.js";
 import { FEW_ANSWERS, nearestAlphaIndex, RunView } from "./run_view.js";
 

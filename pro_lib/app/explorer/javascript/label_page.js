@@ -4,7 +4,9 @@ import { createElement } from "./elements.js";
 import { LabelTab } from "./label_tab.js";
 
 const SERVER_GONE =
-  "The server does not answer. Your labels are stored: run `pro label` again to continue.";
+  "The server does not answer, so the last key had no effect. All labels before it are stored: run " +
+  "`pro label` again, and use its new address.";
+const REFUSED = "The server refused the message: use the address that `pro label` printed.";
 
 /**
  * Show the page in an element.
@@ -53,5 +55,5 @@ async function postMessage(message, token) {
     headers: { "Content-Type": "application/json", "X-Token": token },
     body: JSON.stringify(message),
   });
-  return response.json();
+  return response.ok ? response.json() : { kind: "error", status: REFUSED };
 }

@@ -2,7 +2,7 @@
 // of the model are hidden, because they would influence the labels.
 
 import { createElement, createTable, createText } from "./elements.js";
-import { formatCount, formatNumber, formatWithInterval } from "./labels.js";
+import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
 
 /**
  * The estimate of a method. A value is null as long as it is not shown; then `shown` says why.
@@ -81,12 +81,14 @@ const LIMITS = [
   "Differences between methods are estimated about three times as precisely.",
   "Wrong labels bias every estimate: 5 % flipped labels cost 0.03 of AUROC if 45 % of the answers " +
     "are right, and 0.17 if 4 % are right. Choose “cannot decide” when in doubt.",
+  "The estimates treat answers that you cannot decide as answers that you were not asked about. " +
+    "If such answers are mostly wrong, or mostly right, the estimates are biased.",
   "Do not stop because of a result: the intervals are valid only if the results do not decide when " +
     "you stop.",
 ];
 const NOT_SHOWN =
-  "If the interval of a difference contains 0, a difference was not shown. The methods need not be " +
-  "equal.";
+  "If the interval of a difference contains 0, the labels do not show which method is better. " +
+  "The methods need not be equal.";
 
 /** @type {{ name: string, key: string, correct: boolean | null }[]} */
 const CHOICES = [
@@ -131,7 +133,8 @@ export class LabelTab {
   ask(action, correct) {
     if (this.isWaiting || !this.send) return;
     this.isWaiting = true;
-    this.send({ kind: "label", action, n_given: this.state?.n_given ?? 0, correct });
+    const { n_given = 0, labels_file = null } = this.state ?? {};
+    this.send({ kind: "label", action, n_given, correct, labels_file });
   }
 
   /** Allow to press a key again after a message has failed. */
@@ -184,7 +187,7 @@ export class LabelTab {
    */
   createProgress({ n_given: given, n_requests: requests }) {
     const bar = createElement("progress", { max: requests, value: given });
-    const counts = `${formatCount(given)} of ${formatCount(requests)} answers labelled`;
+    const counts = `${formatCount(given)} of ${formatCount(requests)} labels given`;
     return createElement("div", { class: "pro-row pro-progress" }, bar, counts);
   }
 
@@ -253,7 +256,8 @@ function createEnd({ labels_file: file, consistency }) {
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
   const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
   const done = "All planned answers have a label. The labels are in ";
-  return createElement("p", {}, done, createText(file), `.${agreement}`);
+  const next = " Notebook 10 draws the figure: pro run 10 -p correctness and this file.";
+  return createElement("p", {}, done, createText(file), `.${agreement}${next}`);
 }
 
 /**
@@ -277,8 +281,8 @@ function createEstimates({ estimates, answer }) {
   });
   const { n_labels: labels, n_effective: effective } = estimates[0];
   const counts =
-    `${formatCount(labels)} answers with a decided label carry as much information as ` +
-    `${formatNumber(effective, 0)} equally weighted labels. `;
+    `${formatCount(labels)} answers have a decided label. Their weights differ, so that Kish’s ` +
+    `effective number of labels is ${formatNumber(effective, 0)}. `;
   return createElement(
     "div",
     {},
@@ -297,13 +301,8 @@ function createHistory({ history }) {
   if (history.length < 2) return "";
   const rows = history.map((row) => [
     formatCount(row.n_labels),
-    describeEstimate(
-      row.auroc_minus_nll,
-      row.auroc_minus_nll_low,
-      row.auroc_minus_nll_high,
-      "not shown",
-    ),
-    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, "not shown"),
+    describeEstimate(row.auroc_minus_nll, row.auroc_minus_nll_low, row.auroc_minus_nll_high, ""),
+    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, ""),
   ]);
   const headers = ["labels", "difference of PRO to NLL", "AUROC of NLL"];
   const summary = createElement("summary", {}, "Estimates after fewer labels");
@@ -347,8 +346,8 @@ function createLabellers({ labellers, disagreements = [] }) {
  */
 function createLimits() {
   const items = LIMITS.map((text) => createElement("li", {}, text));
-  const title = createElement("h4", {}, "What labels cannot do");
-  return createElement("div", { class: "pro-quiet" }, title, createElement("ul", {}, items));
+  const title = createElement("summary", {}, "What labels cannot do");
+  return createElement("details", { class: "pro-quiet" }, title, createElement("ul", {}, items));
 }
 
 /**
@@ -360,7 +359,8 @@ function createLimits() {
 function describeDifference(row) {
   if (row.method === "NLL") return "–";
   const { auroc_minus_nll: value, auroc_minus_nll_low: low, auroc_minus_nll_high: high } = row;
-  return describeEstimate(value, low, high, "not shown");
+  if (value === 0 && low === 0 && high === 0) return "0 (same order of the answers)";
+  return describeEstimate(value, low, high, "");
 }
 
 /**
@@ -369,10 +369,10 @@ function describeDifference(row) {
  * @param {number | null} value
  * @param {number | null} low
  * @param {number | null} high
- * @param {string} reason
+ * @param {string} reason why it is not shown; empty if another column says it
  * @returns {string}
  */
 function describeEstimate(value, low, high, reason) {
-  if (value === null) return reason.startsWith("labels") ? `not shown (${reason})` : reason;
+  if (value === null) return reason ? `not shown: ${reason}` : "not shown";
   return formatWithInterval([value, low ?? NaN, high ?? NaN]);
 }

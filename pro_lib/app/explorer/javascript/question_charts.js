@@ -2,7 +2,7 @@
 
 import { axisAround, createChart, roundTicks } from "./charts.js";
 import { createElement } from "./elements.js";
-import { correctnessSign, formatCount, formatNumber, formatRange } from "./labels.js";
+import { correctnessSign, formatCount, formatNumber, formatRange } from "./formats.js";
 import { adaptiveK } from "./numbers.js";
 
 /** @import { Point } from "./charts.js" */

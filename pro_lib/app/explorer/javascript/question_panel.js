@@ -1,7 +1,7 @@
 // The panel of one question: the answer, its uncertainty, further facts, and a table of all answers.
 
 import { createElement, createTable, createText, presentChildren } from "./elements.js";
-import { correctnessLabel, formatCount, formatNumber, formatProbability } from "./labels.js";
+import { correctnessLabel, formatCount, formatNumber, formatProbability } from "./formats.js";
 import { adaptiveK, sum } from "./numbers.js";
 
 /** @import { Children } from "./elements.js" */

@@ -1,7 +1,7 @@
 // The tab Questions: filters, the list of questions, the panel of the selected one, and charts.
 
 import { createElement, createSelect } from "./elements.js";
-import { correctnessSign, countQuestions, formatCount } from "./labels.js";
+import { correctnessSign, countQuestions, formatCount } from "./formats.js";
 import { createProChart, createScoreChart, createSweepChart } from "./question_charts.js";
 import { createQuestionPanel } from "./question_panel.js";
 import { FEW_QUESTIONS } from "./run_view.js";

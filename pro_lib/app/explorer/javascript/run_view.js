@@ -1,6 +1,6 @@
 // A run as the kernel sends it, and the view of it that the page shows.
 
-import { formatCount } from "./labels.js";
+import { formatCount } from "./formats.js";
 import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./numbers.js";
 
 /**

@@ -1,7 +1,7 @@
 // The tree of prefixes that an exact search has expanded.
 
 import { createElement, createText } from "./elements.js";
-import { formatNumber } from "./labels.js";
+import { formatNumber } from "./formats.js";
 
 /** @import { Children } from "./elements.js" */
 
