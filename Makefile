@@ -136,7 +136,7 @@ models: install  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
 
 screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)
-	$(BIN)/python tests/app/test_browser.py
+	PYTHONPATH=tests:tests/app $(BIN)/python tests/app/test_browser.py
 
 ladder: install  ## time every step of the speed ladder (needs make golden once)
 	$(BIN)/python benchmarks/ladder.py

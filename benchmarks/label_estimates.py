@@ -5,10 +5,12 @@
 Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and
 estimates AUROCs, their differences, the accuracy and the judge's agreement. The same number of
 random labels is the baseline. The script writes a row as soon as a cell is done; a second call with
-the same `--output` skips the cells in the file. `--only` runs the cells whose name contains a text,
-`--part 1/50` one in fifty. `--records FOLDER` adds cells of records files with a column correct,
-`--world-facts FOLDER` those of runs of the bundled models (FOLDER has the runs, made by notebook
-01). label_summary.py makes the tables of docs/results/labels.md from the output.
+the same `--output` skips the cells in the file. Two calls at the same time need two outputs.
+
+`--only` runs the cells whose name contains a text, `--part 1/50` one in fifty. `--records FOLDER`
+adds cells of records files with a column correct, `--world-facts FOLDER` those of runs of the
+bundled models (FOLDER has the runs, made by notebook 01). label_summary.py makes the tables of
+docs/results/labels.md from the output.
 docs/results/experiment_log.md explains how the method was chosen, with other seeds.
 """
 
@@ -149,7 +151,7 @@ def from_runs(folder: Path, dataset: str, model: str) -> Questions:
 def of_evaluation(evaluation, *, truth: str) -> Questions:
     """Return scores, ROUGE-L and labels of an evaluation.
 
-    PRO has α = 0.4; where it equals NLL, a mixture takes its place.
+    PRO has α = 0.1. Where it equals NLL, the sum of the ranks of NLL and ALL takes its place.
     """
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
@@ -413,6 +415,12 @@ def main() -> None:
     every = [cell for cell in cells(*folders) if given.only in cell["cell"]][first - 1 :: step]
     done = pd.read_csv(given.output) if given.output.exists() else pd.DataFrame({"cell": []})
     rows = done.to_dict("records")
+    others = done[done.get("repetitions", given.repetitions) != given.repetitions]
+    if len(others):
+        parser.error(
+            f"{given.output} has cells with {others['repetitions'].iloc[0]} repetitions, not "
+            f"{given.repetitions}; use another --output"
+        )
     names = set(done["cell"])
     for number, cell in enumerate(every, start=1):
         if cell["cell"] not in names:

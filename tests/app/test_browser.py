@@ -280,11 +280,11 @@ class TestExplorerInJupyterLab:
         cells = page.locator(".jp-Cell").count()
         page.get_by_role("tab", name="Label").click()
         for number, key in enumerate("rdd"):
-            page.get_by_text(f"{number} of 110 answers labelled").wait_for()
+            page.get_by_text(f"{number} of 110 labels given").wait_for()
             page.keyboard.press(key)
-        page.get_by_text("3 of 110 answers labelled").wait_for()
+        page.get_by_text("3 of 110 labels given").wait_for()
         page.keyboard.press("u")
-        page.get_by_text("2 of 110 answers labelled").wait_for()
+        page.get_by_text("2 of 110 labels given").wait_for()
         assert page.locator(".jp-Cell").count() == cells
         [path] = (folder / "generations_dir" / "labels").glob("*.jsonl")
         assert read_label_file(path)["correct"].tolist() == [True, None]
@@ -301,7 +301,7 @@ class TestExplorerInJupyterLab:
         run_all(page)
         expect(alert).to_have_count(0)
         page.get_by_role("tab", name="Label").click()
-        page.get_by_text("2 of 110 answers labelled").wait_for()
+        page.get_by_text("2 of 110 labels given").wait_for()
 
     def test_a_kernel_that_was_shut_down_is_reported(self, lab):
         page, _, folder = lab
@@ -426,6 +426,8 @@ def take_picture(folder, path, theme):
             run_all(page)
             explorer = page.locator(".pro-app")
             explorer.get_by_label("answered").select_option("wrong")
+            explorer.get_by_label("order").select_option("as asked")
+            explorer.get_by_role("listbox").press("Home")
             explorer.get_by_role("slider", name="α").press("ArrowLeft")
             explorer.screenshot(path=path)
 
@@ -447,7 +449,7 @@ def take_label_pictures(folder, images):
                 correct = bool(is_right[state["answer"]["question"]])
                 state = session.reply("give", state["n_given"], correct)
             with browser_page(server.address, width=760, height=900) as (page, _):
-                page.get_by_text(f"{number} of {state['n_requests']} answers labelled").wait_for()
+                page.get_by_text(f"{number} of {state['n_requests']} labels given").wait_for()
                 name = "label" if state["answer"] else "label_end"
                 page.locator(".pro-label").screenshot(path=images / f"{name}.png")
         server.shutdown()

@@ -305,3 +305,20 @@ def test_the_predicted_variance_by_hand():
     assert areas_found.if_wrong.tolist() == [[-0.5, 0.0]]
     variance = intervals.predicted_variance(areas_found.if_right, areas_found.if_wrong, [0.8, 0.4])
     assert variance == pytest.approx([0.4 * 0.25 + 0.2 * 0.25])
+
+
+def test_an_agreement_near_1_has_no_absurd_interval():
+    # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
+    low, high = intervals.share_interval([0.999], [0.999 * 0.001 / 25], [30.0])
+    assert (low.round(2), high.round(2)) == (0.86, 1.0)
+
+
+def test_a_share_without_variance_is_its_own_interval():
+    low, high = intervals.share_interval([0.0, 1.0, 0.4], [0.0, 0.0, 0.0], [3.0, 3.0, 3.0])
+    np.testing.assert_array_equal(low, [0, 1, 0.4])
+    np.testing.assert_array_equal(high, [0, 1, 0.4])
+
+
+def test_a_share_that_is_not_between_0_and_1_has_no_interval():
+    low, high = intervals.share_interval([1.0, 1.1, -0.1], [0.01, 0.01, 0.0], [3.0, 3.0, 3.0])
+    assert np.isnan([*low, *high]).all()

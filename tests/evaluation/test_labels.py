@@ -468,7 +468,7 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
         covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[1]).iloc[0]
         assert covered["shown"] == row["shown"]
         reasons[row["shown"]] = row["accuracy"]
-    assert np.isnan(reasons["the estimate is not between 0 and 1; label more answers"])
+    assert np.isnan(reasons["an estimate is not between 0 and 1; label more answers"])
     assert 0.98 < reasons["yes"] <= 1
 
 

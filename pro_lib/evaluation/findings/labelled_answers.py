@@ -54,7 +54,7 @@ def _difference_sentences(words: str, rows: pd.DataFrame) -> str:
             parts.append(_methods_with_values(known[chosen], f"by the labels, {verb}: "))
     others = known[~is_significant]
     if len(others):
-        parts.append(_methods_with_values(others, "a difference to NLL was not shown: "))
+        parts.append(_methods_with_values(others, "the labels show no difference to NLL: "))
     return f"{where}: {'; '.join(parts)}."
 
 
@@ -73,8 +73,7 @@ def _judge_sentences(rows: pd.DataFrame, agreement: pd.DataFrame) -> str:
         return f"{by_labels['model']} on {by_labels['dataset']}: no answer has a label."
     sentences = [
         f"{by_labels['model']} on {by_labels['dataset']}: {by_labels['n_labels']:.0f} labels "
-        f"({by_labels['n_right']:.0f} right, {by_labels['n_wrong']:.0f} wrong) carry as much "
-        f"information as {by_labels['n_effective']:.0f} equally weighted labels."
+        f"({by_labels['n_right']:.0f} right, {by_labels['n_wrong']:.0f} wrong)."
     ]
     rouge = agreement[agreement["judge"] == "rouge_l"]
     if len(rouge) and pd.notna(rouge["accuracy"].iloc[0]):
@@ -91,10 +90,10 @@ def _judge_sentences(rows: pd.DataFrame, agreement: pd.DataFrame) -> str:
     if pd.isna(by_labels["auroc"]):
         return " ".join([*sentences, f"AUROC of NLL is not shown ({by_labels['shown']})."])
     is_inside = by_labels["auroc_low"] <= by_rouge["auroc"] <= by_labels["auroc_high"]
-    shift = "was not shown" if is_inside else "is larger than the interval allows"
+    outcome = "do not show that ROUGE-L shifts it" if is_inside else "show that ROUGE-L shifts it"
     sentences.append(
         f"AUROC of NLL is {_with_interval(by_labels.to_dict(), 'auroc')} by the labels and "
-        f"{by_rouge['auroc']:.3f} by ROUGE-L, so a shift by ROUGE-L {shift}."
+        f"{by_rouge['auroc']:.3f} by ROUGE-L, so the labels {outcome}."
     )
     return " ".join(sentences)
 

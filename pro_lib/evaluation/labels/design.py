@@ -92,7 +92,7 @@ def fit_logistic(
     Args:
         features: (n, F), each of them of the order of 1.
         labels: (n,) 1 for right, 0 for wrong.
-        penalty: of the squared coefficients; the intercept has none.
+        penalty: the weight of the squared coefficients. The intercept has no penalty.
         weights: (n,); 1 each if None.
 
     Returns:
@@ -146,7 +146,7 @@ def cross_fitted(
     Args:
         features: (n, F) of all answers.
         labels: (n,) 1 for right, 0 for wrong, NaN without a label.
-        seed: of the division.
+        seed: of the division into folds.
         n_folds: number of folds; fewer if there are fewer labels.
 
     Returns:
@@ -172,10 +172,10 @@ def cross_fitted(
 def sampling_scores(influences: Sequence[ArrayLike], model: ArrayLike) -> FloatArray:
     """Return how much the label of each answer matters, (n,).
 
-    Within a setting the square is the sum of two parts: the squared influence on the AUROC of the
-    reference, and the mean squared influence on the differences of the other AUROCs to it. Each
-    influence is first scaled so that its squares, weighted with the variance r̂ (1 - r̂) of the
-    label, sum to 1. Several settings are averaged.
+    For each setting, two terms are added: the share of the answer in Σ h² r̂ (1 - r̂) for the AUROC
+    of the reference, and its mean share for the differences of the other AUROCs to it. The score is
+    the square root of the mean over the settings. It is the best inclusion probability up to a
+    factor.
 
     Args:
         influences: (M, n) for each setting: of the labels on M AUROCs, the reference first.
@@ -198,11 +198,13 @@ def sampling_scores(influences: Sequence[ArrayLike], model: ArrayLike) -> FloatA
         parts = np.vstack([values[:1], values[1:] - values[0]])
         squares = parts**2 * variance
         totals = squares.sum(axis=1, keepdims=True)
-        differs = totals[:, 0] > 1e-20
-        shares = np.divide(squares, totals, out=np.zeros_like(squares), where=differs[:, None])
+        has_influence = totals[:, 0] > 1e-20
+        shares = np.divide(
+            squares, totals, out=np.zeros_like(squares), where=has_influence[:, None]
+        )
         result += shares[0]
-        if differs[1:].any():
-            result += shares[1:][differs[1:]].mean(axis=0)
+        if has_influence[1:].any():
+            result += shares[1:][has_influence[1:]].mean(axis=0)
     return np.sqrt(result / max(len(influences), 1))
 
 

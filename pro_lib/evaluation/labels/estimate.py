@@ -32,7 +32,7 @@ from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 FloatArray = NDArray[np.float64]
-OUTSIDE = "the estimate is not between 0 and 1; label more answers"
+OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
 
@@ -300,7 +300,7 @@ def _judge_table(
                 for end in ("", "_low", "_high")
             ]
             row |= dict.fromkeys(hidden, np.nan)
-        shown = _shown(problem, np.isnan(shares).any()).item()
+        shown = _shown(problem, np.isnan([*shares, *low]).any()).item()
         rows.append(row | counts | {"scope": scope, "shown": shown})
     return _with_setting(pd.DataFrame(rows), setting)
 
@@ -325,7 +325,7 @@ def _coverage_table(
         }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
-    table["shown"] = _shown(problem, table["accuracy"].isna())
+    table["shown"] = _shown(problem, table["accuracy_low"].isna())
     is_small = table["n_labels"] < FEWEST_LABELS
     if not problem:
         few = "only " + table["n_labels"].astype(str) + f" labels; {FEWEST_LABELS} are needed"

@@ -163,14 +163,28 @@ class Areas:
     if_right: FloatArray
     if_wrong: FloatArray
 
+    def minus(self, reference: int) -> "Areas":
+        """Return the differences of all AUROCs to one of them, and what each label does to these.
+
+        Args:
+            reference: the position of the AUROC that is subtracted.
+        """
+        return Areas(
+            auroc=self.auroc - self.auroc[reference],
+            influence=self.influence - self.influence[reference],
+            population=self.population - self.population[reference],
+            if_right=self.if_right - self.if_right[reference],
+            if_wrong=self.if_wrong - self.if_wrong[reference],
+        )
+
 
 def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
     """Return the AUROCs of scores for labels between 0 and 1, or pseudo-labels beyond.
 
-    The AUROC is Σ (1 - r_i) r_j k(u_i, u_j) / Σ (1 - r_i) r_j over the pairs of different units,
-    where k is 1 if the wrong answer i has the higher score, ½ for a tie and 0 otherwise. If the
+    The AUROC is Σ (1 - r_i) r_j k(u_i, u_j) / Σ (1 - r_i) r_j. The sums are over pairs of different
+    units. k is 1 if the wrong answer i has the higher score, ½ for a tie and 0 otherwise. If the
     labels of different units are independent, the expectations of both sums are those for the true
-    labels. O(n M) after sorting.
+    labels. The cost is O(n M) after sorting.
 
     Args:
         ranking: the orders of the scores.

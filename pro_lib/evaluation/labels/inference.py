@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib.evaluation.labels.design import cross_fitted
 from pro_lib.evaluation.labels.estimator import Areas, Ranking, areas, label_weights, pseudo_labels
 from pro_lib.evaluation.labels.intervals import (
+    auroc_interval,
     difference_interval,
     difference_p_value,
     label_variance,
     population_variance,
     predicted_variance,
-    share_interval,
 )
 
 FloatArray = NDArray[np.float64]
@@ -77,7 +77,7 @@ class Sample:
 
         Args:
             labels: (G,) 1 for right, 0 for wrong, NaN without a label.
-            weights: (G,) from `label_weights`, perhaps of further answers.
+            weights: (G,) from `label_weights`, which may have been computed with further answers.
             features: (G, F) of all answers, for the label model.
             seed: of the folds of the label model.
 
@@ -100,8 +100,8 @@ class AurocEstimates:
     Attributes:
         sample: the labels.
         areas: the AUROCs and their derivatives.
-        scope: "population" for intervals that are about the population of the questions,
-            "questions" for these questions.
+        scope: "population" for intervals about the population of the questions, "questions" for
+            intervals about these questions.
         clusters: (G,) numbers of clusters of answers that belong together; None for independent
             ones.
     """
@@ -119,7 +119,7 @@ class AurocEstimates:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the 95 % intervals of the AUROCs, (M,) each."""
-        return share_interval(self.auroc, *self._variance())
+        return auroc_interval(self.auroc, *self._variance())
 
     def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the differences (M,) to one AUROC, and the ends of their 95 % intervals.
@@ -140,20 +140,15 @@ class AurocEstimates:
 
     def _variance(self, reference: int | None = None) -> tuple[FloatArray, FloatArray]:
         """Return variance and degrees of freedom of the AUROCs, or of differences to one."""
-        names = ("influence", "population", "if_right", "if_wrong")
-        influence, population, if_right, if_wrong = (getattr(self.areas, name) for name in names)
-        if reference is not None:
-            influence = influence - influence[reference]
-            population = population - population[reference]
-            if_right = if_right - if_right[reference]
-            if_wrong = if_wrong - if_wrong[reference]
+        compared = self.areas if reference is None else self.areas.minus(reference)
+        predicted = predicted_variance(compared.if_right, compared.if_wrong, self.sample.model)
         return scoped_variance(
             self.sample,
-            influence,
-            population,
+            compared.influence,
+            compared.population,
             self.scope,
             self.clusters,
-            predicted=predicted_variance(if_right, if_wrong, self.sample.model),
+            predicted=predicted,
         )
 
 
@@ -204,7 +199,7 @@ def estimate_aurocs(
     Args:
         ranking: the orders of M scores.
         sample: the labels, weights and pseudo-labels of the same units.
-        scope: "population" or "questions", what the intervals are about.
+        scope: "population" or "questions", as in `AurocEstimates`.
         clusters: (G,) numbers of clusters of units; None for independent units.
 
     Returns:

@@ -13,19 +13,24 @@ FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 FEWEST_CLUSTERS = 5
 _PRIOR_TERMS = 2.0  # residuals that the label model adds to those seen
 _FREEDOM = 3.0  # degrees of freedom for each effective term of a variance
+_CLUSTER_FREEDOM = 1.5  # the same for clusters, whose sums vary more
+_LEAST_FREEDOM = 1.5
 
 
 def label_variance(
     influence: ArrayLike, weights: ArrayLike, model: ArrayLike, labels: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variance (A,) due to unlabelled answers, and its degrees of freedom.
+    """Estimate the variance (A,) due to answers without a label, and its degrees of freedom.
 
-    The variance is that of Σ h w (r - r̂). Each label adds w (w - 1) (r - r̂)² h², because w has
-    the expectation 1 and w² - w has the variance of w as its expectation. Few labels may have small
-    residuals by chance. So this sum counts as k terms, its effective number, and the variance that
-    the label model predicts counts as two. The prediction is the mean of Σ w (w - 1) r̂ (1 - r̂) h²
-    over the labels, and of the variance with as many random labels, (G / k₀ - 1) Σ r̂ (1 - r̂) h²
-    over all answers. The latter is too large, but knows answers that matter and have no label.
+    It is the variance of Σ h w (r - r̂), and combines two values. The first is the observed sum
+    V = Σ w (w - 1) (r - r̂)² h² over the labels: w has the expectation 1, and w² - w has the
+    variance of w as its expectation. The second is a prediction from the label model. It protects
+    against labels whose residuals are small by chance. With m effective terms in V, the result is
+    (m V + 2 prediction) / (m + 2).
+
+    The prediction is the mean of two values. One is Σ w (w - 1) r̂ (1 - r̂) h² over the labels. The
+    other is (G / k - 1) Σ r̂ (1 - r̂) h² over all answers, with k labels: the variance with as many
+    random labels. It is too large, but includes answers that matter and have no label.
 
     Args:
         influence: (A, G) derivative h of each estimate with respect to each label.
@@ -58,7 +63,7 @@ def label_variance(
     uncertain = model * (1 - model)
     predicted = (squares @ (spread * uncertain) + excess * (squares @ uncertain)) / 2
     blended = (n_terms * variance + _PRIOR_TERMS * predicted) / (n_terms + _PRIOR_TERMS)
-    return blended, np.maximum(_FREEDOM * n_terms, 1.5)
+    return blended, np.maximum(_FREEDOM * n_terms, _LEAST_FREEDOM)
 
 
 def effective_number(terms: FloatArray) -> FloatArray:
@@ -98,7 +103,7 @@ def population_variance(
     values = values - values.mean(axis=1, keepdims=True)
     if clusters is None:
         terms = values**2
-        return terms.sum(axis=1), np.maximum(_FREEDOM * effective_number(terms), 1.5)
+        return terms.sum(axis=1), np.maximum(_FREEDOM * effective_number(terms), _LEAST_FREEDOM)
     codes = np.asarray(clusters, dtype=np.intp)
     n_clusters = codes.max() + 1
     if n_clusters < FEWEST_CLUSTERS:
@@ -106,7 +111,8 @@ def population_variance(
         return unknown, unknown
     sums = np.stack([np.bincount(codes, weights=row, minlength=n_clusters) for row in values])
     terms = sums**2 * n_clusters / (n_clusters - 1)
-    freedom = np.minimum(n_clusters - 1, np.maximum(1.5 * effective_number(terms), 1.5))
+    n_terms = effective_number(terms)
+    freedom = np.minimum(n_clusters - 1, np.maximum(_CLUSTER_FREEDOM * n_terms, _LEAST_FREEDOM))
     return terms.sum(axis=1), freedom
 
 
@@ -135,20 +141,48 @@ def predicted_variance(if_right: ArrayLike, if_wrong: ArrayLike, model: ArrayLik
     return variance
 
 
-def share_interval(
-    share: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+def auroc_interval(
+    auroc: ArrayLike, variance: ArrayLike, freedom: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends (A,) of 95 % intervals: Student's interval on the logit scale.
 
     NaN where the estimate is not between 0 and 1. A variance of 0 gives the estimate itself.
     """
-    share = np.asarray(share, dtype=np.float64)
-    is_inside = (share > 0) & (share < 1)
-    middle = np.where(is_inside, share, 0.5)
+    auroc = np.asarray(auroc, dtype=np.float64)
+    is_inside = (auroc > 0) & (auroc < 1)
+    middle = np.where(is_inside, auroc, 0.5)
     slope = middle * (1 - middle)
     half = stdtrit(freedom, 0.975) * np.sqrt(variance) / slope
     low = np.where(is_inside, expit(logit(middle) - half), np.nan)
     high = np.where(is_inside, expit(logit(middle) + half), np.nan)
+    return low, high
+
+
+def share_interval(
+    share: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends (A,) of 95 % intervals of shares of answers.
+
+    Wilson's interval with Student's quantile t, for the number of independent answers whose share
+    has this variance, n = p (1 - p) / variance. A variance of 0 gives the estimate itself. NaN
+    where the estimate is not between 0 and 1, or is 0 or 1 with a variance above 0.
+
+    Example:
+        >>> low, high = share_interval([0.5], [0.0025], [1e9])  # as of 100 answers
+        >>> low.round(3), high.round(3)
+        (array([0.404]), array([0.596]))
+    """
+    share = np.asarray(share, dtype=np.float64)
+    variance = np.asarray(variance, dtype=np.float64)
+    is_inside = (share > 0) & (share < 1)
+    middle = np.where(is_inside, share, 0.5)
+    spread = middle * (1 - middle)
+    per_answer = stdtrit(freedom, 0.975) ** 2 * variance / spread  # t² / n
+    center = (middle + per_answer / 2) / (1 + per_answer)
+    half = np.sqrt(per_answer * (spread + per_answer / 4)) / (1 + per_answer)
+    is_known = (variance == 0) & (share >= 0) & (share <= 1)
+    low = np.where(is_known, share, np.where(is_inside, center - half, np.nan))
+    high = np.where(is_known, share, np.where(is_inside, center + half, np.nan))
     return low, high
 
 
