@@ -283,7 +283,7 @@ def repeat(
     n = len(questions.correct)
     if questions.correct.min() == questions.correct.max():
         return None
-    ranking = Ranking.of(questions.scores)
+    ranking = Ranking.from_scores(questions.scores)
     features = features_of(questions)
     first, second, is_first, probabilities = choose(
         questions, ranking, features, cell["n_labels"], rng
@@ -294,7 +294,7 @@ def repeat(
     labels = np.full(n, np.nan)
     labels[first] = questions.correct[first]
     labels[second] = questions.correct[second]
-    sample = inference.Sample.of(
+    sample = inference.Sample.from_design(
         labels,
         is_first,
         probabilities,
@@ -322,7 +322,7 @@ def repeat(
 def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator) -> np.ndarray:
     """Return the same quantities from as many random labels; NaN if they are of one class."""
     some = questions.rows(rng.choice(len(questions.correct), n_labels, replace=False))
-    return quantities(some, Ranking.of(some.scores), some.correct)
+    return quantities(some, Ranking.from_scores(some.scores), some.correct)
 
 
 def intervals(
@@ -361,7 +361,7 @@ def measure(
     start = time.process_time()
     rng = np.random.default_rng([seed, zlib.crc32(cell["cell"].encode())])
     whole = population(cell, folders)
-    truth = quantities(whole, Ranking.of(whole.scores), whole.correct)
+    truth = quantities(whole, Ranking.from_scores(whole.scores), whole.correct)
     found = [repeat(cell, whole, truth, rng) for _ in range(repetitions)]
     table = pd.DataFrame([each for each in found if each is not None]).astype(np.float64)
     row = {**cell, "repetitions": repetitions, "n_drawn": len(table)}
@@ -415,18 +415,25 @@ def main() -> None:
     every = [cell for cell in cells(*folders) if given.only in cell["cell"]][first - 1 :: step]
     done = pd.read_csv(given.output) if given.output.exists() else pd.DataFrame({"cell": []})
     rows = done.to_dict("records")
-    others = done[done.get("repetitions", given.repetitions) != given.repetitions]
-    if len(others):
-        parser.error(
-            f"{given.output} has cells with {others['repetitions'].iloc[0]} repetitions, not "
-            f"{given.repetitions}; use another --output"
-        )
+    check_repetitions(done, given.output, given.repetitions, parser)
     names = set(done["cell"])
     for number, cell in enumerate(every, start=1):
         if cell["cell"] not in names:
             rows.append(measure(cell, given.repetitions, given.seed, folders))
             write(rows, given.output)
         print(f"{number} of {len(every)} cells", flush=True)
+
+
+def check_repetitions(
+    done: pd.DataFrame, output: Path, repetitions: int, parser: argparse.ArgumentParser
+) -> None:
+    """Refuse to continue a file whose cells have another number of repetitions."""
+    numbers = set(done.get("repetitions", [])) - {repetitions}
+    if numbers:
+        parser.error(
+            f"{output} has cells with {numbers.pop()} repetitions, not {repetitions}; "
+            "use another --output"
+        )
 
 
 def write(rows: list[dict], output: Path) -> None:

@@ -3,10 +3,10 @@
     python benchmarks/label_summary.py build/label_estimates.csv build/label_real.csv
 
 The inputs are files that label_estimates.py writes; they may still grow. A cell of a later file
-replaces the same cell of an earlier one. The script writes
-label_cells.csv (every cell), label_coverage.csv, label_errors.csv and label_criteria.csv to
-docs/results/data, and label_real.csv about cells of records files (`--records`), whose questions
-are not in the repository. `make docs-numbers` then puts them into docs/results/labels.md.
+replaces the same cell of an earlier one. The script writes label_cells.csv (every cell),
+label_coverage.csv, label_errors.csv, label_widths.csv and label_criteria.csv to docs/results/data.
+label_real.csv is about cells of records files (`--records`), whose questions are not in the
+repository. `make docs-numbers` then puts them into docs/results/labels.md.
 """
 
 import argparse
@@ -98,6 +98,20 @@ def error_summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def width_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Return half the width of the intervals for the population, by number of labels.
+
+    A row per number of labels and quantity: the median and the largest of the cells of the grid.
+    """
+    grid = table[table["kind"] == "grid"]
+    rows = []
+    for (n_labels, part), name in itertools.product(grid.groupby("n_labels"), AUROCS):
+        halves = shown_cells(part, name)[f"{name}_population_width"] / 2
+        row = {"n_labels": n_labels, "quantity": name, "n_cells": len(halves)}
+        rows.append(row | {"median": halves.median(), "largest": halves.max()})
+    return pd.DataFrame(rows)
+
+
 def criteria(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row per criterion: the worst cell, and how many cells are beyond its limit.
 
@@ -177,7 +191,7 @@ def cell_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Write the four tables."""
+    """Write the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -195,6 +209,7 @@ def main() -> None:
         "cells": cell_table(table),
         "coverage": coverage_summary(table),
         "errors": error_summary(table),
+        "widths": width_summary(table),
         "criteria": criteria(table),
     }
     if is_real.any():

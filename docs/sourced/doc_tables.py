@@ -571,6 +571,13 @@ def _against_goal(ratio: float, goal: str) -> str:
     return text if is_met else f"**{text}**"
 
 
+LABEL_QUANTITIES = {
+    "auroc": "AUROC",
+    "difference_1": "difference of a score with another AUROC",
+    "difference_2": "difference of a score that differs on one question in five",
+}
+
+
 def label_criteria() -> pd.DataFrame:
     """Return the criteria of estimates from labels, with the worst setting of each."""
     found = read_csv("docs/results/data/label_criteria.csv")
@@ -579,9 +586,9 @@ def label_criteria() -> pd.DataFrame:
     columns = {
         "criterion": found["criterion"],
         "settings": found["n_cells"].map(str),
-        "worst": found["worst"].map("{:.3f}".format),
-        "beyond": found["n_beyond"].map(str),
-        "significant": significant,
+        "worst setting": found["worst"].map("{:.3f}".format),
+        "settings beyond the limit": found["n_beyond"].map(str),
+        "significantly beyond": significant,
     }
     return pd.DataFrame(columns)
 
@@ -591,15 +598,17 @@ def label_errors() -> pd.DataFrame:
     found = read_csv("docs/results/data/label_errors.csv")
     number = "{:.2f}".format
     columns = {
-        "settings": found["kind"],
+        "kind": found["kind"],
         "labels": found["n_labels"].map(str),
-        "number": found["n_cells"].map(str),
-        "shown": found["shown_lowest"].map(number) + "; " + found["shown_median"].map(number),
-        "bias": found["largest_bias"].map("{:.3f}".format),
-        "AUROC: median ratio": found["auroc_ratio_median"].map(number),
-        "largest": found["auroc_ratio_largest"].map(number),
-        "differences: median ratio": found["differences_ratio_median"].map(number),
-        "largest ": found["differences_ratio_largest"].map(number),
+        "settings": found["n_cells"].map(str),
+        "shown: lowest; median": (
+            found["shown_lowest"].map(number) + "; " + found["shown_median"].map(number)
+        ),
+        "largest bias": found["largest_bias"].map("{:.3f}".format),
+        "AUROC ratio: median": found["auroc_ratio_median"].map(number),
+        "AUROC ratio: largest": found["auroc_ratio_largest"].map(number),
+        "differences ratio: median": found["differences_ratio_median"].map(number),
+        "differences ratio: largest": found["differences_ratio_largest"].map(number),
     }
     return pd.DataFrame(columns)
 

@@ -258,7 +258,7 @@ class Experiment(Parameters):
         if sample is None:
             return evaluations
         return [
-            judged if judged.split == "validation" else sample.estimated(judged)
+            judged if judged.split == "validation" else sample.with_labels(judged)
             for judged in evaluations
         ]
 

@@ -208,7 +208,11 @@ def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
     """Return the legend: the marks of significance, and the arrow, if they are in the figure."""
     texts = {}
     if "significant" in table:
-        texts = {"▲": "significantly better than PRO", "▼": "significantly worse"}
+        significant = table["auroc_minus_pro"][table["significant"] == True]  # noqa: E712
+        if (significant > 0).any():
+            texts["▲"] = "significantly better than PRO"
+        if (significant < 0).any():
+            texts["▼"] = "significantly worse than PRO"
     entries = [
         plt.Line2D([], [], label=text, marker=_MARKS[mark], ls="", color="black")
         for mark, text in texts.items()

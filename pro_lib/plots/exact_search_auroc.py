@@ -32,7 +32,7 @@ _NAMES = {
 _MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not touch
 _NOTE = (
     "The exact search finds every answer with p ≥ α. Beams: diverse beam search. "
-    "PRO has the α that is best on validation questions, one for the search and one for beams. "
+    "A score with an α has the one that is best on validation questions. "
     "α-floor: the smallest entropy that the found answers allow, because each other answer has "
     "p < α. "
     "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "

@@ -67,7 +67,8 @@ def worlds(
     panel: str = "varied",
     y: str = "value of the property that a panel varies",
     figure_columns: int = 2,
-    title: str = "Gain of PRO over NLL in simulated worlds",
+    title: str = "PRO and NLL in simulated worlds that differ in one property",
+    note: str = "",
 ) -> Figure:
     """Draw the gain of PRO over NLL in simulated worlds: a row for each world, with its interval.
 
@@ -79,6 +80,7 @@ def worlds(
         y: what the values in column level are, as the y-axis names them.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
+        note: what else the note below the figure says, such as `findings.worlds_note`.
 
     Example:
         table = tables.worlds(n_questions=2000)
@@ -101,7 +103,7 @@ def worlds(
         per_line=figure_columns,
         title=title,
         y=y,
-        note=f"{_WORLD_NOTE} {_describe_base(table)}",
+        note=" ".join(filter(None, [_WORLD_NOTE, _describe_base(table), note])),
     )
 
 

@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 # The lines of the figure of answer sets: column, whether its interval is drawn, and name.
 _SET_LINES = (
     ("missed_limit", False, "upper limit, confidence 95 %"),
-    ("missed", True, "measured, 95 % interval"),
+    ("missed", True, "measured, with empty sets, 95 % interval"),
     ("share_empty", False, "measured: the set is empty"),
 )
 _SETS_NOTE = (
     "The upper limit holds for an α that is fixed beforehand, and is computed from validation "
-    "questions. For a diamond, a share is fixed beforehand (its height), and conformal prediction "
-    "chooses α with validation questions, so that this share is not exceeded on average."
+    "questions. A diamond is a target: its height is a share that is fixed beforehand. Conformal "
+    "prediction chooses α with validation questions, so that this share is not exceeded on average."
 )
 _GUARANTEE_NOTE = (
     "A method answers the questions whose score is below a threshold. The threshold comes from "
-    "{n}validation questions, with a confidence of 95 %. The fewer there are, the stricter it is. "
-    "So the accuracy is usually higher than guaranteed, or no threshold can be guaranteed."
+    "{n}validation questions, with a confidence of 95 % for each method and guarantee. With few "
+    "validation questions the threshold is strict, so the accuracy is usually higher than "
+    "guaranteed, or nothing can be guaranteed."
 )
 _ENTROPY_NOTE = (
     "Each dot is a question with its interval. At most 200 of the n questions are drawn, evenly "
@@ -210,7 +211,7 @@ def _draw_sets(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
         draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=interval, label=name)
     chosen = rows.dropna(subset=["delta", "alpha"])
     style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
-    name = "α chosen for a given share"
+    name = "target share, at the α chosen for it"
     ax.plot(chosen["alpha"], chosen["delta"], marker="D", label=name, **style)
     ax.set(xscale="log", ylim=(0, 1))
     labels = []
@@ -242,5 +243,7 @@ def _draw_entropies(ax: Axes, rows: pd.DataFrame) -> None:
     for (column, _), style in zip(_ENTROPY_DOTS, _entropy_styles(), strict=True):
         ax.plot(shares, some[column], **style)
     ax.set_xlim(-0.01, 1.01)
+    highest = some[[column for column, _ in _ENTROPY_DOTS]].max(axis=None)
     if "entropy_high" in some and some["entropy_high"].notna().any():
-        ax.set_ylim(0, some["entropy_high"].quantile(0.98))
+        highest = max(highest, some["entropy_high"].quantile(0.98))
+    ax.set_ylim(0, 1.03 * highest)

@@ -20,13 +20,15 @@ from pro_lib.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LINEAR = 0.05  # the axis of differences is linear up to this value, and logarithmic beyond
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {
-    "labels": "by the labels of a sample",
+    "labels": "by labels of a sample, and a model of the other labels",
     "rouge_l": "by ROUGE-L of all answers",
 }
 
@@ -35,6 +37,7 @@ def label_estimates(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
+    labellers: Sequence[str] = (),
     title: str = "AUROC of each method, by labels and by ROUGE-L",
 ) -> Figure:
     """Draw AUROC of each method and its difference to NLL, by labels and by ROUGE-L.
@@ -47,6 +50,7 @@ def label_estimates(
             both with the ends of their intervals. It may have similarity, dataset, model, protocol
             and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        labellers: the names of those who gave the labels.
         title: the title of the figure.
 
     Example:
@@ -91,23 +95,24 @@ def label_estimates(
             x=f"value with 95 % interval (differences: log scale beyond ±{_LINEAR:g})",
             y="method",
             entries=handles(names, ls=""),
-            note=f"{_note(table)} {method_note(table)}",
+            note=f"{_note(table, labellers)} {method_note(table)}",
         )
     return figure
 
 
-def _note(table: pd.DataFrame) -> str:
-    """Say what was labelled, if the table says how many labels there are."""
+def _note(table: pd.DataFrame, labellers: Sequence[str]) -> str:
+    """Say what was labelled by whom, if the table says how many labels there are."""
     counts = table.get("n_labels", pd.Series(dtype=float)).dropna()
     if counts.empty:
         return "ROUGE-L judges all answers."
     number = f"{counts.max():,.0f}"
     if counts.min() < counts.max():
         number = f"{counts.min():,.0f} to {number}"
+    by_whom = f", given by {' and '.join(labellers)}" if labellers else ""
     return (
-        f"ROUGE-L judges all n answers. {number} of them have a label. "
-        "These labels and a model, which predicts the other labels from ROUGE-L, NLL and ALL, "
-        "estimate the AUROC of all n answers. α of PRO is the best on validation questions."
+        f"ROUGE-L judges all n answers. {number} of them have a label{by_whom}. "
+        "A model predicts the other labels from ROUGE-L, NLL and ALL, and the labels correct its "
+        "errors. Both together estimate the AUROC of all n answers."
     )
 
 

@@ -230,9 +230,23 @@ def test_labels_without_their_plan_are_an_error(tmp_path):
 
 
 def test_another_number_of_planned_labels_is_an_error(tmp_path):
-    opened(tmp_path)
-    with pytest.raises(RunError, match="plans 30 labels, not 40; the number cannot change"):
+    give(opened(tmp_path), 1)
+    with pytest.raises(RunError, match="plans 30 labels, not 40; after the first label"):
         LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
+
+
+def test_the_number_of_planned_labels_can_change_before_the_first_label(tmp_path):
+    opened(tmp_path)
+    session = LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
+    assert session.plan.n_labels == 40
+
+
+def test_a_second_labeller_does_not_see_the_estimates_of_the_first(tmp_path):
+    give(opened(tmp_path, labeller="ada"), 33)
+    ben = opened(tmp_path, labeller="ben")
+    state = ben.reply("open")
+    assert (state["estimates"], state["history"]) == ([], [])
+    assert give(ben, 20, state)["estimates"]
 
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):

@@ -71,7 +71,7 @@ def cells(**columns):
     table |= {"n_drawn": 1000, "enough": 1.0, "auroc_shown_of_allowed": 1.0}
     for name in summary.QUANTITIES:
         table |= {f"{name}_n_shown": 1000, f"{name}_bias": 0.001, f"{name}_bias_se": 0.001}
-        table |= {f"{name}_ratio": 0.7}
+        table |= {f"{name}_ratio": 0.7, f"{name}_population_width": 0.1}
         table |= {f"{name}_{scope}_covered": 0.95 for scope in summary.SCOPES}
     return pd.DataFrame(table | columns)
 
@@ -119,3 +119,21 @@ def test_cells_in_which_little_is_shown_are_left_out():
     coverage = summary.coverage_summary(table).set_index(["quantity", "scope"])
     assert coverage.loc[("auroc", "questions"), "n_cells"] == 1
     assert coverage.loc[("auroc", "questions"), "lowest"] == 0.95
+
+
+def test_the_widths_are_halved_and_summarized_by_number_of_labels():
+    table = cells(auroc_population_width=[0.2, 0.1]).assign(n_labels=100)
+    [row] = summary.width_summary(table).query("quantity == 'auroc'").to_dict("records")
+    assert row["n_labels"] == 100
+    assert row["median"] == pytest.approx(0.075)
+    assert row["largest"] == pytest.approx(0.1)
+
+
+def test_cells_with_another_number_of_repetitions_are_refused(tmp_path, monkeypatch, capsys):
+    output = tmp_path / "table.csv"
+    pd.DataFrame({"cell": ["a"], "repetitions": [5]}).to_csv(output, index=False)
+    words = ["label_estimates.py", "--repetitions", "6", "--output", str(output)]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit):
+        simulation.main()
+    assert "has cells with 5 repetitions, not 6" in capsys.readouterr().err

@@ -629,9 +629,10 @@ def test_08_counts_the_base_world_once_and_corrects_for_all_comparisons(
 ):
     base_again = BASE.assign(varied="answers found per question", level="10")
     table = several_worlds(BASE, world(1, difference, difference, p_value=p_value), base_again)
-    assert findings.worlds_title(table, table) == (
-        f"Of 2 simulated worlds, PRO is significantly better than NLL in {better}, worse in "
-        f"{worse} (at some α or K)"
+    assert findings.worlds_note(table, table) == (
+        "Significant after Holm's correction for all worlds, α and K: in "
+        f"{better} of 2 worlds PRO is better than NLL with at least one of these α and K, and in "
+        f"{worse} it is worse with at least one. A world can count for both."
     )
     said = findings.worlds_sentences(table)
     assert said.startswith(
@@ -646,8 +647,8 @@ def test_08_corrects_the_worlds_of_one_figure_for_those_of_all():
     # p = 0.02 is significant among two comparisons, and would be 0.08 among four.
     shown = world(1, 0.02, 0.0).assign(p_value=[0.02, 0.9])
     others = world(2, 0.0, 0.0, p_value=0.9)
-    assert "better than NLL in 1," in findings.worlds_title(shown, shown)
-    assert "better than NLL in 0," in findings.worlds_title(shown, several_worlds(shown, others))
+    assert "in 1 of" in findings.worlds_note(shown, shown)
+    assert "in 0 of" in findings.worlds_note(shown, several_worlds(shown, others))
 
 
 def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
@@ -656,7 +657,7 @@ def test_08_does_not_correct_for_the_repeated_rows_of_the_base_world():
     base = BASE.assign(p_value=0.9)
     again = base.assign(varied="answers found per question", level="10")
     table = several_worlds(base, world(1, 0.02, 0.0).assign(p_value=[0.012, 0.9]), again)
-    assert "better than NLL in 1," in findings.worlds_title(table, table)
+    assert "in 1 of" in findings.worlds_note(table, table)
 
 
 def test_08_names_the_largest_gain_and_the_worlds_without_a_cause():

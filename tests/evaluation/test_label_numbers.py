@@ -44,7 +44,7 @@ def labelled_scores(draw):
 @given(labelled_scores())
 def test_the_auroc_of_pseudo_labels_is_that_over_all_pairs(drawn):
     scores, codes, labels = drawn
-    result = areas(Ranking.of(scores, codes), labels).auroc
+    result = areas(Ranking.from_scores(scores, codes), labels).auroc
     right = labels[codes]
     n_pairs = (1 - right).sum() * right.sum() - (
         np.bincount(codes) ** 2 * labels * (1 - labels)
@@ -58,7 +58,7 @@ def test_the_auroc_of_pseudo_labels_is_that_over_all_pairs(drawn):
 def test_the_influence_is_the_derivative_by_each_label(drawn):
     scores, codes, labels = drawn
     labels = np.clip(labels, 0.05, 0.95)
-    ranking = Ranking.of(scores, codes)
+    ranking = Ranking.from_scores(scores, codes)
     found = areas(ranking, labels).influence
     for unit in range(len(labels)):
         up, down = labels.copy(), labels.copy()
@@ -70,14 +70,14 @@ def test_the_influence_is_the_derivative_by_each_label(drawn):
 
 def test_the_auroc_of_three_answers_by_hand():
     # Wrong 0.3 is above right 0.1 and tied with right 0.3: (1 + 1/2) / 2.
-    result = areas(Ranking.of([[0.1], [0.3], [0.3]]), [1, 1, 0])
+    result = areas(Ranking.from_scores([[0.1], [0.3], [0.3]]), [1, 1, 0])
     assert result.auroc.tolist() == [0.75]
     # Placements: wrong 3/4; right 1 and 1/2. Deviations over the class sizes: 0, 1/8 and -1/8.
     np.testing.assert_allclose(result.population, [[0.125, -0.125, 0.0]])
 
 
 def test_labels_of_one_class_have_no_auroc():
-    assert np.isnan(areas(Ranking.of([[0.1], [0.2]]), [1, 1]).auroc).all()
+    assert np.isnan(areas(Ranking.from_scores([[0.1], [0.2]]), [1, 1]).auroc).all()
 
 
 def test_weights_have_the_expectation_one_for_every_answer():
@@ -116,9 +116,11 @@ def test_with_all_labels_the_estimate_is_the_auroc_and_has_no_error_at_hand():
     correct = (rng.random(40) < 0.5).astype(float)
     is_first = np.arange(40) < 15
     features = rng.normal(size=(40, 1))
-    sample = inference.Sample.of(correct, is_first, np.ones(40), features, n_first=15, n_second=25)
+    sample = inference.Sample.from_design(
+        correct, is_first, np.ones(40), features, n_first=15, n_second=25
+    )
     np.testing.assert_allclose(sample.weights, 1)
-    estimates = inference.estimate_aurocs(Ranking.of(scores), sample, scope="questions")
+    estimates = inference.estimate_aurocs(Ranking.from_scores(scores), sample, scope="questions")
     expected = metrics.auroc_intervals(scores, correct)[0]
     np.testing.assert_allclose(estimates.auroc, expected, rtol=1e-12)
     np.testing.assert_allclose(estimates.interval(), [expected, expected], rtol=1e-9)
@@ -133,7 +135,7 @@ def test_the_variance_for_the_population_is_that_of_placements():
     of_right = [(right_score < wrong).mean() for right_score in right]
     expected = np.var(of_wrong) / len(wrong) + np.var(of_right) / len(right)
     variance, _ = intervals.population_variance(
-        areas(Ranking.of(scores), correct.astype(float)).population
+        areas(Ranking.from_scores(scores), correct.astype(float)).population
     )
     np.testing.assert_allclose(variance, expected, rtol=1e-9)
 
@@ -163,11 +165,11 @@ def test_the_variance_of_labels_by_hand():
 def test_a_difference_that_no_label_can_change_has_no_variance():
     labels = np.array([1, 0, 0, 1, 1, 0, np.nan, np.nan])
     features = np.zeros((8, 1))
-    sample = inference.Sample.of(
+    sample = inference.Sample.from_design(
         labels, ~np.isnan(labels), np.ones(8), features, n_first=6, n_second=0
     )
     scores = np.repeat(np.arange(8.0)[:, None], 2, axis=1)
-    estimates = inference.estimate_aurocs(Ranking.of(scores), sample)
+    estimates = inference.estimate_aurocs(Ranking.from_scores(scores), sample)
     assert (estimates.interval()[1] > estimates.interval()[0]).all()
     np.testing.assert_array_equal(estimates.difference(0), np.zeros((3, 2)))
 
@@ -267,7 +269,7 @@ def test_answers_that_matter_for_a_difference_are_chosen_more_often():
 
 def test_the_second_phase_knows_the_labels_of_the_first():
     rng = np.random.default_rng(7)
-    ranking = Ranking.of(rng.normal(size=(30, 2)))
+    ranking = Ranking.from_scores(rng.normal(size=(30, 2)))
     features = rng.normal(size=(30, 1))
     is_first = np.arange(30) < 10
     labels = np.where(is_first, (rng.random(30) < 0.5).astype(float), np.nan)
@@ -287,7 +289,7 @@ def test_rouge_bins_have_the_edges_0_and_03_and_06_and_1():
 def test_an_influence_that_the_labels_hide_by_chance_still_widens_the_interval():
     # The scores exchange two right answers, which both lie below the only wrong one. AUROC is the
     # same, whatever is drawn of these four answers, but one of the two could have been wrong.
-    ranking = Ranking.of([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0], [4.0, 4.0]])
+    ranking = Ranking.from_scores([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0], [4.0, 4.0]])
     labels = np.array([1.0, 1.0, 1.0, 0.0])
     sample = inference.Sample(labels, np.ones(4), np.full(4, 0.5), labels)
     difference, low, high = inference.estimate_aurocs(ranking, sample).difference(0)
@@ -298,7 +300,7 @@ def test_an_influence_that_the_labels_hide_by_chance_still_widens_the_interval()
 
 
 def test_the_predicted_variance_by_hand():
-    areas_found = areas(Ranking.of([[1.0], [2.0]]), [1, 0])
+    areas_found = areas(Ranking.from_scores([[1.0], [2.0]]), [1, 0])
     # The only pair is won, so a right answer below and a wrong answer above have no influence.
     # The other labels would have lost half a pair, of which ties count half.
     assert areas_found.if_right.tolist() == [[0.0, -0.5]]

@@ -39,7 +39,7 @@ def labelled(tmp_path_factory):
 
 def test_with_all_labels_tables_have_the_true_auroc_accuracy_and_difference(tmp_path):
     judged, truth = evaluation(80)
-    estimated = sample_of(judged, truth, tmp_path, n_labels=80).estimated(judged)
+    estimated = sample_of(judged, truth, tmp_path, n_labels=80).with_labels(judged)
     correct = np.array(list(truth.values()))
     scores = judged.baselines.to_numpy()
     columns = tables.auroc_columns(scores, estimated)
@@ -56,7 +56,7 @@ def test_with_all_labels_tables_have_the_true_auroc_accuracy_and_difference(tmp_
 def test_labels_of_a_sample_give_the_auroc_of_the_estimator(labelled):
     judged, _, sample = labelled
     expected = estimate(sample.labels, [judged]).set_index("method").loc["NLL"]
-    columns = tables.auroc_columns(judged.baselines[["NLL"]].to_numpy(), sample.estimated(judged))
+    columns = tables.auroc_columns(judged.baselines[["NLL"]].to_numpy(), sample.with_labels(judged))
     for name in ("auroc", "auroc_low", "auroc_high"):
         assert columns[name] == pytest.approx([expected[name]])
 
@@ -82,26 +82,26 @@ def test_a_part_of_the_planned_answers_keeps_the_weights_of_the_plan(labelled):
 def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelled):
     judged, _, sample = labelled
     texts = judged.answers["text"].mask(judged.answers["question_id"] == "q7", "another answer")
-    covered = sample.covered(replace(judged, answers=judged.answers.assign(text=texts)))
-    assert "q7" not in set(covered.answers["question_id"])
-    assert len(covered.answers) == 119
+    planned = sample.planned_part(replace(judged, answers=judged.answers.assign(text=texts)))
+    assert "q7" not in set(planned.answers["question_id"])
+    assert len(planned.answers) == 119
     expected = "Left out: 1 of 120 answers are not among those of the label plan."
-    assert covered.exclusions.endswith(expected)
+    assert planned.exclusions.endswith(expected)
 
 
 def test_labels_of_other_answers_are_refused(labelled):
     _, _, sample = labelled
     other, _ = evaluation(120, prefix="other")
     with pytest.raises(RunError, match="120 of 120 answers are not among those of the label plan"):
-        sample.covered(other)
+        sample.planned_part(other)
 
 
 def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):
     judged, truth = evaluation(200)
     sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    columns = tables.auroc_columns(judged.baselines.to_numpy(), sample.estimated(judged))
+    columns = tables.auroc_columns(judged.baselines.to_numpy(), sample.with_labels(judged))
     assert np.isnan(columns["auroc"]).all()
-    [note] = tables.overview([sample.estimated(judged)])["note"]
+    [note] = tables.overview([sample.with_labels(judged)])["note"]
     assert "No AUROC is shown: only 4 labels of right answers" in note
 
 
@@ -198,9 +198,10 @@ def test_findings_say_which_differences_the_labels_show():
     )
     assert second == (
         "m on toy: 90 labels (40 right, 50 wrong). By the labels, the accuracy is 0.400 (95 % "
-        "confidence interval 0.300 to 0.450); by ROUGE-L, it is 0.500. ROUGE-L agrees with the labels on 0.900 (95 % confidence "
-        "interval 0.800 to 0.950). AUROC of NLL is 0.800 (95 % confidence interval 0.750 to 0.850) "
-        "by the labels and 0.780 by ROUGE-L, so the labels do not show that ROUGE-L shifts it."
+        "confidence interval 0.300 to 0.450); by ROUGE-L, it is 0.500. ROUGE-L agrees with the "
+        "labels on 0.900 (95 % confidence interval 0.800 to 0.950). AUROC of NLL is 0.800 (95 % "
+        "confidence interval 0.750 to 0.850) by the labels and 0.780 by ROUGE-L, so the labels do "
+        "not show that ROUGE-L shifts it."
     )
     assert third == (
         "Labeller `ada` gave the same label to 8 of 9 answers shown twice. Labellers `ada` and "

@@ -33,7 +33,10 @@ def test_differences_to_nll_come_first_and_both_judges_have_a_row(figure_columns
     assert unreadable(figure, 7) == []
     differences, aurocs = figure.axes
     assert words(differences) == ["reference"]
-    assert legend(figure) == ["by the labels of a sample", "by ROUGE-L of all answers"]
+    assert legend(figure) == [
+        "by labels of a sample, and a model of the other labels",
+        "by ROUGE-L of all answers",
+    ]
     # NLL is the reference, so the left panel has two points for each judge.
     assert [len(line.get_xdata()) for line in differences.lines[:2]] == [2, 2]
     assert [len(line.get_xdata()) for line in aurocs.lines] == [3, 3]

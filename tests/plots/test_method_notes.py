@@ -9,7 +9,8 @@ from pro_lib.plots.method_notes import method_note
 def test_a_note_explains_the_methods_and_similarities_of_a_table():
     table = pd.DataFrame({"method": ["PRO", "SE", "ALL"], "similarity": [None, "alias", None]})
     expected = (
-        "ALL: NLL per token. SE: semantic entropy. alias: meanings compared by the references."
+        "ALL: NLL per token. SE: semantic entropy. "
+        "alias: two answers that match the same reference have the same meaning."
     )
     assert method_note(table) == expected
 
@@ -58,3 +59,12 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
         pass
     has_labels = [ax.xaxis.get_tick_params()["labelbottom"] for ax, _, _ in drawn]
     assert has_labels == [False, True, True]
+
+
+def test_the_note_says_which_alpha_pro_has():
+    table = pd.DataFrame({"method": ["PRO", "PRO", "PE"], "alpha": [0.05, 0.4, None]})
+    chosen = table.assign(alpha_choice=["validation", "validation", None])
+    words = "PRO: with the α that is best on validation questions, 0.05 to 0.4."
+    assert method_note(chosen).startswith(words)
+    both = table.assign(alpha_choice=["validation", "oracle", None])
+    assert "PRO:" not in method_note(both)

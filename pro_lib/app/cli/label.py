@@ -21,6 +21,8 @@ from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
 from pro_lib.common.validation import printable
 
+FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
+
 
 @click.command("label", cls=Command)
 @click.argument("run", type=click.Path(exists=True))
@@ -78,6 +80,8 @@ def label_command(  # noqa: PLR0913 - one argument per option
     with LabelServer(session) as server:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.answers)} different answers"
         say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
+        if len(session.plan.answers) < FEWEST_ANSWERS:
+            say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
         if browser:
             webbrowser.open(server.address)

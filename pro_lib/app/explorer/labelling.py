@@ -80,7 +80,8 @@ class LabelSession:
         Args:
             run: a run whose questions have references.
             path: the label file. `plan_path` is the file of its plan.
-            n_planned: how many different answers to label; None for the stored plan, or 100.
+            n_planned: how many different answers to label; None for the stored plan, or 100. It
+                cannot change after the first label.
             labeller: name of the person.
             seed: of the choice of answers.
             split: only questions of this split are labelled, if the run has several splits.
@@ -101,10 +102,14 @@ class LabelSession:
         plan_file = plan_path(path)
         if plan_file.exists():
             plan = LabelPlan.read(plan_file, evaluations)
-            if n_planned is not None and min(n_planned, len(plan.answers)) != plan.n_labels:
+            n_new = plan.n_labels if n_planned is None else min(n_planned, len(plan.answers))
+            if n_new != plan.n_labels and labels.empty:
+                plan = LabelPlan.create(evaluations, n_labels=n_new, seed=seed)
+                plan.save(plan_file)
+            elif n_new != plan.n_labels:
                 raise RunError(
-                    f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; the number cannot "
-                    "change, so use another label file for another plan"
+                    f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
+                    "first label the number cannot change, so use another label file"
                 )
         elif len(labels):
             raise RunError(
@@ -196,7 +201,8 @@ class LabelSession:
             "n_requests": self.plan.n_requests,
             "labels_file": str(self.path),
             "answer": None,
-            **self._estimates(labels),
+            # A labeller must not be influenced by the labels of others.
+            **self._estimates(labels if n_given >= FEWEST_LABELS else labels.head(0)),
             "labellers": [],
         }
         if request is None:

@@ -20,8 +20,8 @@ from pro_lib.evaluation.findings.exact_search import exact_search
 from pro_lib.evaluation.findings.gains import (
     causes_sentences,
     when_does_pro_help,
+    worlds_note,
     worlds_sentences,
-    worlds_title,
 )
 from pro_lib.evaluation.findings.guarantees import answer_sets, entropies, guarantees
 from pro_lib.evaluation.findings.labelled_answers import label_answers
@@ -46,6 +46,6 @@ __all__ = [
     "signed_span",
     "span",
     "when_does_pro_help",
+    "worlds_note",
     "worlds_sentences",
-    "worlds_title",
 ]

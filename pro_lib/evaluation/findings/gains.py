@@ -28,8 +28,8 @@ def when_does_pro_help(worlds: pd.DataFrame, causes: pd.DataFrame) -> str:
     return "\n\n".join([worlds_sentences(worlds), causes_sentences(causes)])
 
 
-def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
-    """Return the title of a figure of some worlds: where PRO is better than NLL, where worse.
+def worlds_note(rows: pd.DataFrame, family: pd.DataFrame) -> str:
+    """Say in how many of the worlds of a figure PRO is better than NLL, and in how many worse.
 
     Args:
         rows: the rows of `tables.worlds` that the figure shows.
@@ -37,8 +37,10 @@ def worlds_title(rows: pd.DataFrame, family: pd.DataFrame) -> str:
     """
     counts = _count_worlds(rows, family)
     return (
-        f"Of {counts.n_settings} simulated worlds, PRO is significantly better than NLL in "
-        f"{counts.higher}, worse in {counts.lower} (at some α or K)"
+        "Significant after Holm's correction for all worlds, α and K: in "
+        f"{counts.higher} of {counts.n_settings} worlds PRO is better than NLL with at least one "
+        f"of these α and K, and in {counts.lower} it is worse with at least one. A world can count "
+        "for both."
     )
 
 

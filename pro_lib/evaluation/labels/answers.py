@@ -160,7 +160,7 @@ def _setting(
     evaluation: Evaluation, codes: NDArray[np.intp], n_units: int, alphas: Alphas
 ) -> Setting:
     scores = method_scores(evaluation, alphas)
-    ranking = Ranking.of(scores, codes, n_units)
+    ranking = Ranking.from_scores(scores, codes, n_units)
     clusters = None
     if "cluster" in evaluation.answers:
         # A unit belongs to one question text, and so to one cluster.

@@ -59,7 +59,7 @@ def estimate(
             everywhere else; "questions" for these questions, whose intervals have length 0
             once all answers have labels.
         plan: the answers that the labels were chosen from. Needed if the evaluations have only a
-            part of them (see `LabelSample.covered`).
+            part of them (see `LabelSample.planned_part`).
 
     Returns:
         A row per setting and method. Without ten labels of each class all estimates are NaN. If
@@ -89,7 +89,7 @@ def estimate(
         0    NLL  0.812      0.751       0.861
         1    PRO  0.815      0.752       0.865
     """
-    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
+    answers, sample, merged = _load_sample(labels, evaluations, alphas, scope, plan)
     tables = [_auroc_table(setting, sample, merged, scope) for setting in answers.settings]
     return pd.concat(tables, ignore_index=True)
 
@@ -127,7 +127,7 @@ def judge_agreement(
                  judge  agreement
         0      rouge_l      0.884
     """
-    answers, sample, merged = _prepared(labels, evaluations, DEFAULT_ALPHA, scope, plan)
+    answers, sample, merged = _load_sample(labels, evaluations, DEFAULT_ALPHA, scope, plan)
     tables = [_judge_table(setting, sample, merged, scope) for setting in answers.settings]
     return pd.concat(tables, ignore_index=True)
 
@@ -164,14 +164,14 @@ def accuracy_at_coverage(
     """
     if not all(0 < coverage <= 1 for coverage in coverages):
         raise RunError(f"coverages must be above 0 and at most 1; got {list(coverages)}")
-    answers, sample, merged = _prepared(labels, evaluations, alphas, scope, plan)
+    answers, sample, merged = _load_sample(labels, evaluations, alphas, scope, plan)
     tables = [
         _coverage_table(setting, sample, merged, coverages, scope) for setting in answers.settings
     ]
     return pd.concat(tables, ignore_index=True)
 
 
-def _prepared(
+def _load_sample(
     labels: pd.DataFrame,
     evaluations: Sequence[Evaluation],
     alphas: Alphas,
@@ -241,12 +241,12 @@ def unit_labels(
         if (places < 0).any():
             raise RunError(
                 f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
-                "so their labels cannot be estimated; leave them out by LabelSample.covered"
+                "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
             )
         table = table.iloc[places].reset_index(drop=True)
         weights = weights[places]
     decided = table["correct"].astype(float).to_numpy()
-    sample = Sample.weighted(decided, weights, answers.features)
+    sample = Sample.from_weights(decided, weights, answers.features)
     return sample, table.drop(columns=KEY)
 
 

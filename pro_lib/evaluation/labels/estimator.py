@@ -96,7 +96,7 @@ class Ranking:
     sizes: FloatArray
 
     @classmethod
-    def of(
+    def from_scores(
         cls, scores: ArrayLike, codes: ArrayLike | None = None, n_units: int | None = None
     ) -> "Ranking":
         """Sort scores (n, M), higher = more uncertain; without `codes` a unit per answer."""
@@ -124,7 +124,7 @@ class Ranking:
             weights: (n,) of the answers.
 
         Example:
-            >>> Ranking.of([[1.0], [2.0], [2.0]]).weight_below(np.array([1.0, 2.0, 4.0]))
+            >>> Ranking.from_scores([[1.0], [2.0], [2.0]]).weight_below(np.array([1.0, 2.0, 4.0]))
             array([[0.5, 4. , 4. ]])
         """
         result = np.empty(self.group.shape)
@@ -195,7 +195,7 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
 
     Example:
         >>> # Both wrong answers have a higher score than the right one.
-        >>> areas(Ranking.of([[0.1], [0.2], [0.3]]), [1, 0, 0]).auroc
+        >>> areas(Ranking.from_scores([[0.1], [0.2], [0.3]]), [1, 0, 0]).auroc
         array([1.])
     """
     unit_labels = np.asarray(labels, dtype=np.float64)

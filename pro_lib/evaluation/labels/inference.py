@@ -40,7 +40,7 @@ class Sample:
     pseudo: FloatArray
 
     @classmethod
-    def of(
+    def from_design(
         cls,
         labels: ArrayLike,
         is_first: ArrayLike,
@@ -67,10 +67,10 @@ class Sample:
         """
         labels = np.asarray(labels, dtype=np.float64)
         weights = label_weights(labels, is_first, probabilities, n_first=n_first, n_second=n_second)
-        return cls.weighted(labels, weights, features, seed=seed)
+        return cls.from_weights(labels, weights, features, seed=seed)
 
     @classmethod
-    def weighted(
+    def from_weights(
         cls, labels: ArrayLike, weights: FloatArray, features: ArrayLike, *, seed: int = 0
     ) -> "Sample":
         """Fit the label model and compute the pseudo-labels for known weights.
@@ -206,9 +206,11 @@ def estimate_aurocs(
         The estimates.
 
     Example:
-        >>> ranking = Ranking.of([[0.1], [0.2], [0.3], [0.4]])
+        >>> ranking = Ranking.from_scores([[0.1], [0.2], [0.3], [0.4]])
         >>> labels = [1.0, 0.0, 1.0, 0.0]
-        >>> sample = Sample.of(labels, [True] * 4, [1.0] * 4, [[0.0]] * 4, n_first=4, n_second=0)
+        >>> features = [[0.0]] * 4
+        >>> all_first = ([True] * 4, [1.0] * 4)
+        >>> sample = Sample.from_design(labels, *all_first, features, n_first=4, n_second=0)
         >>> estimate_aurocs(ranking, sample, scope="questions").auroc  # all answers have labels
         array([0.75])
     """

@@ -82,9 +82,9 @@ class LabelSample:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
-        return bool(self._is_known(evaluation).mean() >= 1 - MISSING_SHARE)
+        return bool(self._is_planned(evaluation).mean() >= 1 - MISSING_SHARE)
 
-    def covered(self, evaluation: Evaluation) -> Evaluation:
+    def planned_part(self, evaluation: Evaluation) -> Evaluation:
         """Return the questions whose judged answer is one of the plan's answers.
 
         A label cannot be estimated for another answer, because the plan could not choose it.
@@ -98,58 +98,61 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        is_known = self._is_known(evaluation)
-        n_unknown = int((~is_known).sum())
-        if not n_unknown:
+        is_planned = self._is_planned(evaluation)
+        n_unplanned = int((~is_planned).sum())
+        if not n_unplanned:
             return evaluation
         setting = f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}"
-        counts = f"{n_unknown} of {len(is_known)} answers are not among those of the label plan"
+        counts = f"{n_unplanned} of {len(is_planned)} answers are not among those of the label plan"
         if not self.covers(evaluation):
-            raise RunError(f"{setting}: {counts}; label these answers with pro label")
+            raise RunError(
+                f"{setting}: {counts}; use the parameters of the labelled run, or label these "
+                "answers by pro label"
+            )
         exclusions = f"{evaluation.exclusions} Left out: {counts}."
-        return replace(evaluation.rows(is_known), exclusions=exclusions)
+        return replace(evaluation.rows(is_planned), exclusions=exclusions)
 
     def estimate(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
-        """Return the table of `labels.estimate` for the covered questions.
+        """Return the table of `labels.estimate` for the planned questions.
 
         Args:
             evaluations: of the answers of the plan, or of a part of them, in any order.
             **options: alphas and scope, as in `labels.estimate`.
         """
-        covered = [self.covered(evaluation) for evaluation in evaluations]
-        return estimate(self.labels, covered, plan=self.plan, **options)
+        planned = [self.planned_part(evaluation) for evaluation in evaluations]
+        return estimate(self.labels, planned, plan=self.plan, **options)
 
     def judge_agreement(self, evaluations: Sequence[Evaluation], **options: Any) -> pd.DataFrame:
-        """Return the table of `labels.judge_agreement` for the covered questions.
+        """Return the table of `labels.judge_agreement` for the planned questions.
 
         Args:
             evaluations: of the answers of the plan, or of a part of them, in any order.
             **options: scope, as in `labels.judge_agreement`.
         """
-        covered = [self.covered(evaluation) for evaluation in evaluations]
-        return judge_agreement(self.labels, covered, plan=self.plan, **options)
+        planned = [self.planned_part(evaluation) for evaluation in evaluations]
+        return judge_agreement(self.labels, planned, plan=self.plan, **options)
 
-    def _is_known(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+    def _is_planned(self, evaluation: Evaluation) -> NDArray[np.bool_]:
         """Return whether each judged answer (n,) is one of the plan's answers."""
         answers = collect_answers([evaluation])
-        is_known: NDArray[np.bool_] = self.plan.positions(answers.table) >= 0
-        return is_known[answers.settings[0].codes]
+        is_planned: NDArray[np.bool_] = self.plan.positions(answers.table) >= 0
+        return is_planned[answers.settings[0].codes]
 
-    def estimated(self, evaluation: Evaluation) -> Evaluation:
+    def with_labels(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
 
         Args:
             evaluation: the questions with the verdicts of an automatic judge.
 
         Returns:
-            The covered questions, with `sampled_labels`.
+            The planned questions, with `sampled_labels`.
         """
-        covered = self.covered(evaluation)
-        return replace(covered, sampled_labels=self.sampled_labels(covered))
+        planned = self.planned_part(evaluation)
+        return replace(planned, sampled_labels=self.sampled_labels(planned))
 
-    def sampled_labels(self, covered: Evaluation) -> SampledLabels:
-        """Return the labels of an evaluation from `covered`."""
-        answers = collect_answers([covered])
+    def sampled_labels(self, planned: Evaluation) -> SampledLabels:
+        """Return the labels of an evaluation from `planned_part`."""
+        answers = collect_answers([planned])
         sample, merged = unit_labels(self.labels, answers, self.plan)
         [setting] = answers.settings
         return SampledLabels(sample, merged, setting.codes, setting.clusters)
@@ -217,7 +220,7 @@ class SampledLabels:
 
     def estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
         """Return the estimated AUROCs of scores (n, A), higher = more uncertain."""
-        ranking = Ranking.of(uncertainty, self.codes, len(self.sample.labels))
+        ranking = Ranking.from_scores(uncertainty, self.codes, len(self.sample.labels))
         return estimate_aurocs(ranking, self.sample, clusters=self.clusters)
 
     def auroc_columns(self, uncertainty: FloatArray) -> dict[str, ArrayLike]:

@@ -87,8 +87,8 @@ def label_agreement(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     tables = []
     for setting in settings:
         sample = setting.sample
-        covered = sample.covered(setting.splits.reported)
-        tables.append(judge_agreement(sample.labels, [covered], plan=sample.plan))
+        planned = sample.planned_part(setting.splits.reported)
+        tables.append(judge_agreement(sample.labels, [planned], plan=sample.plan))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -115,7 +115,7 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
 
 def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, by labels first."""
-    estimated = sample.estimated(setting.reported)
+    estimated = sample.with_labels(setting.reported)
     judged = estimated.without_labels()
     names = ("PRO", *estimated.meanings, *estimated.alpha_scores)
     alphas = {name: chosen_alpha(setting, name=name) for name in names}
@@ -140,8 +140,8 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
 
 def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, a row per bin of ROUGE-L."""
-    covered = sample.covered(evaluation)
-    answers = collect_answers([covered])
+    planned = sample.planned_part(evaluation)
+    answers = collect_answers([planned])
     _, labels = unit_labels(sample.labels, answers, sample.plan)
     has_label = labels["phase"].notna()
     is_right = labels["correct"].map(lambda value: value is True)
@@ -161,4 +161,4 @@ def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     table["rouge_l_bin"] = table["rouge_l_bin"].astype(str)
     n_labels = table["n_first"] + table["n_second"]
     table["labelled_share"] = n_labels / table["n_answers"].where(table["n_answers"] > 0)
-    return with_setting(table, covered)
+    return with_setting(table, planned)

@@ -76,13 +76,14 @@ import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
 const NO_KERNEL_TO_LABEL =
   "Labels are written by Python: open this run in a notebook, or run `pro label` with its path.";
 const LIMITS = [
-  "200 labels give about ±0.055 on an AUROC, so they rarely prove that a judge shifts it by 0.02. " +
-    "If the shift is that small, the AUROC by the judge has the smaller error.",
-  "Differences between methods are estimated about three times as precisely.",
+  "200 labels give about ±0.055 on an AUROC if ROUGE-L predicts them poorly, so they rarely prove " +
+    "that a judge shifts it by 0.02. If the shift is smaller, the AUROC by the judge is usually the " +
+    "more accurate one.",
+  "Differences between similar methods are estimated about three times as precisely.",
   "Wrong labels bias every estimate: 5 % flipped labels cost 0.03 of AUROC if 45 % of the answers " +
     "are right, and 0.17 if 4 % are right. Choose “cannot decide” when in doubt.",
-  "The estimates treat answers that you cannot decide as answers that you were not asked about. " +
-    "If such answers are mostly wrong, or mostly right, the estimates are biased.",
+  "Answers that you cannot decide are left out. If they are mostly wrong, or mostly right, the " +
+    "estimates are biased.",
   "Do not stop because of a result: the intervals are valid only if the results do not decide when " +
     "you stop.",
 ];
@@ -256,7 +257,8 @@ function createEnd({ labels_file: file, consistency }) {
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
   const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
   const done = "All planned answers have a label. The labels are in ";
-  const next = " Notebook 10 draws the figure: pro run 10 -p correctness and this file.";
+  const next =
+    " Notebook 10 draws the figure, with this file as correctness and the parameters of this run.";
   return createElement("p", {}, done, createText(file), `.${agreement}${next}`);
 }
 
@@ -281,8 +283,8 @@ function createEstimates({ estimates, answer }) {
   });
   const { n_labels: labels, n_effective: effective } = estimates[0];
   const counts =
-    `${formatCount(labels)} answers have a decided label. Their weights differ, so that Kish’s ` +
-    `effective number of labels is ${formatNumber(effective, 0)}. `;
+    `${formatCount(labels)} answers have a decided label. Kish’s effective number of labels, ` +
+    `which is smaller if their weights differ, is ${formatNumber(effective, 0)}. `;
   return createElement(
     "div",
     {},
