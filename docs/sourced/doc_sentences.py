@@ -1738,8 +1738,8 @@ def _labels() -> list[Sentence]:
     return [
         Sentence(
             "docs/explanation/notebooks_and_paper.md",
-            "{auroc} (95 % confidence interval {auroc_low} to {auroc_high}) by the labels, {rouge} "
-            "by ROUGE-L.",
+            "{auroc} (95 % confidence interval {auroc_low} to {auroc_high}) by the labels, and "
+            "{rouge} by ROUGE-L.",
             values,
         )
     ]
