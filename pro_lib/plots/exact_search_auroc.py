@@ -36,7 +36,9 @@ _NOTE = (
     "α-floor: the smallest entropy that the found answers allow, because each other answer has "
     "p < α. "
     "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
-    "Probability of other answers: 1 minus the sum of p over the found answers."
+    "Probability of other answers: 1 minus the sum of p over the found answers. The first row is "
+    "the reference of the differences. A point without a bar has an interval that is narrower than "
+    "the point."
 )
 
 

@@ -35,7 +35,8 @@ _SET_LINES = (
 _SETS_NOTE = (
     "The upper limit holds for an α that is fixed beforehand, and is computed from validation "
     "questions. A diamond is a target: its height is a share that is fixed beforehand. Conformal "
-    "prediction chooses α with validation questions, so that this share is not exceeded on average."
+    "prediction chooses α with validation questions, so that this share is not exceeded on "
+    "average: the measured share should not be above the diamond."
 )
 _GUARANTEE_NOTE = (
     "A method answers the questions whose score is below a threshold. The threshold comes from "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.metrics.correctness import ROUGE_THRESHOLD
 from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     checked_table,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _LINEAR = 0.05  # the axis of differences is linear up to this value, and logarithmic beyond
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {
-    "labels": "by labels of a sample, and a model of the other labels",
+    "labels": "by labels of a sample, with predictions for the others",
     "rouge_l": "by ROUGE-L of all answers",
 }
 
@@ -110,9 +111,12 @@ def _note(table: pd.DataFrame, labellers: Sequence[str]) -> str:
         number = f"{counts.min():,.0f} to {number}"
     by_whom = f", given by {' and '.join(labellers)}" if labellers else ""
     return (
-        f"ROUGE-L judges all n answers. {number} of them have a label{by_whom}. "
-        "A model predicts the other labels from ROUGE-L, NLL and ALL, and the labels correct its "
-        "errors. Both together estimate the AUROC of all n answers."
+        f"ROUGE-L > {ROUGE_THRESHOLD:g} judges all n answers. "
+        f"{number} of them have a label{by_whom}. "
+        "A model predicts the labels of all answers from ROUGE-L, NLL and ALL, and the given "
+        "labels correct the errors of its predictions (prediction-powered inference). The "
+        "intervals by labels include the error that is left; they are narrow if the model predicts "
+        "well."
     )
 
 

@@ -61,7 +61,7 @@ def _alpha_of_pro(table: pd.DataFrame) -> list[str]:
     """Return a sentence about α of PRO, if all of its rows have an α that is chosen in one way."""
     if not {"alpha", "alpha_choice"} <= set(table):
         return []
-    pro = table[table["method"] == "PRO"]
+    pro = table[(table["method"] == "PRO") & (table["alpha_choice"] != "oracle")]
     choices = pro["alpha_choice"].unique()
     alphas = pro["alpha"]
     if len(choices) != 1 or choices[0] not in _ALPHA_CHOICES or alphas.isna().any():

@@ -34,7 +34,7 @@ def test_differences_to_nll_come_first_and_both_judges_have_a_row(figure_columns
     differences, aurocs = figure.axes
     assert words(differences) == ["reference"]
     assert legend(figure) == [
-        "by labels of a sample, and a model of the other labels",
+        "by labels of a sample, with predictions for the others",
         "by ROUGE-L of all answers",
     ]
     # NLL is the reference, so the left panel has two points for each judge.

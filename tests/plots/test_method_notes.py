@@ -66,5 +66,5 @@ def test_the_note_says_which_alpha_pro_has():
     chosen = table.assign(alpha_choice=["validation", "validation", None])
     words = "PRO: with the α that is best on validation questions, 0.05 to 0.4."
     assert method_note(chosen).startswith(words)
-    both = table.assign(alpha_choice=["validation", "oracle", None])
+    both = table.assign(alpha_choice=["validation", "default", None])
     assert "PRO:" not in method_note(both)
