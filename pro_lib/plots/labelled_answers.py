@@ -109,7 +109,7 @@ def _note(table: pd.DataFrame, labellers: Sequence[str]) -> str:
     number = f"{counts.max():,.0f}"
     if counts.min() < counts.max():
         number = f"{counts.min():,.0f} to {number}"
-    by_whom = f", given by {' and '.join(labellers)}" if labellers else ""
+    by_whom = f", given by {' and '.join(labellers)}" if len(labellers) else ""
     return (
         f"ROUGE-L > {ROUGE_THRESHOLD:g} judges all n answers. "
         f"{number} of them have a label{by_whom}. "

@@ -55,3 +55,10 @@ def test_a_missing_column_is_named():
     expected = "^The table has no column 'judge'; plots.label_estimates needs"
     with pytest.raises(SentenceError, match=expected):
         plots.label_estimates(estimates().drop(columns="judge"))
+
+
+def test_the_note_names_the_labellers():
+    table = estimates().assign(n_labels=60)
+    assert "60 of them have a label." in plots.label_estimates(table).get_supxlabel()
+    named = plots.label_estimates(table, labellers=pd.Series(["ada", "ben"]).unique())
+    assert "a label, given by ada and ben." in " ".join(named.get_supxlabel().split())

@@ -379,7 +379,16 @@ def counts_of(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[st
 def label_counts(
     sample: Sample, merged: pd.DataFrame, members: NDArray[np.bool_]
 ) -> dict[str, float]:
-    """Return how many labels of each kind some of the units have, and Kish's effective number."""
+    """Return how many labels of each kind some of the units have, and Kish's effective number.
+
+    Args:
+        sample: the labels of the units.
+        merged: a row per unit with its merged label, from `unit_labels`.
+        members: (G,) whether a unit counts.
+
+    Returns:
+        n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective.
+    """
     labels = sample.labels[members]
     rows = merged[members]
     weights = sample.weights[members]
