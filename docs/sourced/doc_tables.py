@@ -580,7 +580,16 @@ LABEL_QUANTITIES = {
 
 def label_criteria() -> pd.DataFrame:
     """Return the criteria of estimates from labels, with the worst setting of each."""
-    found = read_csv("docs/results/data/label_criteria.csv")
+    return _criteria_table("docs/results/data/label_criteria.csv")
+
+
+def label_criteria_again() -> pd.DataFrame:
+    """Return the same criteria for the second simulation."""
+    return _criteria_table("docs/results/data/label_criteria_again.csv")
+
+
+def _criteria_table(path: str) -> pd.DataFrame:
+    found = read_csv(path)
     has_test = found["n_significant"].notna()
     significant = found["n_significant"].map("{:.0f}".format).where(has_test, "–")
     columns = {
@@ -610,6 +619,16 @@ def label_errors() -> pd.DataFrame:
         "differences ratio: median": found["differences_ratio_median"].map(number),
         "differences ratio: largest": found["differences_ratio_largest"].map(number),
     }
+    return pd.DataFrame(columns)
+
+
+def label_widths() -> pd.DataFrame:
+    """Return half the width of the intervals of estimates from labels."""
+    found = read_csv("docs/results/data/label_widths.csv")
+    by_quantity = found.pivot_table("median", "n_labels", "quantity")
+    columns = {"labels": by_quantity.index.map(str)}
+    for name, words in LABEL_QUANTITIES.items():
+        columns[words] = by_quantity[name].map("±{:.3f}".format).to_numpy()
     return pd.DataFrame(columns)
 
 
@@ -648,6 +667,8 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         label_criteria,
         label_errors,
         label_real,
+        label_criteria_again,
+        label_widths,
         guarantees_random_splits,
         guarantees_shift,
         guarantees_sets,
