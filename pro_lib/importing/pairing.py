@@ -64,7 +64,7 @@ def paired(
     _check_texts([(name, text, given_texts[targets[name]]) for name, text in texts.items()], path)
     has_row_numbers = isinstance(given_set, QuestionSet) and not given_set.has_own_ids
     if has_row_numbers and set(targets) - set(texts):
-        words = "has no texts of questions, and the ids of questions= are row numbers"
+        words = "has no texts of questions, and the ids of the given questions are row numbers"
         risk = "if rows were moved, answers belong to the wrong questions"
         warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=3)
     _check_different(targets, path)
@@ -112,7 +112,7 @@ def _by_order(file_ids: list[str], given_ids: list[str], path: Path) -> dict[str
         words = "the server's ids are those of questions=, in another order; give question_id"
         raise RunError(f"{path}: {words}")
     words = "has neither ids nor texts of questions"
-    meaning = "answers are assigned to the questions of questions= in the order of both"
+    meaning = "answers are assigned to the given questions in the order of both"
     warnings.warn(f"{path} {words}; {meaning}", UserWarning, stacklevel=4)
     return dict(zip(file_ids, given_ids, strict=True))
 
@@ -148,7 +148,7 @@ def _by_text(
         if len(candidates) > 1:
             candidates = [given_id for given_id in candidates if given_texts[given_id] == text]
         if len(candidates) != 1:
-            words = "is the text of several questions of questions=; give question_id"
+            words = "is the text of several given questions; give question_id"
             raise RunError(f"{path}: {text!r} {words}")
         targets[name] = candidates[0]
     if len(names_by_context) > 1:

@@ -285,7 +285,7 @@ def test_answers_paired_by_row_number_alone_are_said_to_be(write):
     path = write(
         *({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl"
     )
-    with pytest.warns(UserWarning, match="the ids of questions= are row numbers"):
+    with pytest.warns(UserWarning, match="the ids of the given questions are row numbers"):
         importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
     with_ids = question_sets.load_questions(path=path, n_shots=0).table
     assert len(importing.from_records(rows, questions=with_ids).answers) == 2

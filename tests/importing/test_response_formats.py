@@ -538,7 +538,7 @@ REFUSED = [
         USED,
     ),
     ([{"question_id": "q", "split": "x"}, {"question_id": "q", "split": "y"}], QUESTIONS, USED),
-    ([{"question": PERU}], TWICE, "is the text of several questions of questions=; give"),
+    ([{"question": PERU}], TWICE, "is the text of several given questions; give"),
     (
         [{}, {}],
         QUESTIONS.assign(question_id=["r-2.0", "r-1.0"]),
