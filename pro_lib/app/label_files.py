@@ -8,7 +8,7 @@ from pro_lib.runs.run import Run
 
 
 def default_label_file(path: str | Path) -> Path:
-    """Return the default label file of a run folder or of a file, which lies beside it."""
+    """Return the default label file of a run folder or of a file, which is in the same folder."""
     path = Path(path).resolve()
     name = path.name if path.is_dir() else path.stem
     return path.with_name(f"{name}.labels.jsonl")

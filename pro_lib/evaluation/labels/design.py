@@ -172,10 +172,10 @@ def cross_fitted(
 def sampling_scores(influences: Sequence[ArrayLike], model: ArrayLike) -> FloatArray:
     """Return how much the label of each answer matters, (n,).
 
-    For each setting, two terms are added: the share of the answer in Σ h² r̂ (1 - r̂) for the AUROC
-    of the reference, and its mean share for the differences of the other AUROCs to it. The score is
-    the square root of the mean over the settings. It is the best inclusion probability up to a
-    factor.
+    Two terms are added for each setting. One is the share of the answer in Σ h² r̂ (1 - r̂) for the
+    AUROC of the reference. The other is its mean share for the differences of the other AUROCs to
+    it. The score is the square root of the mean over the settings. It is the best inclusion
+    probability up to a factor.
 
     Args:
         influences: (M, n) for each setting: of the labels on M AUROCs, the reference first.

@@ -23,10 +23,10 @@ def label_variance(
     """Estimate the variance (A,) due to answers without a label, and its degrees of freedom.
 
     It is the variance of Σ h w (r - r̂), and combines two values. The first is the observed sum
-    V = Σ w (w - 1) (r - r̂)² h² over the labels: w has the expectation 1, and w² - w has the
-    variance of w as its expectation. The second is a prediction from the label model. It protects
-    against labels whose residuals are small by chance. With m effective terms in V, the result is
-    (m V + 2 prediction) / (m + 2).
+    V = Σ w (w - 1) (r - r̂)² h² over the labels. The weight w has the expectation 1, so w² - w has
+    the variance of w as its expectation. The second is a prediction from the label model. It
+    protects against labels whose residuals are small by chance. With m effective terms in V, the
+    result is (m V + 2 prediction) / (m + 2).
 
     The prediction is the mean of two values. One is Σ w (w - 1) r̂ (1 - r̂) h² over the labels. The
     other is (G / k - 1) Σ r̂ (1 - r̂) h² over all answers, with k labels: the variance with as many

@@ -48,7 +48,7 @@ class LabelSample:
 
     @classmethod
     def read(cls, path: str | Path) -> LabelSample:
-        """Read a label file and the plan beside it.
+        """Read a label file and its plan.
 
         Args:
             path: the label file. The plan has the same name with the suffix `.plan.json`.

@@ -48,10 +48,11 @@ def label_estimates(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     Both are about the same questions: those whose judged answer is one of the plan's answers. PRO
     and other scores that need an α have the one that ROUGE-L chooses on the validation questions.
 
-    Columns: those of the setting; judge, `labels` or `rouge_l`; method and similarity; alpha and
-    alpha_choice; auroc with its interval; the difference to NLL (`settings.nll_comparison_columns`)
-    by the same judge; n_labels, n_right, n_wrong and n_effective of the labels of these answers;
-    shown, `yes` or why there is no AUROC. n_correct of the rows by labels is an estimate.
+    Columns: those of the setting, in which n_correct of the rows by labels is an estimate. judge is
+    `labels` or `rouge_l`. method, similarity, alpha and alpha_choice describe the score. auroc has
+    its interval, and the difference to NLL by the same judge the columns of
+    `settings.nll_comparison_columns`. n_labels, n_right, n_wrong and n_effective are about the
+    labels of these answers. shown is `yes`, or why there is no AUROC.
 
     Args:
         settings: the settings with their labels.
@@ -65,9 +66,9 @@ def label_counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
 
     Answers with the same words to the same question count once.
 
-    Columns: those of the setting; rouge_l_bin; n_answers; n_first and n_second, the labels of the
-    two phases; n_right, n_wrong and n_undecided, the decided labels and the others; labelled_share,
-    the share of the answers that have a label.
+    Columns: those of the setting, rouge_l_bin and n_answers. n_first and n_second are the labels of
+    the two phases. n_right, n_wrong and n_undecided are the decided labels and the others.
+    labelled_share is the share of the answers that have a label.
 
     Args:
         settings: the settings with their labels.
