@@ -115,8 +115,8 @@ def _note(table: pd.DataFrame, labellers: Sequence[str]) -> str:
         f"{number} of them have a label{by_whom}. "
         "A model predicts the labels of all answers from ROUGE-L, NLL and ALL, and the given "
         "labels correct the errors of its predictions (prediction-powered inference). The "
-        "intervals by labels include the error that is left; they are narrow if the model predicts "
-        "well."
+        "intervals by labels include the error that is left. They are narrow if the model predicts "
+        "well; in simulations with 60 to 200 labels they contain the truth as often as they should."
     )
 
 
