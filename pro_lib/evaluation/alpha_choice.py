@@ -153,7 +153,7 @@ class _HalfTests:
         self._alphas = nearest_alphas(alpha_grid(evaluation.search_alpha))
         self.names = ("PRO", *evaluation.meanings)
         self._scores = {name: evaluation.pro(self._alphas, name=name) for name in self.names}
-        self._n_tests = np.zeros(len(self._correct))
+        self._n_tests = np.zeros(len(self._correct))  # of each question
         # The sums of the placements (n,) over the tests, and the AUROC of each test
         self._sums = {name: np.zeros(len(self._correct)) for name in (*self.names, "NLL")}
         self._aurocs: dict[str, list[float]] = {name: [] for name in self._sums}
@@ -194,14 +194,18 @@ class _HalfTests:
         return Estimate(tested, float(low), float(high))
 
     def _difference(self, name: str) -> Estimate:
-        """Return the mean AUROC minus that of NLL, with Student's interval."""
-        shares = (self._sums[name] - self._sums["NLL"]) / self._n_tests
-        moves = metrics.influence(shares, self._correct)
+        """Return the mean AUROC minus that of NLL, with Student's interval.
+
+        The standard error comes from the influence of each question, or of each cluster. The rarer
+        class limits the degrees of freedom.
+        """
+        placement_gains = (self._sums[name] - self._sums["NLL"]) / self._n_tests
+        influences = metrics.influence(placement_gains, self._correct)
         n_independent = self._evaluation.n_rarer
         if self._clusters is not None:
             n_independent = min(n_independent, len(np.unique(self._clusters)))
         quantile = -stdtrit(max(n_independent - 1, 1), 0.025)
-        half_width = float(quantile) * metrics.influence_error(moves, self._clusters)
+        half_width = float(quantile) * metrics.influence_error(influences, self._clusters)
         gain = float(np.mean(self._aurocs[name]) - np.mean(self._aurocs["NLL"]))
         return Estimate(gain, gain - half_width, gain + half_width)
 
@@ -241,7 +245,7 @@ def _halves(evaluation: Evaluation, n_splits: int, seed: int) -> Iterator[NDArra
 
 
 def _groups(answers: pd.DataFrame) -> NDArray[np.intp]:
-    """Return the number of the group (n,) of each question: its cluster, text or the question."""
+    """Return group numbers (n,): of clusters, otherwise of equal texts, otherwise of questions."""
     for column in ("cluster", "text_number"):
         if column in answers:
             return np.asarray(pd.factorize(answers[column])[0])

@@ -13,14 +13,14 @@ class Certificate:
     is the first, and each prefix comes after its parent.
 
     Attributes:
-        status: `certified` if all answers with p ≥ α were found and there is at least one. It is
-            `fallback` if no answer reaches α, and `cut` if the greedy answer did not end either.
-            Otherwise it is `undecided`.
+        status: `certified`: all answers with p ≥ α were found, and there is at least one.
+            `fallback`: no answer reaches α, and the greedy answer ended. `cut`: no answer reaches
+            α, and the greedy answer did not end. `undecided`: none of these is known.
         why: the reason for the status.
-        search_alpha: α. With `top_n`, the probability of the N-th answer, or the smallest
-            probability down to which the search is complete.
-        epsilon: the largest error of a log-probability over all depths, in nats. A prefix so close
-            to α is undecided.
+        search_alpha: α. With `top_n`, the probability of the N-th answer if N answers were found,
+            otherwise the smallest probability down to which the search is complete.
+        epsilon: the largest rounding error of a log-probability over all depths, in nats. A prefix
+            whose log-probability differs from log α by less is undecided.
         found_mass: probability of the complete answers with p ≥ α.
         small_endings_mass: probability of the complete answers with p < α.
         pruned_mass: probability of the continuations with p < α.

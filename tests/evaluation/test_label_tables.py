@@ -221,3 +221,14 @@ def test_findings_without_labels_say_what_is_missing():
     text = findings.label_answers(estimates, agreement.assign(accuracy=np.nan), labellers.head(0))
     assert f"no difference to NLL is estimated ({reason})" in text
     assert "m on toy: no answer has a label." in text
+
+
+def test_without_enough_labels_even_the_reference_has_no_interval(tmp_path):
+    judged, truth = evaluation(200)
+    sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
+    nll = judged.baselines["NLL"].to_numpy()
+    columns = sample.with_labels(judged).sampled_labels.difference_columns(
+        nll[:, None], nll, name="nll", is_reference=[True]
+    )
+    ends = [columns["auroc_minus_nll_low"], columns["auroc_minus_nll_high"]]
+    assert np.isnan(ends).all()

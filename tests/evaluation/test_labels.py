@@ -344,6 +344,28 @@ def test_a_plan_that_was_edited_is_refused(tmp_path, change, message):
         LabelPlan.read(path, [judged])
 
 
+def test_a_plan_with_an_answer_that_is_listed_twice_is_refused(tmp_path):
+    judged, _ = evaluation()
+    path = tmp_path / "plan.json"
+    LabelPlan.create([judged], n_labels=60).save(path)
+    saved = json.loads(path.read_text())
+    saved["answers"][1] = saved["answers"][0]
+    path.write_text(json.dumps(saved))
+    with pytest.raises(RunError, match="an answer is listed twice"):
+        LabelPlan.read(path, [judged])
+
+
+def test_a_label_that_copies_share_counts_once_at_a_coverage():
+    judged, truth = evaluation(40)
+    answers = judged.answers.assign(text_number=np.arange(40) // 2)
+    answers["text"] = [f"answer {number // 2}" for number in range(40)]
+    judged = replace(judged, answers=answers)
+    truth = {f"q{number}": number % 4 < 2 for number in range(40)}
+    _, labels = label_all(LabelPlan.create([judged], n_labels=20), truth)
+    table = accuracy_at_coverage(label_table(labels), [judged], coverages=[1.0])
+    assert (table["n_labels"] == 20).all()
+
+
 def test_a_plan_of_few_labels_is_refused():
     with pytest.raises(RunError, match="planned labels must be at least 20; got 10"):
         LabelPlan.create([evaluation()[0]], n_labels=10)

@@ -30,7 +30,7 @@ class Setting:
 
     Attributes:
         evaluation: the n questions with their judged answers.
-        scores: (n, M) a column per method, the reference (NLL if there is one) first.
+        scores: (n, M) a column per method: NLL and PRO first, if they are known.
         codes: (n,) number of the unit of each answer.
         ranking: the orders of the scores.
         members: (G,) whether a unit has answers of this setting.
@@ -100,6 +100,7 @@ def collect_answers(
     rows = [_rows_of(number, evaluation) for number, evaluation in enumerate(evaluations)]
     judged = pd.concat(rows, ignore_index=True)
     codes = pd.factorize(pd.MultiIndex.from_frame(judged[KEY]))[0]
+    # `factorize` numbers units by their first row, so these rows are in the order of the codes.
     _, first_rows = np.unique(codes, return_index=True)
     table = judged.iloc[first_rows][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
     settings = []
@@ -174,7 +175,10 @@ def _setting(
 def _features(
     judged: pd.DataFrame, codes: NDArray[np.intp], strata: NDArray[np.intp]
 ) -> FloatArray:
-    """Return the features (G, F); those of several answers of one unit are averaged."""
+    """Return the features (G, F); those of several answers of one unit are averaged.
+
+    Constant columns and empty bins are left out.
+    """
     columns = judged[["exact_match", "alias_match", "NLL", "ALL"]].fillna(0.0)
     for name in ("dataset", "model"):
         if len(judged[name].unique()) > 1:

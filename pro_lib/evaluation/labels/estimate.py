@@ -62,8 +62,8 @@ def estimate(
             part of them (see `LabelSample.planned_part`).
 
     Returns:
-        A row per setting and method. Without ten labels of each class all estimates are NaN. If
-        only the AUROC is estimated as 1 or more, or 0 or less, its differences are shown.
+        A row per setting and method. Without ten labels of each class all estimates are NaN. An
+        AUROC that is estimated outside (0, 1) is NaN; its differences are still shown.
 
     Columns:
         - dataset, model, strategy, protocol, split, n_questions: the setting.
@@ -228,6 +228,7 @@ def unit_labels(
             f"the label of question {question_id!r} is not for an answer of the plan; pass the "
             "evaluations or the plan that the labels were chosen from"
         )
+    # Rows and weights by the position in the plan. Labels of the first phase have n_second = 0.
     table = merged.assign(unit=positions).set_index("unit").reindex(range(n_planned))
     weights = label_weights(
         table["correct"].astype(float).to_numpy(),
@@ -243,6 +244,7 @@ def unit_labels(
                 f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
                 "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
             )
+        # From the answers of the plan to those of the evaluations
         table = table.iloc[places].reset_index(drop=True)
         weights = weights[places]
     decided = table["correct"].astype(float).to_numpy()
@@ -308,7 +310,7 @@ def _judge_table(
 def _coverage_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
 ) -> pd.DataFrame:
-    has_label = ~np.isnan(sample.labels)[setting.codes]
+    has_label = ~np.isnan(sample.labels)
     n_labels = counts_of(setting, sample, merged)["n_labels"]
     problem = _accuracy_problem(n_labels, setting, scope)
     scores = setting.scores.to_numpy(np.float64)
@@ -321,7 +323,7 @@ def _coverage_table(
         columns |= {
             "accuracy_low": low,
             "accuracy_high": high,
-            "n_labels": (is_answered & has_label).sum(axis=1),
+            "n_labels": ((setting.ranking.by_unit(is_answered) > 0) & has_label).sum(axis=1),
         }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
@@ -347,8 +349,8 @@ def _shares(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shares of answers (A,) and the ends of their intervals.
 
-    `signs` (A, n) says which answers count for a share: 1 for a right answer, -1 for a wrong
-    answer. Answers with 0 are left out of the share.
+    `signs` (A, n) is 1 where a right answer counts towards the share, -1 where a wrong answer
+    counts, and 0 where the answer is left out.
     """
     right = sample.pseudo[setting.codes]
     is_used = signs != 0
@@ -356,6 +358,7 @@ def _shares(
     values = np.where(signs < 0, 1 - right, right) * is_used
     shares = values.sum(axis=1) / n_used[:, 0]
     shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
+    # How each label changes a share, and the influence of each answer as a draw from the population
     influence = setting.ranking.by_unit(signs / n_used)
     population = setting.ranking.by_unit(
         (values - np.nan_to_num(shares)[:, None] * is_used) / n_used

@@ -33,8 +33,8 @@ from pro_lib.evaluation.labels.label_file import KEY, Label, merge_labels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 FEWEST_PLANNED = 20
-REPEAT_EVERY = 10  # after so many answers one of them, or of those before, is shown again
-_N_REMEMBERED = 8  # the labeller still remembers the last answers
+REPEAT_EVERY = 10  # after so many answers, an earlier one is shown again
+_N_REMEMBERED = 8  # but none of the last answers, which the labeller still remembers
 _STREAMS = {"first": 1, "second": 2, "repetitions": 3}
 
 
@@ -314,7 +314,7 @@ class LabelPlan:
         phase = 1
         n_second = 0
         if request.unit not in self.first:
-            second = self.second or ()
+            second = self.second or ()  # drawn, because it has the request
             phase = 2
             n_second = len(second)
             probability = (self.probabilities or ())[second.index(request.unit)]
@@ -396,7 +396,11 @@ class PlanAnswers:
             )
 
     def positions(self, table: pd.DataFrame) -> NDArray[np.intp]:
-        """Return the position of each row of a table with the same columns; -1 for others."""
+        """Return the position in the plan of each row; -1 for an answer that is not in the plan.
+
+        Args:
+            table: has the columns dataset, question_id and answer.
+        """
         answers = pd.MultiIndex.from_frame(self.table)
         positions: NDArray[np.intp] = answers.get_indexer(pd.MultiIndex.from_frame(table[KEY]))
         return positions
@@ -423,6 +427,8 @@ def _read_saved_plan(path: str | Path) -> _SavedPlan:
     saved: _SavedPlan = parse(_SavedPlan, values, str(path))
     if any(len(answer) != len(KEY) for answer in saved.answers):
         raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
+    if len(set(map(tuple, saved.answers))) < len(saved.answers):
+        raise RunError(f"{path}: an answer is listed twice")
     positions = [*saved.first, *(saved.second or [])]
     if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
         raise RunError(

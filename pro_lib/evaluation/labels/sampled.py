@@ -253,18 +253,20 @@ class SampledLabels:
             uncertainty: scores (n, A), higher = more uncertain.
             reference: the score (n,) that they are compared with.
             name: the reference, as the names of the columns have it, such as nll.
-            is_reference: (A,), whether a column is the reference by definition.
+            is_reference: (A,), whether a score is the reference itself. Its interval is then 0 to
+                0, and it has no p-value.
         """
         estimates = self.estimates(np.column_stack([reference, uncertainty]))
         difference, low, high = (self._shown(values[1:]) for values in estimates.difference(0))
         by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
+        has_interval = by_definition & (not self.problem)
         p_value = self._shown(estimates.p_values(0)[1:])
         quantity = f"auroc_minus_{name}"
         return {
             "n_differ": metrics.count_differing(uncertainty, reference),
             quantity: difference,
-            f"{quantity}_low": np.where(by_definition, 0.0, low),
-            f"{quantity}_high": np.where(by_definition, 0.0, high),
+            f"{quantity}_low": np.where(has_interval, 0.0, low),
+            f"{quantity}_high": np.where(has_interval, 0.0, high),
             "p_value": np.where(by_definition, np.nan, p_value),
         }
 
