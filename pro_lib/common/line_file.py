@@ -82,7 +82,7 @@ def _is_object(end: bytes, where: str) -> bool:
     try:
         _parsed(end, where)
     except RunError:
-        if end.startswith(b'{"'[: len(end)]):
+        if b'{"'.startswith(end[:2]):
             return False
         raise
     return True

@@ -52,9 +52,8 @@ def k_vs_alpha(
     )
     with grid as (figure, drawn):
         for ax, _, rows in drawn:
-            style: dict[str, Any] = {"interval": "mean_k_", "lw": 1, "marker": ""}
-            style |= {"clip_on": False}
-            draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
+            style: dict[str, Any] = {"lw": 1, "marker": "", "clip_on": False}
+            draw_curves(ax, rows, "model", models, "alpha", "mean_k", interval="mean_k_", **style)
             alpha_axis(ax)
         label_figure(
             figure,

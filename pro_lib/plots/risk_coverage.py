@@ -52,10 +52,10 @@ def risk_coverage(
     table = checked_table(table, ["method", "coverage", "risk"], "risk_coverage")
     table = table.assign(label=method_labels(table).to_numpy())
     labels = [name for name in distinct_values(table, "label") if name != "oracle"]
+    styles = method_styles(labels)
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
-            styles = method_styles(labels)
             draw_curves(ax, rows, "label", labels, "coverage", "risk", styles=styles)
             first = rows[rows["label"] == labels[0]]
             if "risk_low" in first:
@@ -65,7 +65,7 @@ def risk_coverage(
             ax.plot(best["coverage"], best["risk"], color="black", lw=0.8, ls=":")
             set_ticks(ax, SHARE_TICKS)
             ax.set_ylim(0, None)
-        entries: list[Artist] = [*handles(labels, styles=method_styles(labels))]
+        entries: list[Artist] = [*handles(labels, styles=styles)]
         if "risk_low" in table:
             style: dict[str, Any] = {"color": COLORS[0], "alpha": 0.15, "lw": 0}
             label = f"95 % interval of {labels[0]}"

@@ -84,17 +84,18 @@ def accuracy_by_coverage(
         )
     table = table.assign(label=method_labels(table).to_numpy())
     labels = [label for label in distinct_values(table, "label") if label not in ("NLL", "oracle")]
+    styles = method_styles(labels)
     shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 2.1, "sharey": True}
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             differences = _at_drawn_shares(minus_nll(rows, "coverage", "accuracy"))
             shift = _GROUP_WIDTH / len(labels)
             style: dict[str, Any] = {"ls": "", "markevery": 1, "ms": 4.5}
-            style |= {"shift": shift, "styles": method_styles(labels)}
+            style |= {"shift": shift, "styles": styles}
             draw_curves(ax, differences, "label", labels, "place", "difference", **style)
             difference_axis(ax)
             _draw_nll(ax, differences[differences["method"] == "NLL"])
-        entries: list[Artist] = [*handles(labels, styles=method_styles(labels), ls="", ms=4.5)]
+        entries: list[Artist] = [*handles(labels, styles=styles, ls="", ms=4.5)]
         if "accuracy_low" in table:
             entries.append(
                 plt.Rectangle(
@@ -137,11 +138,12 @@ def reliability(
     table = checked_table(table, needed, "reliability")
     table = table.assign(label=method_labels(table).to_numpy())
     labels = distinct_values(table, "label")
+    styles = method_styles(labels)
     shape: dict[str, Any] = {"figure_columns": figure_columns, "sharex": True, "sharey": True}
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
-            for label, index in zip(labels, method_styles(labels), strict=True):
+            for label, index in zip(labels, styles, strict=True):
                 _draw_bins(ax, rows[rows["label"] == label], line_style(index))
             if "ece" in rows:
                 errors = [
@@ -158,7 +160,7 @@ def reliability(
             title=title,
             x="confidence: probability of a correct answer, fitted on validation questions",
             y="accuracy with 95 % interval",
-            entries=[*handles(labels, styles=method_styles(labels), ls="", mfc="none"), diagonal],
+            entries=[*handles(labels, styles=styles, ls="", mfc="none"), diagonal],
             note=f"{_RELIABILITY_NOTE} {method_note(table)}",
         )
     return figure

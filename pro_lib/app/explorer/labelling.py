@@ -259,8 +259,8 @@ class LabelSession:
                 {
                     "question": _question_text(question, label["question_id"]),
                     "text": label["text"],
-                    "right": decided["labeller"][decided["correct"] == True].tolist(),  # noqa: E712
-                    "wrong": decided["labeller"][decided["correct"] == False].tolist(),  # noqa: E712
+                    "right": decided["labeller"][decided["correct"].eq(True)].tolist(),
+                    "wrong": decided["labeller"][decided["correct"].eq(False)].tolist(),
                 }
             )
         return rows

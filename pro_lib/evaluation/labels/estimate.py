@@ -270,7 +270,7 @@ def _auroc_table(
             values = estimates.difference(names.index(reference))
         for suffix, column in zip(("", "_low", "_high"), values, strict=True):
             table[f"auroc_minus_{reference.lower()}{suffix}"] = column
-    counts = counts_of(setting, sample, merged)
+    counts = count_labels(sample, merged, setting.members)
     problem = auroc_problem(counts, setting, scope)
     shown = _shown(problem, np.isnan(estimates.auroc))
     if problem:
@@ -282,7 +282,7 @@ def _judge_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, scope: Scope
 ) -> pd.DataFrame:
     answers = setting.evaluation.answers
-    counts = counts_of(setting, sample, merged)
+    counts = count_labels(sample, merged, setting.members)
     problem = _accuracy_problem(counts["n_labels"], setting, scope)
     rows = []
     for judge in ("rouge_l", *MATCHES):
@@ -311,7 +311,7 @@ def _coverage_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
 ) -> pd.DataFrame:
     has_label = ~np.isnan(sample.labels)
-    n_labels = counts_of(setting, sample, merged)["n_labels"]
+    n_labels = count_labels(sample, merged, setting.members)["n_labels"]
     problem = _accuracy_problem(n_labels, setting, scope)
     scores = setting.scores.to_numpy(np.float64)
     tables = []
@@ -330,8 +330,7 @@ def _coverage_table(
     table["shown"] = _shown(problem, table["accuracy_low"].isna())
     is_small = table["n_labels"] < FEWEST_LABELS
     if not problem:
-        few = "only " + table["n_labels"].astype(str) + f" labels; {FEWEST_LABELS} are needed"
-        table.loc[is_small, "shown"] = few
+        table.loc[is_small, "shown"] = table["n_labels"][is_small].map(sample_problem)
     hidden = ["accuracy", "accuracy_low", "accuracy_high"]
     table.loc[is_small | bool(problem), hidden] = np.nan
     return _with_setting(table, setting)
@@ -374,12 +373,7 @@ def _method_columns(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame({"method": parts[0], "similarity": parts[2]})
 
 
-def counts_of(setting: Setting, sample: Sample, merged: pd.DataFrame) -> dict[str, float]:
-    """Return how many labels of each kind a setting has, and Kish's effective number."""
-    return label_counts(sample, merged, setting.members)
-
-
-def label_counts(
+def count_labels(
     sample: Sample, merged: pd.DataFrame, members: NDArray[np.bool_]
 ) -> dict[str, float]:
     """Return how many labels of each kind some of the units have, and Kish's effective number.

@@ -19,9 +19,9 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import collect_answers
 from pro_lib.evaluation.labels.estimate import (
     class_problem,
+    count_labels,
     estimate,
     judge_agreement,
-    label_counts,
     sample_problem,
     unit_labels,
 )
@@ -177,7 +177,7 @@ class SampledLabels:
     @cached_property
     def counts(self) -> Mapping[str, float]:
         """n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the n answers."""
-        return label_counts(self.sample, self.merged, self._members)
+        return count_labels(self.sample, self.merged, self._members)
 
     @cached_property
     def problem(self) -> str:
@@ -259,14 +259,14 @@ class SampledLabels:
         estimates = self.estimates(np.column_stack([reference, uncertainty]))
         difference, low, high = (self._shown(values[1:]) for values in estimates.difference(0))
         by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
-        has_interval = by_definition & (not self.problem)
+        is_zero = by_definition & (not self.problem)
         p_value = self._shown(estimates.p_values(0)[1:])
         quantity = f"auroc_minus_{name}"
         return {
             "n_differ": metrics.count_differing(uncertainty, reference),
             quantity: difference,
-            f"{quantity}_low": np.where(has_interval, 0.0, low),
-            f"{quantity}_high": np.where(has_interval, 0.0, high),
+            f"{quantity}_low": np.where(is_zero, 0.0, low),
+            f"{quantity}_high": np.where(is_zero, 0.0, high),
             "p_value": np.where(by_definition, np.nan, p_value),
         }
 
