@@ -645,6 +645,30 @@ def label_real() -> pd.DataFrame:
     return pd.DataFrame(texts)
 
 
+def label_accuracies() -> pd.DataFrame:
+    """Return coverage and bias of the accuracies of groups that labels estimate, by setting."""
+    found = read_csv("docs/results/data/label_accuracies.csv")
+    number = "{:.3f}".format
+    texts = []
+    for (dataset, model, n_labels), part in found.groupby(
+        ["dataset", "model", "n_labels"], sort=False
+    ):
+        shown = part[part["n_intervals"] >= 20]
+        source = dataset if model == "records" else f"{model} on {dataset}"
+        row = {
+            "answers": source,
+            "labels": str(n_labels),
+            "accuracies: lowest coverage": number(shown["coverage"].min()),
+            "accuracies: largest bias": number(shown["bias"].abs().max()),
+        }
+        for name, words in (("auarc", "AUARC"), ("prr", "PRR"), ("brier", "Brier score")):
+            row[f"{words}: largest bias"] = number(
+                part.loc[part["quantity"] == name, "bias"].abs().max()
+            )
+        texts.append(row)
+    return pd.DataFrame(texts)
+
+
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     function.__name__: function
     for function in (
@@ -669,6 +693,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         label_real,
         label_criteria_again,
         label_widths,
+        label_accuracies,
         guarantees_random_splits,
         guarantees_shift,
         guarantees_sets,

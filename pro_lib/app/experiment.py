@@ -444,7 +444,7 @@ class Experiment(Parameters):
     @kept_table
     def exact_search_auroc(self) -> pd.DataFrame:
         """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
-        options = self._values("split", "choices", "n_validation", "seed")
+        options = self._values("split", "choices", "n_validation", "seed", "label_sample")
         return tables.exact_search_auroc(self.search_runs, **options)
 
     @kept_table
@@ -469,7 +469,6 @@ class Experiment(Parameters):
     @cached_property
     def search_runs(self) -> list[tables.SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
-        self._refuse_sample()
         runs = []
         for pair in self.pairs():
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
@@ -507,14 +506,12 @@ class Experiment(Parameters):
     @cached_property
     def guarantee_splits(self) -> list[Splits]:
         """All validation questions and the reported ones for all methods, by distinct answers."""
-        self._refuse_sample()
         splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
         return _counted_once(splits)
 
     @cached_property
     def evaluation_once(self) -> Evaluation:
         """The evaluation of the only pair and `split` in which each answer counts once."""
-        self._refuse_sample()
         evaluations = self.evaluations(*self.pair(), self.split, methods="all")
         [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
         return workbench
@@ -527,7 +524,6 @@ class Experiment(Parameters):
     @cached_property
     def all_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of samples too."""
-        self._refuse_sample()
         return self.splits(methods="all")
 
     @cached_property
@@ -600,14 +596,6 @@ class Experiment(Parameters):
             return LabelSample.read(path)
         examples = LabelSample.read(catalog.EXAMPLE_LABELS)
         return examples if examples.covers(reported) else LabelSample.without_labels(reported)
-
-    def _refuse_sample(self) -> None:
-        """Raise an error if only a sample of the answers has labels."""
-        if self.label_sample is not None:
-            raise SentenceError(
-                f"correctness={self.correctness!r} has labels of a sample, but this result needs "
-                "a label of every answer; notebooks 02, 04 and 10 can use the file"
-            )
 
     def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
         """Return all validation questions and the reported ones, of every pair and protocol."""

@@ -102,8 +102,9 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
 
     Returns:
         A row per redraw with the columns redraw, alpha, auroc and better_than_nll (1 or 0, on the
-        reported questions). If the pool does not have other questions, or has one class, there is
-        one row of NaN, and a warning.
+        reported questions). The last two are NaN if labels of a sample do not suffice for an AUROC.
+        If the pool does not have other questions, or has one class, there is one row of NaN, and a
+        warning.
     """
     reason = _no_redraws(splits)
     if reason:
@@ -126,7 +127,10 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         "auroc": aurocs,
         "better_than_nll": (aurocs > nll_auroc).astype(float),
     }
-    return pd.DataFrame(columns)
+    table = pd.DataFrame(columns)
+    if reported.sampled_labels is not None and reported.sampled_labels.problem:
+        table[["auroc", "better_than_nll"]] = np.nan
+    return table
 
 
 def _no_redraws(splits: Splits) -> str:

@@ -24,6 +24,7 @@ from pro_lib.metrics.auroc import (
 )
 
 MARGIN = 0.01  # AUROCs that differ by less count as equivalent
+SIGNIFICANT = 0.05  # p-values up to this one, after Holm's correction, are significant
 ROUNDING = 1e-5  # of scores from models in single precision, absolute and relative
 FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
 _FEW_MOVED = 5.0  # a class in which fewer answers moved gets pseudo-moves
@@ -471,7 +472,7 @@ def compare_aurocs(
         "difference_high": difference_high,
         "p_value": tests.p_value,
         "p_holm": p_holm,
-        "significant": p_holm <= 0.05,
+        "significant": p_holm <= SIGNIFICANT,
         "reading": np.where(is_identical, "identical", reading),
         "n_to_decide": np.where(is_identical, np.nan, n_to_decide),
     }
@@ -563,23 +564,31 @@ def readings(tests: DeLong) -> tuple[list[str], FloatArray]:
         return words, np.full(n_methods, np.nan)
     is_different = _is_different(tests.moves, 1.0)
     is_equivalent = _is_equivalent(tests.moves, 1.0)
-    names = {
-        (False, False): "undecided",
-        (True, False): "different",
-        (False, True): "equivalent",
-        (True, True): "different and equivalent",
-    }
     is_unknown = np.isnan(tests.moves.variance)
     words = []
     for column, is_without_interval in enumerate(is_unknown):
         if is_without_interval:
             words.append("all answers of one class are in one cluster")
         else:
-            words.append(names[bool(is_different[column]), bool(is_equivalent[column])])
+            words.append(name_reading(is_different[column], is_equivalent[column]))
     words[tests.reference] = ""
     needed = np.ceil(tests.n_questions * _scale_to_decide(tests.moves))
     needed[tests.reference] = np.nan
     return words, needed
+
+
+def name_reading(is_different: bool, is_equivalent: bool) -> str:
+    """Return the reading of a difference, as `readings` explains it.
+
+    Example:
+        >>> name_reading(False, True)
+        'equivalent'
+    """
+    if is_different and is_equivalent:
+        return "different and equivalent"
+    if is_different:
+        return "different"
+    return "equivalent" if is_equivalent else "undecided"
 
 
 def _is_different(moves: Moves, scale: ArrayLike) -> Labels:

@@ -36,16 +36,55 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
         [1.0, 0.5]
     """
     values, labels = aligned(uncertainty, correct)
-    distinct, tie_numbers, tie_sizes = np.unique(values, return_inverse=True, return_counts=True)
-    tie_accuracies = np.bincount(tie_numbers, weights=labels) / tie_sizes
     n_answered = np.arange(1, labels.size + 1)
     columns = {
         "n_answered": n_answered,
         "coverage": n_answered / labels.size,
-        "threshold": np.repeat(distinct, tie_sizes),
-        "accuracy": _running_mean(np.repeat(tie_accuracies, tie_sizes)),
+        "threshold": np.sort(values),
+        "accuracy": accuracy_curve(values, labels),
     }
     return pd.DataFrame(columns)
+
+
+def accuracy_curve(uncertainty: FloatArray, correct: FloatArray | Labels) -> FloatArray:
+    """Return the accuracy among the k least uncertain of n questions, for every k, (n,).
+
+    Args:
+        uncertainty: the scores (n,), higher = more uncertain.
+        correct: (n,); whether each answer is right, or an estimate of it.
+
+    Example:
+        >>> accuracy_curve(np.array([0.9, 0.2, 0.9]), np.array([0.0, 0.8, 1.0])).round(2).tolist()
+        [0.8, 0.65, 0.6]
+    """
+    _, tie_numbers, tie_sizes = np.unique(uncertainty, return_inverse=True, return_counts=True)
+    tie_accuracies = np.bincount(tie_numbers, weights=correct) / tie_sizes
+    return _running_mean(np.repeat(tie_accuracies, tie_sizes))
+
+
+def answered_weights(uncertainty: ArrayLike, n_answered: ArrayLike) -> FloatArray:
+    """Return how much each question counts among the k least uncertain of n questions.
+
+    Questions before a tie count 1. The questions of a tie at the k-th place share what is left.
+
+    Args:
+        uncertainty: the scores (n,), higher = more uncertain.
+        n_answered: numbers of questions k, (A,).
+
+    Returns:
+        The weights (A, n), which sum to k.
+
+    Example:
+        >>> answered_weights([0.9, 0.2, 0.9], [1, 2]).tolist()
+        [[0.0, 1.0, 0.0], [0.5, 1.0, 0.5]]
+    """
+    values = np.asarray(uncertainty, dtype=np.float64)
+    counts = np.asarray(n_answered, dtype=np.float64)[:, None]
+    _, tie_numbers, tie_sizes = np.unique(values, return_inverse=True, return_counts=True)
+    n_before = np.cumsum(tie_sizes) - tie_sizes
+    shares = np.clip((counts - n_before) / tie_sizes, 0, 1)
+    weights: FloatArray = shares[:, tie_numbers]
+    return weights
 
 
 def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
@@ -77,13 +116,27 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     """
     _, labels = aligned(uncertainties, correct, columns=True)
     need_both(labels, "PRR")
-    right_first = np.sort(labels)[::-1]
-    oracle_area = _running_mean(right_first).mean()
-    random_area = labels.mean()
+    return rejection_table(uncertainties, labels)
+
+
+def rejection_table(uncertainties: pd.DataFrame, correct: FloatArray | Labels) -> pd.DataFrame:
+    """Return the table of `rejection`, also for estimates of whether answers are right.
+
+    Args:
+        uncertainties: a row per question and a column per method, higher = more uncertain.
+        correct: (n,); whether each answer is right, or an estimate of it. Its mean is between 0
+            and 1.
+
+    Example:
+        >>> scores = pd.DataFrame({"NLL": [0.2, 0.9, 0.5]})
+        >>> rejection_table(scores, np.array([1.2, 0.1, 0.2])).round(3).values.tolist()
+        [['NLL', 1.2, 0.8]]
+    """
+    oracle_area = oracle_accuracy(correct).mean()
+    random_area = np.mean(correct)
     areas = []
     for _, scores in uncertainties.items():
-        curve = accuracy_coverage(scores, labels)
-        areas.append(curve["accuracy"].to_numpy().mean())
+        areas.append(accuracy_curve(scores.to_numpy(), correct).mean())
     auarc = np.array(areas)
     columns = {
         "method": uncertainties.columns,
@@ -91,6 +144,22 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
         "auarc": auarc,
     }
     return pd.DataFrame(columns)
+
+
+def oracle_accuracy(correct: FloatArray | Labels) -> FloatArray:
+    """Return the accuracy among the first k answers if all right ones come first, for every k.
+
+    Args:
+        correct: (n,); whether each answer is right, or estimates whose sum is the number of right
+            answers.
+
+    Example:
+        >>> oracle_accuracy(np.array([True, False, True])).round(2).tolist()
+        [1.0, 1.0, 0.67]
+    """
+    n_answered = np.arange(1, len(correct) + 1)
+    accuracies: FloatArray = np.minimum(np.sum(correct), n_answered) / n_answered
+    return accuracies
 
 
 @dataclass(frozen=True)
@@ -174,15 +243,23 @@ def _running_mean(values: FloatArray | Labels) -> FloatArray:
     return means
 
 
-def _bin_numbers(probability: FloatArray) -> NDArray[np.int64]:
+def bin_numbers(probability: FloatArray, n_bins: int = _N_BINS) -> NDArray[np.int64]:
     """Return the bin of each question (n,), such that bins have equal numbers of questions.
 
     Questions of one probability go into the bin in which the middle of their ranks lies.
+
+    Args:
+        probability: (n,) of a right answer.
+        n_bins: the number of bins.
+
+    Example:
+        >>> bin_numbers(np.array([0.1, 0.9, 0.4, 0.9]), 2)
+        array([0, 1, 0, 1])
     """
     _, tie_numbers, tie_sizes = np.unique(probability, return_inverse=True, return_counts=True)
     # Twice the middle of a tie on the scale from 0 to n is a whole number.
     doubled_middles = 2 * np.cumsum(tie_sizes) - tie_sizes
-    tie_bins: NDArray[np.int64] = doubled_middles * _N_BINS // (2 * len(probability))
+    tie_bins: NDArray[np.int64] = doubled_middles * n_bins // (2 * len(probability))
     return tie_bins[tie_numbers]
 
 
@@ -190,7 +267,7 @@ def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
     """Return the confidence and accuracy of bins with equal numbers of questions."""
     questions = pd.DataFrame({"probability": probability, "correct": correct})
     table = (
-        questions.groupby(_bin_numbers(probability))
+        questions.groupby(bin_numbers(probability))
         .agg(
             n=("correct", "size"),
             low=("probability", "min"),

@@ -10,6 +10,7 @@ import pandas as pd
 from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
+    BY_LABELS,
     COLORS,
     checked_table,
     distinct_values,
@@ -157,7 +158,9 @@ def _axis_label(table: pd.DataFrame) -> str:
     interval = " with 95 % interval" if "auroc_low" in table else ""
     label = f"AUROC{interval} (dotted line: the highest AUROC of the panel)"
     if "significant" in table:
-        label = f"{label}. Significance: DeLong's test, Holm-corrected over the methods of a panel"
+        is_by_labels = distinct_values(table, "judge") == ["labels"]
+        test = "Student's test from the labels" if is_by_labels else "DeLong's test"
+        label = f"{label}. Significance: {test}, Holm-corrected over the methods of a panel"
     return label
 
 
@@ -172,7 +175,11 @@ def _setting_note(table: pd.DataFrame) -> str:
     """Say what a setting is, and which models this project asked."""
     note = "A setting is a model with a dataset."
     models = [str(name) for name in distinct_values(table, "model") if name]
-    return f"{note} Models of this project: {', '.join(models)}." if models else note
+    if models:
+        note = f"{note} Models of this project: {', '.join(models)}."
+    if distinct_values(table, "judge") == ["labels"]:
+        note = f"{note} In this project, {BY_LABELS}."
+    return note
 
 
 def _sources_note(table: pd.DataFrame) -> str:
@@ -185,7 +192,7 @@ def _sources_note(table: pd.DataFrame) -> str:
 def _left_end(table: pd.DataFrame) -> float:
     settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
     highest = table.groupby(settings)["auroc"].max()
-    return 0.5 if highest.min() < 0.8 else highest.max() - 0.2
+    return highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
 
 
 def _draw_method(ax: Axes, row: dict[str, Any], place: int, left: float) -> None:
@@ -195,12 +202,13 @@ def _draw_method(ax: Axes, row: dict[str, Any], place: int, left: float) -> None
         color = _ORACLE_COLOR if row.get("alpha_choice") == "oracle" else _PRO_COLOR
     if "auroc_low" in row:
         ax.hlines(place, row["auroc_low"], row["auroc_high"], color=color, lw=1)
-    marker = "o" if row["auroc"] >= left else _CUT_MARKER
+    marker = _CUT_MARKER if row["auroc"] < left else "o"
     ax.plot(max(row["auroc"], left), place, marker=marker, color=color, clip_on=False, zorder=3)
     mark = ""
     if row.get("significant"):
         mark = "▲" if row["auroc_minus_pro"] > 0 else "▼"
-    value = f" {row['auroc']:.3f}".replace("0.", ".") + mark
+    value = " –" if pd.isna(row["auroc"]) else f" {row['auroc']:.3f}".replace("0.", ".")
+    value += mark
     ax.text(1, place, value, transform=ax.get_yaxis_transform(), fontsize=7, va="center")
 
 

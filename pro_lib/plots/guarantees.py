@@ -12,6 +12,7 @@ from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
+    TOO_FEW_LABELS,
     checked_table,
     distinct_values,
     draw_curve,
@@ -95,15 +96,21 @@ def guarantees(
             x="share of all questions (bars), share of correct answers among the answered (points)",
             y="method",
             entries=[bars, points, line],
-            note=f"{_guarantee_note(table)} {method_note(table)}",
+            note=_guarantee_note(table),
         )
     return figure
 
 
 def _guarantee_note(table: pd.DataFrame) -> str:
-    """Say where the thresholds come from, with the number of validation questions if known."""
+    """Say where the thresholds come from, and what the methods are.
+
+    The number of validation questions is named if it is known.
+    """
     numbers = distinct_values(table, "n_validation")
-    return _GUARANTEE_NOTE.format(n=f"{numbers[0]:,} " if len(numbers) == 1 else "")
+    remarks = [_GUARANTEE_NOTE.format(n=f"{numbers[0]:,} " if len(numbers) == 1 else "")]
+    if table["accuracy"][table["coverage"] > 0].isna().any():
+        remarks.append(TOO_FEW_LABELS)
+    return " ".join([*remarks, method_note(table)])
 
 
 def answer_sets(

@@ -30,7 +30,9 @@ _NOTE = (
     "The points of one threshold are side by side, with the threshold below their middle. The line "
     "at 0 is NLL. A point without a bar has an interval that is narrower than the point."
 )
-_GROUP_WIDTH = 0.084  # of the points of a threshold; two thresholds are 0.1 apart
+_LABELS_NOTE = "labels: correct answers are estimated from labels of a sample."
+_STEP = 0.1  # between two thresholds
+_GROUP_WIDTH = 0.084  # of the points of a threshold
 
 
 def rouge_thresholds(
@@ -46,7 +48,8 @@ def rouge_thresholds(
     logarithmic scale.
 
     Args:
-        table: needs the columns rouge_threshold, method and auroc_minus_nll. It may have
+        table: needs the columns rouge_threshold, method and auroc_minus_nll. Rows without a
+            threshold, which are estimated from labels, are drawn at the right. It may have
             auroc_minus_nll_low and auroc_minus_nll_high, which are drawn as bars, accuracy, which
             stands below the thresholds, similarity, dataset, model, protocol and n_questions.
         printed: values that the paper printed, with dataset, model, rouge_threshold, method and
@@ -62,6 +65,9 @@ def rouge_thresholds(
     table = checked_table(table, needed, "rouge_thresholds")
     table = table[table["method"] != "NLL"]
     table = table.assign(label=method_labels(table).to_numpy())
+    note = f"{_NOTE} {method_note(table)}"
+    if table["rouge_threshold"].isna().any():
+        note = f"{_NOTE} {_LABELS_NOTE} {method_note(table)}"
     labels = distinct_values(table, "label")
     methods = table.drop_duplicates("label").set_index("label")["method"]
     grid = panels(table, "model", "dataset", "protocol", figure_columns=figure_columns, sharey=True)
@@ -86,7 +92,7 @@ def rouge_thresholds(
             x="ROUGE-L above which an answer is correct (below it: share of correct answers)",
             y="AUROC minus that of NLL, 95 % interval\n(log scale beyond ±0.05)",
             entries=entries,
-            note=f"{_NOTE} {method_note(table)}",
+            note=note,
         )
     return figure
 
@@ -98,14 +104,24 @@ def _draw(ax: Axes, rows: pd.DataFrame, labels: list, **style: Any) -> None:
         "styles": method_styles(labels),
         **style,
     }
-    draw_curves(ax, rows, "label", labels, "rouge_threshold", "auroc_minus_nll", **options)
+    placed = rows.assign(place=_places(rows))
+    draw_curves(ax, placed, "label", labels, "place", "auroc_minus_nll", **options)
+
+
+def _places(rows: pd.DataFrame) -> pd.Series:
+    """Return the thresholds; rows by labels have the next place at the right."""
+    thresholds = rows["rouge_threshold"]
+    return thresholds.fillna(thresholds.max() + _STEP)
 
 
 def _name_thresholds(ax: Axes, rows: pd.DataFrame) -> None:
     """Label the thresholds, and write the share of correct answers below them if it is known."""
     thresholds = rows.drop_duplicates("rouge_threshold").sort_values("rouge_threshold")
-    labels = [f"{threshold:g}" for threshold in thresholds["rouge_threshold"]]
+    labels = [
+        "labels" if pd.isna(threshold) else f"{threshold:g}"
+        for threshold in thresholds["rouge_threshold"]
+    ]
     if "accuracy" in thresholds:
         shares = [f"{accuracy:.0%}" for accuracy in thresholds["accuracy"]]
         labels = [f"{label}\n{share}" for label, share in zip(labels, shares, strict=True)]
-    ax.set_xticks(thresholds["rouge_threshold"], labels)
+    ax.set_xticks(_places(thresholds), labels)

@@ -13,6 +13,7 @@ from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
     COLORS,
     SHARE_TICKS,
+    TOO_FEW_LABELS,
     checked_table,
     difference_axis,
     distinct_values,
@@ -45,9 +46,9 @@ _RELIABILITY_NOTE = (
     "A point is one of at most ten bins of questions with similar confidence. "
     "Questions with equal confidence are in the same bin, so the bins differ in size, which the "
     "area of the point shows. "
-    "Where two methods agree, their points are at the same place. "
-    "ECE: expected calibration error, the mean distance from the dotted line."
+    "Where two methods agree, their points are at the same place."
 )
+_ECE_NOTE = "ECE: expected calibration error, the mean distance from the dotted line."
 
 
 def accuracy_by_coverage(
@@ -108,7 +109,7 @@ def accuracy_by_coverage(
             x="share of questions that are answered (in parentheses: accuracy of NLL)",
             y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
             entries=entries,
-            note=f"{_ACCURACY_NOTE} {method_note(table[table['label'].isin(labels)])}",
+            note=_with_remarks(_ACCURACY_NOTE, table, labels),
         )
     return figure
 
@@ -125,8 +126,8 @@ def reliability(
 
     Args:
         table: needs the columns method, confidence, accuracy and n_in_bin. It may have accuracy_low
-            and accuracy_high, which are drawn as bars, ece, which is written into the panel,
-            similarity, dataset, model and n_questions.
+            and accuracy_high, which are drawn as bars, ece, which is written into the panel unless
+            it is missing, similarity, dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
 
@@ -139,13 +140,14 @@ def reliability(
     table = table.assign(label=method_labels(table).to_numpy())
     labels = distinct_values(table, "label")
     styles = method_styles(labels)
+    has_errors = "ece" in table and table["ece"].notna().all()
     shape: dict[str, Any] = {"figure_columns": figure_columns, "sharex": True, "sharey": True}
     with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
         for ax, _, rows in grid:
             ax.plot([0, 1], [0, 1], color="black", lw=0.6, ls=":")
             for label, index in zip(labels, styles, strict=True):
                 _draw_bins(ax, rows[rows["label"] == label], line_style(index))
-            if "ece" in rows:
+            if has_errors:
                 errors = [
                     f"{row.label} {row.ece:.3f}"
                     for row in rows.drop_duplicates("label").itertuples()
@@ -161,9 +163,21 @@ def reliability(
             x="confidence: probability of a correct answer, fitted on validation questions",
             y="accuracy with 95 % interval",
             entries=[*handles(labels, styles=styles, ls="", mfc="none"), diagonal],
-            note=f"{_RELIABILITY_NOTE} {method_note(table)}",
+            note=_with_remarks(
+                f"{_RELIABILITY_NOTE} {_ECE_NOTE}" if has_errors else _RELIABILITY_NOTE,
+                table,
+                labels,
+            ),
         )
     return figure
+
+
+def _with_remarks(note: str, table: pd.DataFrame, labels: list[str]) -> str:
+    """Return a note with the meaning of the methods, and why points are missing."""
+    remarks = [note]
+    if table["accuracy"].isna().any():
+        remarks.append(TOO_FEW_LABELS)
+    return " ".join([*remarks, method_note(table[table["label"].isin(labels)])])
 
 
 def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
@@ -178,7 +192,8 @@ def _draw_nll(ax: Axes, nll: pd.DataFrame) -> None:
     """Draw the interval of NLL at each share, and label the shares with the accuracy of NLL."""
     labels = []
     for row in nll.to_dict("records"):
-        labels.append(f"{row['coverage']:.0%}\n({row['accuracy']:.2f})")
+        accuracy = "–" if pd.isna(row["accuracy"]) else f"{row['accuracy']:.2f}"
+        labels.append(f"{row['coverage']:.0%}\n({accuracy})")
         if "accuracy_low" in row:
             sides = [row["place"] - 0.45, row["place"] + 0.45]
             ends = [row[f"accuracy_{end}"] - row["accuracy"] for end in ("low", "high")]

@@ -70,6 +70,9 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     "text.parse_math": False,  # an answer may contain dollar signs
 }
 STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
+# The words about results that labels of a sample estimate
+BY_LABELS = "correct answers are estimated from labels of a sample"
+TOO_FEW_LABELS = "Where there is no point, the labels do not suffice for an estimate."
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -198,7 +201,10 @@ def _most_lines(texts: Sequence[str]) -> int:
 
 def _write_below(figure: Figure, table: pd.DataFrame, shared: list[str], *, n_panels: int) -> None:
     """Write the values that all panels share below the label of the x axes."""
-    text = ", ".join(filter(None, (_named(name, table[name].iloc[0]) for name in shared)))
+    parts = [_named(name, table[name].iloc[0]) for name in shared]
+    if distinct_values(table, "judge") == ["labels"]:
+        parts.append(BY_LABELS)
+    text = ", ".join(filter(None, parts))
     if text and n_panels > 1:
         text = f"all panels: {text}"
     lines = [figure.get_supxlabel(), *textwrap.wrap(text, int(14 * figure.get_figwidth()))]

@@ -490,5 +490,7 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     splits = experiment.own_splits[0]
     assert splits.reported.sampled_labels.counts["n_right"] == 20
     assert splits.pool.sampled_labels is None
-    with pytest.raises(SentenceError, match="needs a label of every answer"):
-        experiment.benchmark()
+    benchmark = experiment.benchmark()
+    assert set(benchmark["judge"]) == {"labels"}
+    assert set(benchmark["interval"]) == {"from labels of a sample"}
+    assert "judge" not in judge.benchmark()

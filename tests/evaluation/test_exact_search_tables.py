@@ -144,12 +144,12 @@ def test_a_violated_order_is_counted():
     assert table["n_ordered"].tolist() == [0, 0]
 
 
-def judged_runs():
-    """Twelve validation and twelve test questions of both kinds, of which half are right."""
-    ids = [f"q{number % 2}-{number}" for number in range(24)]
+def judged_runs(n=24):
+    """As many validation as test questions of both kinds, of which half are right."""
+    ids = [f"q{number % 2}-{number}" for number in range(n)]
     runs = search_runs(ids)
-    splits = ["validation" if number < 12 else "test" for number in range(24)]
-    references = [("a", "c") if number % 4 < 2 else ("x",) for number in range(24)]
+    splits = ["validation" if number < n // 2 else "test" for number in range(n)]
+    references = [("a", "c") if number % 4 < 2 else ("x",) for number in range(n)]
     parts = {}
     for name in ("search", "beams", "greedy", "samples"):
         run = getattr(runs, name)

@@ -113,6 +113,13 @@ def test_a_comparison_without_an_interval_says_why():
     )
 
 
+def test_a_comparison_without_an_interval_says_that_labels_are_too_few():
+    said = compared(setting(0.05, model="few", judge="labels", **NO_INTERVAL))
+    assert said.endswith(
+        "no interval in 1 setting, because too few answers have labels (few on d)."
+    )
+
+
 def test_settings_without_an_interval_are_not_counted_with_the_others():
     rows = [setting(0.05, p_value=0.001), setting(0.3, model="few", **NO_INTERVAL)]
     said = compared(*rows)
@@ -482,6 +489,25 @@ def test_09_says_what_is_guaranteed_and_what_is_not():
         "An accuracy of at least 80 % is guaranteed for none of the 2 methods: the validation "
         "questions do not show it."
     )
+
+
+def test_09_says_for_how_many_methods_labels_show_the_accuracy():
+    unknown = {"accuracy": NAN, "half_width": NAN}
+    rows = [guaranteed(0.7, 1.5), guaranteed(0.7, 2.5, **unknown)]
+    assert findings.guarantees(pd.DataFrame(rows)).endswith(
+        "80.0 % of these answers are correct. The 95 % interval of this accuracy is entirely below "
+        "the target for 0 of the 1 for which the labels suffice."
+    )
+    assert findings.guarantees(pd.DataFrame(rows[1:])).endswith(
+        "They answer 30.0 % of the questions. The labels do not suffice to estimate how many of "
+        "these answers are correct."
+    )
+
+
+def test_09_says_nothing_about_the_accuracy_of_no_answers():
+    nothing = guaranteed(0.7, 1.5, coverage=0.0, accuracy=NAN, half_width=NAN)
+    said = findings.guarantees(pd.DataFrame([nothing]))
+    assert said.endswith("They answer 0.0 % of the questions.")
 
 
 def test_09_counts_methods_in_several_settings():

@@ -134,3 +134,62 @@ def test_points_of_calibration_are_the_bins_and_their_areas_the_questions():
     np.testing.assert_array_equal(points.get_offsets(), [[0.2, 0.1], [0.7, 0.8]])
     np.testing.assert_allclose(points.get_sizes(), [4 + 97.5, 4 + 32.5])
     assert figure.axes[0].texts[0].get_text() == "ECE\nPRO 0.100"
+
+
+LABELS = {"judge": "labels", "dataset": "mine", "model": "facts-2m"}
+
+
+def words_below(figure):
+    return figure.get_supxlabel()
+
+
+def test_a_figure_says_that_labels_estimate_which_answers_are_correct():
+    table = TABLE[TABLE["dataset"] == "mine"].assign(judge="labels")
+    text = words_below(plots.benchmark(table)).replace("\n", " ")
+    assert "correct answers are estimated from labels of a sample" in text
+    assert "Student's test from the labels" in text
+    assert "labels" not in words_below(plots.benchmark(TABLE))
+    text = words_below(plots.beside_paper(table, PRINTED)).replace("\n", " ")
+    assert "In this project, correct answers are estimated from labels of a sample." in text
+
+
+def test_a_method_without_an_auroc_has_a_row_without_a_value():
+    table = TABLE[TABLE["dataset"] == "mine"].assign(judge="labels", significant=False)
+    table.loc[:, table.columns.str.startswith("auroc")] = np.nan
+    [ax] = plots.benchmark(table).axes
+    assert {text.get_text().strip() for text in ax.texts} == {"–"}
+    assert ax.get_xlim()[0] == 0.5
+
+
+def test_shares_without_an_accuracy_have_no_point_and_the_note_says_why():
+    rows = {"method": ["NLL", "NLL", "PRO", "PRO"], "coverage": [0.1, 1.0, 0.1, 1.0]}
+    table = pd.DataFrame(rows | {"accuracy": [np.nan, 0.6, np.nan, 0.65], **LABELS})
+    figure = plots.accuracy_by_coverage(table)
+    ax = figure.axes[0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["10%\n(–)", "100%\n(0.60)"]
+    assert "the labels do not suffice" in words_below(figure).replace("\n", " ")
+
+
+def test_reliability_without_a_calibration_error_does_not_mention_it():
+    rows = {"method": "PRO", "confidence": [0.2, 0.7], "accuracy": [0.1, np.nan], "ece": np.nan}
+    figure = plots.reliability(pd.DataFrame({**rows, "n_in_bin": [30, 10], **LABELS}))
+    assert len(figure.axes[0].texts) == 0
+    text = words_below(figure).replace("\n", " ")
+    assert "ECE" not in text
+    assert "the labels do not suffice" in text
+
+
+def test_rows_by_labels_are_at_the_right_of_the_thresholds():
+    rows = {"rouge_threshold": [0.1, 0.2, np.nan], "method": "PRO", "accuracy": [0.5, 0.4, 0.45]}
+    table = pd.DataFrame(
+        {**rows, "auroc_minus_nll": [0.01, 0.02, 0.03], "judge": [None, None, "labels"]}
+    )
+    figure = plots.rouge_thresholds(table)
+    ax = figure.axes[0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == [
+        "0.1\n50%",
+        "0.2\n40%",
+        "labels\n45%",
+    ]
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), [0.1, 0.2, 0.3])
+    assert "labels: correct answers are estimated" in words_below(figure).replace("\n", " ")

@@ -175,7 +175,7 @@ NOT_RUN = {
     "python benchmarks/(families|on_gpu).*": (
         "takes minutes or needs a GPU; tests/benchmarks/ has small versions"
     ),
-    "python benchmarks/label_(estimates|summary).py .*": (
+    "python benchmarks/label_(estimates|summary|accuracies).py .*": (
         "simulates for hours; tests/benchmarks/test_label_estimates.py has small versions"
     ),
     "python benchmarks/ladder.py( --models.*)?$": (

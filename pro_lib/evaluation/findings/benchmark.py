@@ -12,6 +12,7 @@ from pro_lib.evaluation.findings.statements import (
     has_enough,
     has_interval,
     in_settings,
+    is_by_labels,
     left_out_sentence,
     percents,
     significant_tests,
@@ -71,8 +72,13 @@ def _n_differ_sentence(nll: pd.DataFrame) -> str:
 
 
 def _redraws_sentence(redraws: pd.DataFrame) -> str:
-    """Return how often PRO is above NLL if α is chosen on other validation questions."""
+    """Return how often PRO is above NLL if α is chosen on other validation questions.
+
+    The sentence is empty if the labels of a sample do not suffice for an AUROC.
+    """
     shares = redraws.loc[has_enough(redraws), "share_better_than_nll"].dropna()
+    if shares.empty and is_by_labels(redraws):
+        return ""
     if shares.empty:
         return (
             "The validation questions cannot be redrawn, so it is not known how much the choice "

@@ -10,6 +10,7 @@ from pro_lib.evaluation.findings.statements import (
     has_interval,
     left_out_sentence,
     listed,
+    missing_interval_reason,
     signed,
     signed_span,
     significant_tests,
@@ -98,7 +99,7 @@ def causes_sentences(causes: pd.DataFrame) -> str:
     if not has_interval(causes, "auroc_minus_nll").all():
         return (
             f"{setting['model'].iloc[0]} on {setting['dataset'].iloc[0]}: the differences between "
-            "PRO and NLL have no intervals, because the questions are in too few clusters."
+            f"PRO and NLL have no intervals, because {missing_interval_reason(causes)}."
         )
     is_significant = significant_tests(causes)
     row = setting.iloc[0]

@@ -20,15 +20,29 @@ def guarantees(table: pd.DataFrame) -> str:
             reason = "the validation questions do not show it"
             sentences.append(f"{goal} for none of the {len(rows)} {methods}: {reason}.")
             continue
-        n_below = int((guaranteed["accuracy_high"] < target).sum())
         sentences.append(
             f"{goal} for {len(guaranteed)} of {len(rows)} {methods} ({confidence}). They "
-            f"answer {percent_span(guaranteed['coverage'])} of the questions, and "
-            f"{percent_span(guaranteed['accuracy'])} of these answers are correct. The 95 % "
-            f"interval of this accuracy is entirely below the target for {n_below} of "
-            f"these {len(guaranteed)}."
+            f"answer {percent_span(guaranteed['coverage'])} of the questions"
+            f"{_accuracy_words(guaranteed, target)}"
         )
     return "\n\n".join(sentences)
+
+
+def _accuracy_words(guaranteed: pd.DataFrame, target: float) -> str:
+    """Return the end of the sentence: how accurate the answers are, if that is known."""
+    answered = guaranteed[guaranteed["coverage"] > 0]
+    known = answered.dropna(subset=["accuracy"])
+    if known.empty:
+        reason = "The labels do not suffice to estimate how many of these answers are correct."
+        return f". {reason}" if len(answered) else "."
+    which = f"these {len(guaranteed)}"
+    if len(known) < len(answered):
+        which = f"the {len(known)} for which the labels suffice"
+    n_below = int((known["accuracy_high"] < target).sum())
+    return (
+        f", and {percent_span(known['accuracy'])} of these answers are correct. The 95 % "
+        f"interval of this accuracy is entirely below the target for {n_below} of {which}."
+    )
 
 
 def answer_sets(table: pd.DataFrame) -> str:

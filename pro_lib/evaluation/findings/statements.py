@@ -122,13 +122,30 @@ def significant_tests(tests: pd.DataFrame) -> pd.Series:
     return pd.Series(beyond_chance(tests["p_value"]), tests.index)
 
 
+def missing_interval_reason(rows: pd.DataFrame) -> str:
+    """Return why differences have no intervals, although there are enough right and wrong answers.
+
+    Example:
+        >>> missing_interval_reason(pd.DataFrame({"judge": ["labels"]}))
+        'too few answers have labels'
+    """
+    if is_by_labels(rows):
+        return "too few answers have labels"
+    return "the questions are in too few clusters"
+
+
+def is_by_labels(rows: pd.DataFrame) -> bool:
+    """Return whether all rows are estimated from labels of a sample."""
+    return "judge" in rows and bool((rows["judge"] == "labels").all())
+
+
 def _without_interval_sentence(rows: pd.DataFrame, subject: str, reference: str) -> str:
     """Return the sentence about differences without an interval, or nothing if there are none."""
     if rows.empty:
         return ""
     return (
         f"The difference between {subject} and {reference} has no interval in "
-        f"{_number_of_settings(len(rows))}, because the questions are in too few clusters "
+        f"{_number_of_settings(len(rows))}, because {missing_interval_reason(rows)} "
         f"({_setting_names(rows)})."
     )
 

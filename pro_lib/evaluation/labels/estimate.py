@@ -18,16 +18,15 @@ from pro_lib.evaluation.labels.inference import (
     Sample,
     Scope,
     estimate_aurocs,
-    scoped_variance,
 )
 from pro_lib.evaluation.labels.intervals import (
     FEWEST_CLUSTERS,
     FEWEST_LABELS,
     FEWEST_OF_A_CLASS,
-    share_interval,
 )
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
 from pro_lib.evaluation.labels.plan import PlanAnswers
+from pro_lib.evaluation.labels.shares import Shares, estimate_shares
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
@@ -291,10 +290,11 @@ def _judge_table(
         verdict = answers[judge].to_numpy(float)
         verdict = verdict > ROUGE_THRESHOLD if judge == "rouge_l" else verdict > 0
         signs = np.where(verdict, 1.0, -1.0)
-        shares, low, high = _shares(setting, sample, np.stack([np.ones(len(signs)), signs]), scope)
+        shares = _shares(setting, sample, np.stack([np.ones(len(signs)), signs]), scope)
         row = {"judge": judge, "accuracy_by_judge": verdict.mean()}
-        row |= {"accuracy": shares[0], "accuracy_low": low[0], "accuracy_high": high[0]}
-        row |= {"agreement": shares[1], "agreement_low": low[1], "agreement_high": high[1]}
+        for place, name in enumerate(("accuracy", "agreement")):
+            row |= {name: shares.share[place]}
+            row |= {f"{name}_low": shares.low[place], f"{name}_high": shares.high[place]}
         if problem:
             hidden = [
                 f"{name}{end}"
@@ -302,7 +302,7 @@ def _judge_table(
                 for end in ("", "_low", "_high")
             ]
             row |= dict.fromkeys(hidden, np.nan)
-        shown = _shown(problem, np.isnan([*shares, *low]).any()).item()
+        shown = _shown(problem, np.isnan([*shares.share, *shares.low]).any()).item()
         rows.append(row | counts | {"scope": scope, "shown": shown})
     return _with_setting(pd.DataFrame(rows), setting)
 
@@ -310,7 +310,6 @@ def _judge_table(
 def _coverage_table(
     setting: Setting, sample: Sample, merged: pd.DataFrame, coverages: Sequence[float], scope: Scope
 ) -> pd.DataFrame:
-    has_label = ~np.isnan(sample.labels)
     n_labels = count_labels(sample, merged, setting.members)["n_labels"]
     problem = _accuracy_problem(n_labels, setting, scope)
     scores = setting.scores.to_numpy(np.float64)
@@ -318,12 +317,13 @@ def _coverage_table(
     for coverage in coverages:
         thresholds = np.quantile(scores, coverage, axis=0, method="inverted_cdf")
         is_answered = (scores <= thresholds).T
-        accuracy, low, high = _shares(setting, sample, is_answered.astype(np.float64), scope)
-        columns = {"coverage": is_answered.mean(axis=1), "accuracy": accuracy}
-        columns |= {
-            "accuracy_low": low,
-            "accuracy_high": high,
-            "n_labels": ((setting.ranking.by_unit(is_answered) > 0) & has_label).sum(axis=1),
+        shares = _shares(setting, sample, is_answered.astype(np.float64), scope)
+        columns = {
+            "coverage": is_answered.mean(axis=1),
+            "accuracy": shares.share,
+            "accuracy_low": shares.low,
+            "accuracy_high": shares.high,
+            "n_labels": shares.n_labels,
         }
         tables.append(_method_columns(setting).assign(**columns))
     table = pd.concat(tables, ignore_index=True).assign(scope=scope)
@@ -343,27 +343,8 @@ def _shown(problem: str, is_outside: ArrayLike) -> NDArray[np.str_]:
     return np.where(is_outside, OUTSIDE, SHOWN)
 
 
-def _shares(
-    setting: Setting, sample: Sample, signs: FloatArray, scope: Scope
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return shares of answers (A,) and the ends of their intervals.
-
-    `signs` (A, n) is 1 where a right answer counts towards the share, -1 where a wrong answer
-    counts, and 0 where the answer is left out.
-    """
-    right = sample.pseudo[setting.codes]
-    is_used = signs != 0
-    n_used = is_used.sum(axis=1, keepdims=True)
-    values = np.where(signs < 0, 1 - right, right) * is_used
-    shares = values.sum(axis=1) / n_used[:, 0]
-    shares = np.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    # How each label changes a share, and the influence of each answer as a draw from the population
-    influence = setting.ranking.by_unit(signs / n_used)
-    population = setting.ranking.by_unit(
-        (values - np.nan_to_num(shares)[:, None] * is_used) / n_used
-    )
-    variance = scoped_variance(sample, influence, population, scope, setting.clusters)
-    return shares, *share_interval(shares, *variance)
+def _shares(setting: Setting, sample: Sample, weights: FloatArray, scope: Scope) -> Shares:
+    return estimate_shares(sample, setting.codes, weights, scope=scope, clusters=setting.clusters)
 
 
 def _method_columns(setting: Setting) -> pd.DataFrame:

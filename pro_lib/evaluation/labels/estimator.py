@@ -81,6 +81,23 @@ def pseudo_labels(model: ArrayLike, labels: ArrayLike, weights: ArrayLike) -> Fl
     return model + np.asarray(weights, dtype=np.float64) * residuals
 
 
+def sum_by_unit(values: FloatArray, codes: IntArray, n_units: int) -> FloatArray:
+    """Sum values (A, n) of answers over the units, (A, G).
+
+    Args:
+        values: (A, n) of the answers.
+        codes: (n,) number of the unit of each answer.
+        n_units: the number of units, G.
+
+    Example:
+        >>> sum_by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 1]), 3)
+        array([[1., 6., 0.]])
+    """
+    if n_units == values.shape[1] and np.array_equal(codes, np.arange(n_units)):
+        return values
+    return np.stack([np.bincount(codes, weights=row, minlength=n_units) for row in values])
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The orders of M scores of the same n answers, found once and used for many labels.
@@ -136,11 +153,7 @@ class Ranking:
 
     def by_unit(self, values: FloatArray) -> FloatArray:
         """Sum values (M, n) of the answers over the units, (M, G)."""
-        if self.n_units == values.shape[1] and np.array_equal(self.codes, np.arange(self.n_units)):
-            return values
-        return np.stack(
-            [np.bincount(self.codes, weights=row, minlength=self.n_units) for row in values]
-        )
+        return sum_by_unit(values, self.codes, self.n_units)
 
 
 @dataclass(frozen=True)

@@ -121,13 +121,15 @@ class AurocEstimates:
         """Return the ends of the 95 % intervals of the AUROCs, (M,) each."""
         return auroc_interval(self.auroc, *self._variance())
 
-    def difference(self, reference: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the differences (M,) to one AUROC, and the ends of their 95 % intervals.
+    def difference(
+        self, reference: int, *, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the differences (M,) to one AUROC, and the ends of their intervals.
 
         They exist even if one of the AUROCs is estimated as 1 or more.
         """
         values = self.areas.auroc - self.areas.auroc[reference]
-        low, high = difference_interval(values, *self._variance(reference))
+        low, high = difference_interval(values, *self._variance(reference), level=level)
         return values, low, high
 
     def p_values(self, reference: int) -> FloatArray:

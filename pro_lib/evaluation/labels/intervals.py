@@ -187,11 +187,11 @@ def share_interval(
 
 
 def difference_interval(
-    difference: ArrayLike, variance: ArrayLike, freedom: ArrayLike
+    difference: ArrayLike, variance: ArrayLike, freedom: ArrayLike, *, level: float = 0.95
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends (A,) of Student's 95 % intervals of differences, between -1 and 1."""
+    """Return the ends (A,) of Student's intervals of differences, between -1 and 1."""
     difference = np.asarray(difference, dtype=np.float64)
-    half = stdtrit(freedom, 0.975) * np.sqrt(variance)
+    half = stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance)
     return np.clip(difference - half, -1, 1), np.clip(difference + half, -1, 1)
 
 

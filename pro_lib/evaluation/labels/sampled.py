@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +27,17 @@ from pro_lib.evaluation.labels.estimate import (
 )
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
+from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
 from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_file
 from pro_lib.evaluation.labels.plan import PlanAnswers, plan_path
+from pro_lib.evaluation.labels.shares import estimate_shares
+from pro_lib.metrics.differences import SIGNIFICANT, name_reading
+from pro_lib.metrics.selective import bin_numbers, oracle_accuracy, rejection_table
 
 FloatArray = NDArray[np.float64]
 INTERVAL = "from labels of a sample"
+_MOST_BINS = 10  # of a calibration
+_LABELS_PER_BIN = 30  # so that hardly any bin has too few labels for an accuracy
 
 
 @dataclass(frozen=True)
@@ -182,11 +188,20 @@ class SampledLabels:
     @cached_property
     def problem(self) -> str:
         """Why no AUROC can be estimated; empty if it can."""
+        return class_problem(self.counts) or self._accuracy_problem
+
+    @cached_property
+    def _accuracy_problem(self) -> str:
+        """Why no accuracy can be estimated; empty if it can."""
         n_clusters = None
         if self.clusters is not None:
             n_clusters = len(np.unique(self.clusters[self._members]))
-        few = sample_problem(self.counts["n_labels"], n_clusters=n_clusters)
-        return class_problem(self.counts) or few
+        return sample_problem(self.counts["n_labels"], n_clusters=n_clusters)
+
+    @property
+    def _pseudo_labels(self) -> FloatArray:
+        """Estimates (n,) of whether each answer is right; they may be below 0 or above 1."""
+        return self.sample.pseudo[self.codes]
 
     @property
     def _members(self) -> NDArray[np.bool_]:
@@ -198,7 +213,7 @@ class SampledLabels:
     @property
     def accuracy(self) -> float:
         """The estimated share of right answers, between 0 and 1."""
-        return float(np.clip(self.sample.pseudo[self.codes].mean(), 0, 1))
+        return float(np.clip(self._pseudo_labels.mean(), 0, 1))
 
     @property
     def sentence(self) -> str:
@@ -238,6 +253,117 @@ class SampledLabels:
         }
         columns["interval"] = INTERVAL
         return columns
+
+    def accuracy_columns(self, weights: FloatArray) -> dict[str, FloatArray]:
+        """Return estimates of the accuracy of groups of answers, with 95 % intervals.
+
+        Args:
+            weights: (A, n) how much each answer counts in each group, at least 0.
+
+        Returns:
+            accuracy, accuracy_low and accuracy_high, (A,) each. They are NaN for a group with fewer
+            than 20 labels, and if the questions are in fewer than five clusters.
+        """
+        shares = estimate_shares(self.sample, self.codes, weights, clusters=self.clusters)
+        is_hidden = (shares.n_labels < FEWEST_LABELS) | bool(self._accuracy_problem)
+        shown = shares.hidden(is_hidden)
+        return {"accuracy": shown.share, "accuracy_low": shown.low, "accuracy_high": shown.high}
+
+    def compare_aurocs(
+        self, uncertainties: pd.DataFrame, *, uncorrected: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """Return the table of `metrics.compare_aurocs` with PRO as the reference.
+
+        n_to_decide is NaN, because the number of labels limits what can be decided, not the number
+        of questions. With too few labels, the estimates are NaN and the readings say why.
+
+        Args:
+            uncertainties: a row per answer and a column per method, one of them PRO.
+            uncorrected: methods that Holm's correction does not count.
+        """
+        scores = uncertainties.to_numpy(np.float64)
+        names = uncertainties.columns
+        is_reference = names == "PRO"
+        pro = uncertainties["PRO"].to_numpy(np.float64)
+        differences = self.difference_columns(scores, pro, name="pro", is_reference=is_reference)
+        p_value = differences["p_value"]
+        p_holm = metrics.holm(np.where(names.isin(list(uncorrected)), np.nan, p_value))
+        return pd.DataFrame(
+            {
+                "method": names,
+                **self.auroc_columns(scores),
+                **differences,
+                "p_holm": p_holm,
+                "significant": p_holm <= SIGNIFICANT,
+                "reading": self._readings(scores, pro, is_reference),
+                "n_to_decide": np.nan,
+            }
+        )
+
+    def _readings(
+        self, scores: FloatArray, reference: FloatArray, is_reference: NDArray[np.bool_]
+    ) -> list[str]:
+        """Return the reading of the difference of each score (n, A) to the reference (n,)."""
+        estimates = self.estimates(np.column_stack([reference, scores]))
+        is_different = estimates.p_values(0)[1:] <= SIGNIFICANT
+        _, low, high = estimates.difference(0, level=0.9)
+        is_equivalent = ((low > -metrics.MARGIN) & (high < metrics.MARGIN))[1:]
+        words = []
+        for place, n_differ in enumerate(metrics.count_differing(scores, reference)):
+            if is_reference[place]:
+                words.append("")
+            elif n_differ == 0:
+                words.append("identical")
+            elif self.problem:
+                words.append(self.problem)
+            else:
+                words.append(name_reading(is_different[place], is_equivalent[place]))
+        return words
+
+    def rejection(self, uncertainties: pd.DataFrame) -> pd.DataFrame:
+        """Return the table of `metrics.rejection`; NaN if there are too few labels.
+
+        Args:
+            uncertainties: a row per answer and a column per method, higher = more uncertain.
+        """
+        table = rejection_table(uncertainties, self._pseudo_labels)
+        if self.problem:
+            table[["prr", "auarc"]] = np.nan
+        return table
+
+    def oracle_accuracy(self) -> FloatArray:
+        """Return the accuracy (n,) of the first k answers if all right ones came first."""
+        return oracle_accuracy(np.full(len(self.codes), self.accuracy))
+
+    def calibration(self, fitted: metrics.Calibration) -> metrics.Calibration:
+        """Return a calibration that is checked by the labels.
+
+        There is a bin for every 30 labels, at most ten. The expected calibration error is NaN,
+        because the errors of the estimated accuracies would be added to it. The Brier score is NaN
+        if there are too few labels.
+
+        Args:
+            fitted: the calibration, checked by another judge.
+        """
+        probability = fitted.probability
+        n_bins = int(np.clip(self.counts["n_labels"] // _LABELS_PER_BIN, 1, _MOST_BINS))
+        numbers = bin_numbers(probability, n_bins)
+        table = (
+            pd.Series(probability)
+            .groupby(numbers)
+            .agg(n="size", low="min", high="max", confidence="mean")
+        )
+        members = numbers == table.index.to_numpy()[:, None]
+        accuracies = self.accuracy_columns(members.astype(np.float64))
+        # The expectation of (p - r)², because r² = r
+        right = self._pseudo_labels
+        brier = np.mean(probability**2 - 2 * probability * right + right)
+        return replace(
+            fitted,
+            ece=np.nan,
+            brier=np.nan if self.problem else float(brier),
+            table=table.reset_index(drop=True).assign(**accuracies),
+        )
 
     def difference_columns(
         self,

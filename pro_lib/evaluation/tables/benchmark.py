@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha, select_alpha
 from pro_lib.evaluation.tables.selective import calibration_errors
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
@@ -43,6 +43,9 @@ def benchmark(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd
     - prr and auarc, from `metrics.rejection`.
     - ece and brier of the probability of a correct answer that is fitted on validation, from
       `metrics.calibration`. They are NaN if nothing can be fitted.
+
+    From labels of a sample, all are estimates (`SampledLabels`), except ece and n_to_decide, which
+    are NaN.
     """
     return pd.concat([_benchmark_rows(setting, default) for setting in splits], ignore_index=True)
 
@@ -90,17 +93,29 @@ def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
     for name in (*reported.meanings, *reported.alpha_scores):
         alphas[name] = chosen_alpha(setting, name=name)
     scores = reported.with_pro(alphas)
-    compared = metrics.compare_aurocs(
-        scores,
-        reported.correct,
-        uncorrected=_FURTHER_PRO_ROWS,
-        clusters=reported.answers.get("cluster"),
-    ).rename(columns=_RENAMED)
     columns = pd.DataFrame(_names_and_alphas(list(scores), alphas))
-    rejected = metrics.rejection(scores, reported.correct).drop(columns="method")
     errors = calibration_errors(setting, alphas)
-    parts = [columns, compared.drop(columns="method"), rejected, errors]
+    parts = [columns, *_compare_and_reject(reported, scores), errors]
     return with_setting(pd.concat(parts, axis=1), reported)
+
+
+def _compare_and_reject(
+    reported: Evaluation, scores: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return AUROCs with their differences to PRO, and the measures of rejection."""
+    labels = reported.sampled_labels
+    if labels is not None:
+        compared = labels.compare_aurocs(scores, uncorrected=_FURTHER_PRO_ROWS)
+        rejected = labels.rejection(scores)
+    else:
+        compared = metrics.compare_aurocs(
+            scores,
+            reported.correct,
+            uncorrected=_FURTHER_PRO_ROWS,
+            clusters=reported.answers.get("cluster"),
+        ).rename(columns=_RENAMED)
+        rejected = metrics.rejection(scores, reported.correct)
+    return compared.drop(columns="method"), rejected.drop(columns="method")
 
 
 def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list[Any]]:

@@ -13,10 +13,11 @@ import pandas as pd
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.labels import LabelSample
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
-    difference_columns,
+    paired_difference_columns,
     with_run,
     with_setting,
 )
@@ -148,6 +149,7 @@ def exact_search_auroc(
     choices: Choices | None = None,
     n_validation: int | None = 100,
     seed: int = 0,
+    label_sample: LabelSample | None = None,
 ) -> pd.DataFrame:
     """Return AUROC of PRO from an exact search, of PRO from beams, and of the scores of a search.
 
@@ -162,11 +164,15 @@ def exact_search_auroc(
     - n_differ: the number of questions on which the score differs from PRO of the exact search.
     - auroc_minus_pro: the paired difference to that PRO, with its interval and p_value (not
       corrected).
+
+    With a `label_sample`, AUROCs and differences are estimated from its labels.
     """
     tables = []
     for search_runs in runs:
         validation = _evaluation(search_runs, "validation", choices)
         reported = _evaluation(search_runs, split, choices)
+        if label_sample is not None:
+            reported = label_sample.with_labels(reported)
         splits = Splits(validation, reported, n_validation, seed)
         tables.append(_auroc_rows(splits, search_runs.beams.info.strategy))
     return pd.concat(tables, ignore_index=True)
@@ -319,12 +325,11 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
         "alpha": alphas,
         "alpha_choice": alpha_choices,
         **auroc_columns(scores, reported),
-        **difference_columns(
+        **paired_difference_columns(
             scores,
             scores[:, 0],
-            reported.correct,
+            reported,
             name="pro",
-            clusters=reported.answers.get("cluster"),
             is_reference=np.arange(len(methods)) == 0,
         ),
     }

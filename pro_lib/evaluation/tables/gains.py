@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.labels import SampledLabels
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.evaluation.tables.settings import difference_columns, with_setting
 from pro_lib.evaluation.worlds import World, simulate
@@ -109,6 +110,7 @@ def causes(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) ->
             alphas=[alpha],
             search_alpha=evaluation.search_alpha,
             clusters=evaluation.answers.get("cluster"),
+            sampled_labels=evaluation.sampled_labels,
         )
         gain.insert(0, "cause", cause)
         parts.append(gain)
@@ -141,6 +143,7 @@ def pro_minus_nll(
     alphas: Sequence[float],
     search_alpha: float | None = None,
     clusters: ArrayLike | None = None,
+    sampled_labels: SampledLabels | None = None,
 ) -> pd.DataFrame:
     """Return AUROC of PRO minus AUROC of NLL, for some α and for K = 2, 5 and 10.
 
@@ -150,6 +153,8 @@ def pro_minus_nll(
         alphas: the α of the rows with adaptive K.
         search_alpha: the α of an exact search, if the answers come from one.
         clusters: (n,) names of the clusters of questions.
+        sampled_labels: labels of a sample of the answers, from which the AUROCs are estimated in
+            place of `correct`.
 
     Returns:
         A row per α and K, with the columns
@@ -166,14 +171,18 @@ def pro_minus_nll(
         options = {"search_alpha": search_alpha}
         by_alpha = scoring.pro(log_probs, alpha=alphas, **options)
         by_k = scoring.pro_at_k(log_probs, FIXED_KS, **options)
-    differences = difference_columns(
-        np.column_stack([by_alpha, by_k]), nll, correct, name="nll", clusters=clusters
-    )
+    scores = np.column_stack([by_alpha, by_k])
+    if sampled_labels is None:
+        nll_auroc = metrics.auroc(nll, correct)
+        differences = difference_columns(scores, nll, correct, name="nll", clusters=clusters)
+    else:
+        nll_auroc = np.asarray(sampled_labels.auroc_columns(nll[:, None])["auroc"]).item()
+        differences = sampled_labels.difference_columns(scores, nll, name="nll")
     n_alphas = len(alphas)
     n_ks = len(FIXED_KS)
     return pd.DataFrame(
         {
-            "nll_auroc": metrics.auroc(nll, correct),
+            "nll_auroc": nll_auroc,
             "method": "PRO",
             "k_choice": ["adaptive"] * n_alphas + ["fixed"] * n_ks,
             "k": pd.array([None] * n_alphas + list(FIXED_KS), dtype="Int64"),

@@ -12,6 +12,7 @@ from pro_lib import metrics
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
+from pro_lib.evaluation.labels import SampledLabels
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
     method_columns,
@@ -57,7 +58,8 @@ def guarantees(
         - threshold: questions with a lower score may be answered. It is missing if nothing is
           guaranteed, and infinite if every question may be answered.
         - coverage: the share of reported questions below the threshold.
-        - accuracy: that of these questions, with its 95 % interval.
+        - accuracy: that of these questions, with its 95 % interval. From labels of a sample, it is
+          an estimate, and NaN if fewer than 20 of these answers have a label.
     """
     targets = default_targets(splits) if targets is None else targets
     tables = []
@@ -172,11 +174,22 @@ def _accuracy(reported: Evaluation, is_answered: np.ndarray) -> dict[str, float]
 
     The accuracy is NaN if no question is answered.
     """
+    coverage = np.count_nonzero(is_answered) / len(reported.correct)
+    if reported.sampled_labels is not None:
+        return {"coverage": coverage, **_estimated_accuracy(reported.sampled_labels, is_answered)}
     correct = reported.correct[is_answered]
     accuracy = correct.mean() if correct.size else np.nan
     low, high = metrics.wilson(accuracy, correct.size)
-    columns = {"coverage": correct.size / len(reported.correct), "accuracy": accuracy}
+    columns = {"coverage": coverage, "accuracy": accuracy}
     return columns | {"accuracy_low": float(low), "accuracy_high": float(high)}
+
+
+def _estimated_accuracy(labels: SampledLabels, is_answered: np.ndarray) -> dict[str, float]:
+    """Return the accuracy of the answered questions, or NaN if there are too few labels."""
+    if not is_answered.any():
+        return dict.fromkeys(["accuracy", "accuracy_low", "accuracy_high"], np.nan)
+    columns = labels.accuracy_columns(is_answered[None].astype(np.float64))
+    return {name: float(values[0]) for name, values in columns.items()}
 
 
 def _answer_sets(run: Run, split: str, choices: Choices, seed: int) -> pd.DataFrame:

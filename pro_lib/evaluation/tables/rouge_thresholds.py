@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common import catalog
@@ -30,7 +31,9 @@ def rouge_thresholds(
 
     The columns are those of the setting, and
 
-    - rouge_threshold: an answer is correct if its ROUGE-L F1 is above this value.
+    - rouge_threshold: an answer is correct if its ROUGE-L F1 is above this value. If the reported
+      questions have labels of a sample, there are further rows that are estimated from them, in
+      which it is NaN and the column judge is `labels`.
     - accuracy: the share of correct answers.
     - method, similarity, and alpha and alpha_choice of PRO.
     - auroc with its interval.
@@ -51,12 +54,19 @@ def rouge_thresholds(
             )
         alpha = chosen_alpha(setting)
         scores = reported.with_pro({"PRO": alpha})
-        for threshold in thresholds:
-            answers = reported.answers.assign(correct=rouge_l > threshold)
-            judged = replace(reported, answers=answers)
+        evaluations = {
+            threshold: replace(
+                reported.without_labels(),
+                answers=reported.answers.assign(correct=rouge_l > threshold),
+            )
+            for threshold in thresholds
+        }
+        if reported.sampled_labels is not None:
+            evaluations[np.nan] = reported
+        for threshold, judged in evaluations.items():
             columns = {
                 "rouge_threshold": threshold,
-                "accuracy": judged.correct.mean(),
+                "accuracy": judged.accuracy,
                 **method_columns(list(scores), alphas={"PRO": alpha}),
                 **auroc_columns(scores.to_numpy(), judged),
                 **nll_comparison_columns(scores.to_numpy(), judged, is_nll=scores.columns == "NLL"),

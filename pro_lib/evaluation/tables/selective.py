@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
+from pro_lib.metrics.selective import answered_weights
 
 _METHODS = ("NLL", "PRO", "ALL", "PE")
 _MEANING_METHODS = ("SE", "SD", "Deg")
@@ -38,7 +39,9 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         - n_answered: the number of questions answered.
         - coverage: their share.
         - threshold: the largest score among them.
-        - accuracy: that of these questions, with its 95 % Wilson interval (not of `oracle`).
+        - accuracy: that of these questions, with its 95 % Wilson interval (not of `oracle`). From
+          labels of a sample, it is an estimate, and NaN if fewer than 20 of the answers have a
+          label.
     """
     names = _selected_methods(splits)
     tables = []
@@ -50,12 +53,28 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         places = _curve_places(len(reported.correct), n_points)
         for name, values in scores.items():
             curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
-            low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
-            curve = curve.assign(accuracy_low=low, accuracy_high=high)
+            if reported.sampled_labels is None:
+                low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
+                curve = curve.assign(accuracy_low=low, accuracy_high=high)
+            else:
+                weights = answered_weights(values, curve["n_answered"])
+                curve = curve.assign(**reported.sampled_labels.accuracy_columns(weights))
             if name == "oracle":
-                curve[["accuracy_low", "accuracy_high"]] = np.nan
+                curve = _oracle_curve(curve, reported)
             tables.append(with_setting(_with_method(curve, str(name), alpha), reported))
     return pd.concat(tables, ignore_index=True)
+
+
+def _oracle_curve(curve: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
+    """Return the curve of the oracle, which has no intervals.
+
+    Labels of a sample do not say which answers it answers first, only how many are right.
+    """
+    curve = curve.assign(accuracy_low=np.nan, accuracy_high=np.nan)
+    if reported.sampled_labels is None:
+        return curve
+    accuracy = reported.sampled_labels.oracle_accuracy()[curve.index]
+    return curve.assign(threshold=np.nan, accuracy=accuracy)
 
 
 def reliability(
@@ -81,6 +100,9 @@ def reliability(
         - confidence_min, confidence_max and confidence: the smallest, largest and mean probability
           in the bin.
         - accuracy: that of the bin, with its 95 % Wilson interval.
+
+        From labels of a sample, ece is NaN, and accuracy and brier are estimates. There is then a
+        bin for every 30 labels, and a bin with fewer than 20 labels has no accuracy.
 
         A setting has no rows if its validation answers are all correct or all wrong, because
         nothing can be fitted.
@@ -122,12 +144,16 @@ def _calibrations(
         return {}
     validation_scores = validation.with_pro(alphas)
     scores = reported.with_pro(alphas)
-    return {
+    fitted = {
         name: metrics.calibration(
             validation_scores[name], validation.correct, scores[name], reported.correct
         )
         for name in methods
     }
+    labels = reported.sampled_labels
+    if labels is None:
+        return fitted
+    return {name: labels.calibration(values) for name, values in fitted.items()}
 
 
 def _selected_methods(splits: Sequence[Splits]) -> list[str]:

@@ -29,7 +29,11 @@ SETTING_COLUMNS = (
 
 
 def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Return the table with the columns of the setting in front."""
+    """Return the table with the columns of the setting in front.
+
+    If the evaluation has labels of a sample, there is a further column judge with the value
+    `labels`, unless the table has it already.
+    """
     setting = {
         "dataset": evaluation.dataset,
         "model": evaluation.model,
@@ -40,6 +44,8 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
     }
+    if evaluation.sampled_labels is not None and "judge" not in table:
+        table = table.assign(judge="labels")[["judge", *table.columns]]
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
@@ -173,17 +179,38 @@ def nll_comparison_columns(
         The columns of `difference_columns`, with the name nll.
     """
     nll = evaluation.baselines["NLL"].to_numpy()
-    if evaluation.sampled_labels is not None:
-        return evaluation.sampled_labels.difference_columns(
-            uncertainty, nll, name="nll", is_reference=is_nll
+    return paired_difference_columns(uncertainty, nll, evaluation, name="nll", is_reference=is_nll)
+
+
+def paired_difference_columns(
+    uncertainty: FloatArray,
+    reference: FloatArray,
+    evaluation: Evaluation,
+    *,
+    name: str,
+    is_reference: ArrayLike = False,
+) -> dict[str, FloatArray]:
+    """Return the columns of `difference_columns`, estimated if there are `sampled_labels`.
+
+    Args:
+        uncertainty: scores of shape (n, A), higher = more uncertain.
+        reference: the score that they are compared with, of shape (n,).
+        evaluation: the n questions and whether their answers are correct.
+        name: the reference, as the names of the columns have it, such as nll.
+        is_reference: (A,), whether a column is the reference by definition.
+    """
+    labels = evaluation.sampled_labels
+    if labels is not None:
+        return labels.difference_columns(
+            uncertainty, reference, name=name, is_reference=is_reference
         )
     return difference_columns(
         uncertainty,
-        nll,
+        reference,
         evaluation.correct,
-        name="nll",
+        name=name,
         clusters=evaluation.answers.get("cluster"),
-        is_reference=is_nll,
+        is_reference=is_reference,
     )
 
 
@@ -192,6 +219,8 @@ def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
 
     The columns are those of the setting, and
 
+    - judge: `labels` if correct answers are estimated from labels of a sample. There is no such
+      column without them.
     - accuracy: the share of correct answers.
     - n_above_one: the number of questions whose answers have probabilities that sum to more than 1.
       PRO is not a lower bound of the entropy for them.

@@ -1,0 +1,249 @@
+"""The tables of notebooks 05 to 09 with labels of a sample as the correctness."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_exact_search_tables import judged_runs
+from test_label_tables import sample_of
+from test_labels import evaluation
+
+from pro_lib import importing, metrics
+from pro_lib.evaluation import Splits, findings, tables
+from pro_lib.evaluation.labels.shares import estimate_shares
+from pro_lib.metrics.selective import answered_weights
+
+VALIDATION, _ = evaluation(100, seed=1)
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """Splits with labels of all 100 answers, and the same with these labels as correctness."""
+    judged, truth = evaluation(100)
+    sample = sample_of(judged, truth, tmp_path_factory.mktemp("complete"), n_labels=100)
+    correct = np.array(list(truth.values()))
+    exact = replace(judged, answers=judged.answers.assign(correct=correct))
+    return Splits(VALIDATION, sample.with_labels(judged), None), Splits(VALIDATION, exact, None)
+
+
+@pytest.fixture(scope="module")
+def partial_labels(tmp_path_factory):
+    """Splits with labels of 60 of 200 answers."""
+    judged, truth = evaluation(200)
+    sample = sample_of(judged, truth, tmp_path_factory.mktemp("partial"), n_labels=60)
+    return Splits(VALIDATION, sample.with_labels(judged), None)
+
+
+@pytest.fixture(scope="module")
+def few_labels(tmp_path_factory):
+    """Splits with labels of 14 of 200 answers, too few for any estimate."""
+    judged, truth = evaluation(200)
+    sample = sample_of(judged, truth, tmp_path_factory.mktemp("few"), n_labels=60, stop=14)
+    return Splits(VALIDATION, sample.with_labels(judged), None)
+
+
+def both_tables(complete, make_table):
+    """Return a table from labels of all answers, and from these labels as correctness."""
+    estimated, exact = complete
+    return make_table([estimated]), make_table([exact])
+
+
+def test_with_all_labels_the_benchmark_has_the_true_values(complete):
+    estimated, exact = both_tables(complete, tables.benchmark)
+    columns = ["auroc", "auroc_minus_pro", "prr", "auarc", "brier", "n_differ", "n_correct"]
+    pd.testing.assert_frame_equal(estimated[columns], exact[columns])
+    assert set(estimated["judge"]) == {"labels"}
+    assert "judge" not in exact
+    assert estimated["ece"].isna().all()
+    assert estimated["n_to_decide"].isna().all()
+
+
+def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):
+    table = tables.benchmark([partial_labels]).set_index("method")
+    others = table[table["alpha_choice"] != "validation"]
+    is_different = (others["auroc_minus_pro_low"] > 0) | (others["auroc_minus_pro_high"] < 0)
+    is_compared = ~others["reading"].isin(["identical", ""])
+    says_different = others["reading"].str.startswith("different")
+    assert is_compared.any()
+    assert (is_different == says_different)[is_compared].all()
+    # ALL is NLL plus a constant, and PRO is compared with itself.
+    np.testing.assert_allclose(table.loc["ALL", "auroc"], table.loc["NLL", "auroc"])
+    assert table.loc["PRO", "reading"].tolist()[0] == ""
+    oracle = table["alpha_choice"] == "oracle"
+    assert table["p_holm"][oracle].isna().all()
+
+
+def test_the_correction_counts_the_other_methods_only(partial_labels):
+    table = tables.benchmark([partial_labels])
+    corrected = table[table["p_holm"].notna()]
+    np.testing.assert_allclose(corrected["p_holm"], metrics.holm(corrected["p_value"]))
+    assert set(corrected["method"]) == {"NLL", "SE", "ALL"}
+
+
+def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
+    table = tables.benchmark([few_labels])
+    for column in ("auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"):
+        assert table[column].isna().all(), column
+    assert not table["significant"].any()
+    readings = table["reading"][~table["reading"].isin(["", "identical"])]
+    assert readings.str.startswith("only 4 labels of right answers").all()
+
+
+def test_too_few_labels_do_not_say_how_often_redraws_are_better(few_labels):
+    [row] = tables.redraws([replace(few_labels, n_validation=50)], "auroc").to_dict("records")
+    assert np.isnan([row["auroc_median"], row["share_better_than_nll"]]).all()
+    text = findings.benchmark(tables.benchmark([few_labels]), pd.DataFrame([row]))
+    assert "has no interval in 1 setting, because too few answers have labels" in text
+    assert "redrawn" not in text
+
+
+def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
+    estimated, exact = both_tables(complete, tables.accuracy_by_coverage)
+    enough = estimated["accuracy"].notna()
+    assert (enough == (estimated["n_answered"] >= 20) | (estimated["method"] == "oracle")).all()
+    np.testing.assert_allclose(estimated["accuracy"][enough], exact["accuracy"][enough])
+    is_oracle = estimated["method"] == "oracle"
+    assert estimated["threshold"][is_oracle].isna().all()
+    assert estimated["accuracy_low"][is_oracle].isna().all()
+    kept = ~is_oracle & enough & (estimated["accuracy"] < 1)
+    assert (estimated["accuracy_low"] <= estimated["accuracy"])[kept].all()
+
+
+def test_with_all_labels_the_bins_of_reliability_have_the_true_accuracy(complete):
+    estimated, exact = complete
+    table = tables.reliability([estimated], methods=["NLL"])
+    assert table["n_in_bin"].sum() == 100
+    assert len(table) <= 3  # a bin for every 30 labels
+    fitted = metrics.calibration(
+        VALIDATION.baselines["NLL"],
+        VALIDATION.correct,
+        exact.reported.baselines["NLL"],
+        exact.reported.correct,
+    )
+    for row in table.itertuples():
+        members = fitted.probability >= row.confidence_min
+        members &= fitted.probability <= row.confidence_max
+        assert row.accuracy == pytest.approx(exact.reported.correct[members].mean())
+    assert table["brier"].iloc[0] == pytest.approx(fitted.brier)
+    assert table["ece"].isna().all()
+
+
+def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
+    def make_table(splits):
+        return tables.guarantees(splits, targets=[0.2])
+
+    estimated, exact = both_tables(complete, make_table)
+    assert (exact["coverage"] > 0).any()
+    np.testing.assert_array_equal(estimated["coverage"], exact["coverage"])
+    shown = exact["coverage"] >= 0.2
+    np.testing.assert_allclose(estimated["accuracy"][shown], exact["accuracy"][shown])
+    assert estimated["accuracy"][~shown].isna().all()
+
+
+def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
+    estimated, exact = complete
+    table = tables.rouge_thresholds([estimated], thresholds=[0.3])
+    by_rouge = table[table["rouge_threshold"] == 0.3]
+    by_labels = table[table["rouge_threshold"].isna()]
+    assert (len(by_rouge), len(by_labels)) == (4, 4)
+    assert by_rouge["judge"].isna().all()
+    assert set(by_labels["judge"]) == {"labels"}
+    [nll] = by_labels.loc[by_labels["method"] == "NLL", "auroc"]
+    assert nll == pytest.approx(
+        metrics.auroc(exact.reported.baselines["NLL"], exact.reported.correct)
+    )
+    assert set(by_labels["accuracy"].round(9)) == {round(exact.reported.correct.mean(), 9)}
+    rouge_l = estimated.reported.answers["rouge_l"]
+    assert set(by_rouge["accuracy"]) == {(rouge_l > 0.3).mean()}
+
+
+def test_without_labels_of_a_sample_the_thresholds_have_no_further_rows(complete):
+    table = tables.rouge_thresholds([complete[1]], thresholds=[0.3])
+    assert table["rouge_threshold"].notna().all()
+
+
+def test_causes_are_estimated_from_the_labels(complete):
+    estimated, exact = (splits.reported for splits in complete)
+    scores = [None, estimated.sampled_labels]
+    log_probs = exact.log_probs
+    by_truth, by_labels = (
+        tables.pro_minus_nll(log_probs, exact.correct, alphas=[0.4], sampled_labels=labels)
+        for labels in scores
+    )
+    columns = ["nll_auroc", "auroc_minus_nll", "n_differ"]
+    pd.testing.assert_frame_equal(by_labels[columns], by_truth[columns])
+    run = importing.from_records(
+        [
+            {
+                "question_id": question_id,
+                "answers": [{"text": "a", "log_prob": row[0]}, {"text": "b", "log_prob": row[1]}],
+            }
+            for question_id, row in zip(exact.answers["question_id"], log_probs, strict=True)
+        ]
+    )
+    table = tables.causes(estimated, run)
+    assert set(table["judge"]) == {"labels"}
+    unchanged = table[table["cause"] == "nothing changed"]
+    np.testing.assert_allclose(unchanged["auroc_minus_nll"], by_truth["auroc_minus_nll"])
+
+
+class TrueLabels:
+    """Labels of all answers, as a sample whose labels agree with the judge."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.splits = []
+
+    def with_labels(self, reported):
+        ids = reported.answers["question_id"]
+        truth = dict(zip(ids, reported.correct.tolist(), strict=True))
+        self.splits.append(reported.split)
+        return sample_of(reported, truth, self.folder, n_labels=len(truth)).with_labels(reported)
+
+
+def test_the_search_is_compared_by_labels(tmp_path):
+    runs = judged_runs(48)
+    labels = TrueLabels(tmp_path)
+    estimated = tables.exact_search_auroc([runs], n_validation=None, label_sample=labels)
+    exact = tables.exact_search_auroc([runs], n_validation=None)
+    assert labels.splits == ["test"]
+    assert set(estimated["judge"]) == {"labels"}
+    assert set(estimated["interval"]) == {"from labels of a sample"}
+    columns = ["method", "alpha", "n_differ", "auroc_minus_pro"]
+    pd.testing.assert_frame_equal(estimated[columns], exact[columns])
+
+
+def test_shares_count_weights_and_wrong_answers(partial_labels):
+    labels = partial_labels.reported.sampled_labels
+    pseudo = labels.sample.pseudo[labels.codes]
+    n = len(pseudo)
+    weights = np.zeros((2, n))
+    weights[0, :40] = 1
+    weights[0, 40:60] = 0.5
+    weights[1, :40] = -1
+    shares = estimate_shares(labels.sample, labels.codes, weights)
+    expected = [(pseudo[:40].sum() + pseudo[40:60].sum() / 2) / 50, 1 - pseudo[:40].mean()]
+    np.testing.assert_allclose(shares.share, expected)
+    has_label = ~np.isnan(labels.sample.labels[labels.codes])
+    assert shares.n_labels.tolist() == [has_label[:60].sum(), has_label[:40].sum()]
+
+
+def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
+    labels = partial_labels.reported.sampled_labels
+    has_label = ~np.isnan(labels.sample.labels[labels.codes])
+    counts = np.cumsum(has_label)
+    weights = np.stack([counts <= 19, counts <= 20]).astype(float)
+    accuracy = labels.accuracy_columns(weights)["accuracy"]
+    assert np.isnan(accuracy).tolist() == [True, False]
+
+
+def test_an_estimated_oracle_answers_the_right_answers_first(partial_labels):
+    labels = partial_labels.reported.sampled_labels
+    curve = labels.oracle_accuracy()
+    n_right = 200 * labels.accuracy
+    assert curve[0] == 1
+    assert curve[-1] == pytest.approx(labels.accuracy)
+    assert curve[149] == pytest.approx(n_right / 150)
+    weights = answered_weights(np.zeros(200), [200])
+    assert labels.accuracy_columns(weights)["accuracy"][0] == pytest.approx(labels.accuracy)
