@@ -554,6 +554,23 @@ def speed_ratios() -> pd.DataFrame:
     )
 
 
+def speed_gpu() -> pd.DataFrame:
+    """Return the milliseconds of each decoding method on a GPU, by shape and batch size."""
+    found = read_csv("docs/results/data/gpu_ladder.csv")
+    values = found.pivot(index=["arm", "what"], columns=["model", "batch_size"], values="ms_min")
+    names = values.index.to_frame(index=False)
+    columns = {"method": names["arm"], "what it does": names["what"]}
+    for model, batch_size in values:
+        name = f"{model.removeprefix('random-')}, batch {batch_size}"
+        columns[name] = [_milliseconds(value) for value in values[model, batch_size]]
+    return pd.DataFrame(columns)
+
+
+def _milliseconds(value: float) -> str:
+    """Return a time with one decimal, or nothing if it was not measured."""
+    return "" if pd.isna(value) else f"{value:.1f}"
+
+
 def _speed(arm: str, model: str, shots: int, batch: int, column: str) -> float | None:
     """Return a value of an arm at a batch size; A and B run one question at a time."""
     size = 1 if arm in ("A", "B") else batch
@@ -698,6 +715,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         guarantees_shift,
         guarantees_sets,
         speed_ratios,
+        speed_gpu,
     )
 }
 
