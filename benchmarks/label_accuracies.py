@@ -10,15 +10,18 @@ PRR and the Brier score, which have no intervals. The runs of the bundled models
 
 The output has a row per setting, number of labels, method and quantity: the true value, the bias
 and the standard deviation of the estimates, the share of the intervals that contain the true value
-(coverage), and the share of the repetitions that show an estimate.
+(coverage), their mean width, and the share of the repetitions that show an estimate.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +52,9 @@ N_LABELS = (100, 200)
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of the answers, the most certain first
 ALPHA = 0.1  # of PRO, fixed beforehand
 ESTIMATES = ("estimate", "low", "high")
+
+
+Source = tuple[str, str] | Path
 
 
 class Setting(NamedTuple):
@@ -179,6 +185,7 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
         error=rows["estimate"] - rows["true"],
         is_shown=rows["estimate"].notna(),
         coverage=is_inside.where(rows["low"].notna()).astype(float),
+        width=rows["high"] - rows["low"],
     )
     groups = rows.groupby(["dataset", "model", "n_labels", "method", "quantity"], sort=False)
     return groups.agg(
@@ -186,9 +193,22 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
         bias=("error", "mean"),
         standard_deviation=("error", "std"),
         coverage=("coverage", "mean"),
+        width=("width", "mean"),
         n_intervals=("coverage", "count"),
         shown=("is_shown", "mean"),
     ).reset_index()
+
+
+def simulate_cell(source: Source, n_labels: int, *, repetitions: int, seed: int) -> list[dict]:
+    """Return the estimates of all repetitions for a model and dataset, or a records file."""
+    setting = load_records(source) if isinstance(source, Path) else load_setting(*source)
+    reported = setting.reported
+    labels = {"dataset": reported.dataset, "model": reported.model, "n_labels": n_labels}
+    rows: list[dict] = []
+    for repetition in range(repetitions):
+        sampled = label_correctly(setting, n_labels, seed + repetition)
+        rows += [labels | row for row in estimate_quantities(setting, sampled)]
+    return rows
 
 
 def main() -> None:
@@ -196,22 +216,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first plan")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--records", type=Path, help="folder of records files")
     parser.add_argument("--output", required=True, help="CSV file of the summary")
     arguments = parser.parse_args()
-    settings = [load_setting(*pair) for pair in SETTINGS]
+    sources: list[Source] = [*SETTINGS]
     if arguments.records is not None:
-        settings += [load_records(path) for path in sorted(arguments.records.glob("*.jsonl"))]
-    rows = []
-    for setting in settings:
-        dataset = setting.reported.dataset
-        model = setting.reported.model
-        for n_labels in N_LABELS:
-            labels = {"dataset": dataset, "model": model, "n_labels": n_labels}
-            for repetition in range(arguments.repetitions):
-                sampled = label_correctly(setting, n_labels, arguments.seed + repetition)
-                rows += [labels | row for row in estimate_quantities(setting, sampled)]
-            print(f"{model} on {dataset}, {n_labels} labels: done", flush=True)
+        sources += sorted(arguments.records.glob("*.jsonl"))
+    cells = list(itertools.product(sources, N_LABELS))
+    simulate = partial(simulate_cell, repetitions=arguments.repetitions, seed=arguments.seed)
+    rows: list[dict] = []
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        for number, found in enumerate(pool.map(simulate, *zip(*cells, strict=True)), start=1):
+            rows += found
+            print(f"{number} of {len(cells)} cells", flush=True)
     summarize(pd.DataFrame(rows)).round(4).to_csv(arguments.output, index=False)
 
 

@@ -557,7 +557,9 @@ def speed_ratios() -> pd.DataFrame:
 def speed_gpu() -> pd.DataFrame:
     """Return the milliseconds of each decoding method on a GPU, by shape and batch size."""
     found = read_csv("docs/results/data/gpu_ladder.csv")
-    values = found.pivot(index=["arm", "what"], columns=["model", "batch_size"], values="ms_min")
+    values = found.pivot_table(
+        index=["arm", "what"], columns=["model", "batch_size"], values="ms_min"
+    )
     names = values.index.to_frame(index=False)
     columns = {"method": names["arm"], "what it does": names["what"]}
     for model, batch_size in values:
@@ -665,6 +667,12 @@ def label_real() -> pd.DataFrame:
 def label_accuracies() -> pd.DataFrame:
     """Return coverage and bias of the accuracies of groups that labels estimate, by setting."""
     found = read_csv("docs/results/data/label_accuracies.csv")
+    of_quarter = rows(
+        "docs/results/data/label_accuracy_widths.csv",
+        method="NLL",
+        quantity="accuracy of the most certain 25%",
+    )
+    widths = of_quarter.set_index(["dataset", "model", "n_labels"])["width"]
     number = "{:.3f}".format
     texts = []
     for (dataset, model, n_labels), part in found.groupby(
@@ -677,6 +685,7 @@ def label_accuracies() -> pd.DataFrame:
             "labels": str(n_labels),
             "accuracies: lowest coverage": number(shown["coverage"].min()),
             "accuracies: largest bias": number(shown["bias"].abs().max()),
+            "accuracy of the most certain 25 %: width": number(widths[dataset, model, n_labels]),
         }
         for name, words in (("auarc", "AUARC"), ("prr", "PRR"), ("brier", "Brier score")):
             row[f"{words}: largest bias"] = number(

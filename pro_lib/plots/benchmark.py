@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
-    BY_LABELS,
     COLORS,
     checked_table,
     distinct_values,
     label_figure,
+    label_words,
     line_style,
     name_rows,
     panels,
@@ -158,8 +159,7 @@ def _axis_label(table: pd.DataFrame) -> str:
     interval = " with 95 % interval" if "auroc_low" in table else ""
     label = f"AUROC{interval} (dotted line: the highest AUROC of the panel)"
     if "significant" in table:
-        is_by_labels = distinct_values(table, "judge") == ["labels"]
-        test = "Student's test from the labels" if is_by_labels else "DeLong's test"
+        test = "Student's test of estimates" if is_by_labels(table) else "DeLong's test"
         label = f"{label}. Significance: {test}, Holm-corrected over the methods of a panel"
     return label
 
@@ -177,8 +177,8 @@ def _setting_note(table: pd.DataFrame) -> str:
     models = [str(name) for name in distinct_values(table, "model") if name]
     if models:
         note = f"{note} Models of this project: {', '.join(models)}."
-    if distinct_values(table, "judge") == ["labels"]:
-        note = f"{note} In this project, {BY_LABELS}."
+    if is_by_labels(table):
+        note = f"{note} In this project, {label_words(table)}."
     return note
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
 from pro_lib.plots.method_notes import method_note
 from pro_lib.plots.style import (
@@ -44,6 +45,10 @@ _GUARANTEE_NOTE = (
     "{n}validation questions, with a confidence of 95 % for each method and guarantee. With few "
     "validation questions the threshold is strict, so the accuracy is usually higher than "
     "guaranteed, or nothing can be guaranteed."
+)
+_LABELS_NOTE = (
+    "The guarantee is about answers that ROUGE-L calls correct. The points are estimated from "
+    "labels."
 )
 _ENTROPY_NOTE = (
     "Each dot is a question with its interval. At most 200 of the n questions are drawn, evenly "
@@ -108,6 +113,8 @@ def _guarantee_note(table: pd.DataFrame) -> str:
     """
     numbers = distinct_values(table, "n_validation")
     remarks = [_GUARANTEE_NOTE.format(n=f"{numbers[0]:,} " if len(numbers) == 1 else "")]
+    if is_by_labels(table):
+        remarks.append(_LABELS_NOTE)
     if table["accuracy"][table["coverage"] > 0].isna().any():
         remarks.append(TOO_FEW_LABELS)
     return " ".join([*remarks, method_note(table)])

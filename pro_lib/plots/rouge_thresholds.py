@@ -16,6 +16,7 @@ from pro_lib.plots.style import (
     draw_curves,
     handles,
     label_figure,
+    label_words,
     matching_rows,
     method_styles,
     panels,
@@ -30,7 +31,6 @@ _NOTE = (
     "The points of one threshold are side by side, with the threshold below their middle. The line "
     "at 0 is NLL. A point without a bar has an interval that is narrower than the point."
 )
-_LABELS_NOTE = "labels: correct answers are estimated from labels of a sample."
 _STEP = 0.1  # between two thresholds
 _GROUP_WIDTH = 0.084  # of the points of a threshold
 
@@ -66,8 +66,9 @@ def rouge_thresholds(
     table = table[table["method"] != "NLL"]
     table = table.assign(label=method_labels(table).to_numpy())
     note = f"{_NOTE} {method_note(table)}"
-    if table["rouge_threshold"].isna().any():
-        note = f"{_NOTE} {_LABELS_NOTE} {method_note(table)}"
+    by_labels = table[table["rouge_threshold"].isna()]
+    if len(by_labels):
+        note = f"{_NOTE} labels: {label_words(by_labels)}. {method_note(table)}"
     labels = distinct_values(table, "label")
     methods = table.drop_duplicates("label").set_index("label")["method"]
     grid = panels(table, "model", "dataset", "protocol", figure_columns=figure_columns, sharey=True)

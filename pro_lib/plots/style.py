@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.common.judges import is_by_labels
 from pro_lib.common.validation import SentenceError, extra
 
 with extra("notebooks", "drawing"):
@@ -70,8 +71,6 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     "text.parse_math": False,  # an answer may contain dollar signs
 }
 STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
-# The words about results that labels of a sample estimate
-BY_LABELS = "correct answers are estimated from labels of a sample"
 TOO_FEW_LABELS = "Where there is no point, the labels do not suffice for an estimate."
 
 
@@ -202,13 +201,26 @@ def _most_lines(texts: Sequence[str]) -> int:
 def _write_below(figure: Figure, table: pd.DataFrame, shared: list[str], *, n_panels: int) -> None:
     """Write the values that all panels share below the label of the x axes."""
     parts = [_named(name, table[name].iloc[0]) for name in shared]
-    if distinct_values(table, "judge") == ["labels"]:
-        parts.append(BY_LABELS)
+    parts.append(label_words(table))
     text = ", ".join(filter(None, parts))
     if text and n_panels > 1:
         text = f"all panels: {text}"
     lines = [figure.get_supxlabel(), *textwrap.wrap(text, int(14 * figure.get_figwidth()))]
     figure.supxlabel("\n".join(filter(None, lines)))
+
+
+def label_words(table: pd.DataFrame) -> str:
+    """Say that labels of a sample estimate all rows, and how many; empty if they do not."""
+    if not is_by_labels(table):
+        return ""
+    labels = "labels of a sample"
+    numbers = sorted(distinct_values(table, "n_labels"))
+    if numbers:
+        count = f"{numbers[0]:,.0f}"
+        if len(numbers) > 1:
+            count = f"{count} to {numbers[-1]:,.0f}"
+        labels = f"labels of {count} answers"
+    return f"correct answers are estimated from {labels}; ROUGE-L judges the validation questions"
 
 
 def question_count(rows: pd.DataFrame) -> str:

@@ -9,6 +9,7 @@ from test_style import legend, unreadable
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
+from pro_lib.plots.style import label_words
 
 SETTINGS = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"})
 
@@ -144,13 +145,32 @@ def words_below(figure):
 
 
 def test_a_figure_says_that_labels_estimate_which_answers_are_correct():
-    table = TABLE[TABLE["dataset"] == "mine"].assign(judge="labels")
+    table = TABLE[TABLE["dataset"] == "mine"].assign(judge="labels", n_labels=199)
+    expected = (
+        "correct answers are estimated from labels of 199 answers; ROUGE-L judges the validation "
+        "questions"
+    )
     text = words_below(plots.benchmark(table)).replace("\n", " ")
-    assert "correct answers are estimated from labels of a sample" in text
-    assert "Student's test from the labels" in text
+    assert expected in text
+    assert "Student's test of estimates" in text
     assert "labels" not in words_below(plots.benchmark(TABLE))
     text = words_below(plots.beside_paper(table, PRINTED)).replace("\n", " ")
-    assert "In this project, correct answers are estimated from labels of a sample." in text
+    assert f"In this project, {expected}." in text
+
+
+def test_labels_are_counted_if_the_table_knows_them():
+    table = pd.DataFrame({"judge": "labels", "n_labels": [90, 1200]})
+    assert "labels of 90 to 1,200 answers;" in label_words(table)
+    assert "labels of a sample;" in label_words(table[["judge"]])
+    assert label_words(pd.DataFrame({"judge": ["labels", None]})) == ""
+    assert label_words(pd.DataFrame({"method": ["PRO"]})) == ""
+
+
+def test_the_note_of_guarantees_says_whose_verdicts_they_are_about():
+    rows = {"method": "PRO", "target": 0.7, "coverage": [0.5], "accuracy": [0.8]}
+    text = words_below(plots.guarantees(pd.DataFrame({**rows, **LABELS}))).replace("\n", " ")
+    assert "The guarantee is about answers that ROUGE-L calls correct" in text
+    assert "ROUGE-L" not in words_below(plots.guarantees(pd.DataFrame(rows)))
 
 
 def test_a_method_without_an_auroc_has_a_row_without_a_value():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.findings.statements import (
     by_protocol,
@@ -12,7 +13,6 @@ from pro_lib.evaluation.findings.statements import (
     has_enough,
     has_interval,
     in_settings,
-    is_by_labels,
     left_out_sentence,
     percents,
     significant_tests,

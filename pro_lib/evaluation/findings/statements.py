@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 from scipy.special import ndtri
 
+from pro_lib.common.judges import is_by_labels
 from pro_lib.evaluation.settings import beyond_chance
 
 FEWEST = 20  # correct and wrong answers that a setting needs
@@ -132,11 +133,6 @@ def missing_interval_reason(rows: pd.DataFrame) -> str:
     if is_by_labels(rows):
         return "too few answers have labels"
     return "the questions are in too few clusters"
-
-
-def is_by_labels(rows: pd.DataFrame) -> bool:
-    """Return whether all rows are estimated from labels of a sample."""
-    return "judge" in rows and bool((rows["judge"] == "labels").all())
 
 
 def _without_interval_sentence(rows: pd.DataFrame, subject: str, reference: str) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics, scoring
+from pro_lib.common.judges import BY_LABELS
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
@@ -31,8 +32,8 @@ SETTING_COLUMNS = (
 def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     """Return the table with the columns of the setting in front.
 
-    If the evaluation has labels of a sample, there is a further column judge with the value
-    `labels`, unless the table has it already.
+    If the evaluation has labels of a sample, there are two further columns, unless the table has a
+    column judge already: judge, with the value `labels`, and n_labels.
     """
     setting = {
         "dataset": evaluation.dataset,
@@ -44,8 +45,10 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
     }
-    if evaluation.sampled_labels is not None and "judge" not in table:
-        table = table.assign(judge="labels")[["judge", *table.columns]]
+    labels = evaluation.sampled_labels
+    if labels is not None and "judge" not in table:
+        columns = {"judge": BY_LABELS, "n_labels": labels.counts["n_labels"]}
+        table = table.assign(**columns)[[*columns, *table.columns]]
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
@@ -219,8 +222,8 @@ def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:
 
     The columns are those of the setting, and
 
-    - judge: `labels` if correct answers are estimated from labels of a sample. There is no such
-      column without them.
+    - judge and n_labels: `labels`, and their number, if correct answers are estimated from labels
+      of a sample. There are no such columns without them.
     - accuracy: the share of correct answers.
     - n_above_one: the number of questions whose answers have probabilities that sum to more than 1.
       PRO is not a lower bound of the entropy for them.
