@@ -8,9 +8,12 @@ another seed, labels its answers correctly, and estimates the accuracies. It als
 PRR and the Brier score, which have no intervals. The runs of the bundled models must exist
 (`make figures`). `--records FOLDER` adds records files, in which a column `correct` has the truth.
 
-The output has a row per setting, number of labels, method and quantity: the true value, the bias
-and the standard deviation of the estimates, the share of the intervals that contain the true value
-(coverage), their mean width, and the share of the repetitions that show an estimate.
+The output has a row per setting, number of labels, method and quantity, with these columns:
+
+- true: the true value.
+- bias, standard_deviation: of the estimates.
+- coverage, width: the share of the intervals that contain the true value, and their mean width.
+- n_intervals, shown: the number of intervals, and the share of the repetitions with an estimate.
 """
 
 import argparse
@@ -52,9 +55,7 @@ N_LABELS = (100, 200)
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)  # of the answers, the most certain first
 ALPHA = 0.1  # of PRO, fixed beforehand
 ESTIMATES = ("estimate", "low", "high")
-
-
-Source = tuple[str, str] | Path
+Source = tuple[str, str] | Path  # a model and a dataset, or a records file
 
 
 class Setting(NamedTuple):
@@ -79,11 +80,7 @@ def load_setting(model: str, dataset: str) -> Setting:
     correct = load_splits(model, dataset, "alias_match").reported.correct
     scores = compute_scores(by_rouge.reported)
     validation = by_rouge.validation
-    fitted = compute_scores(validation)
-    fits = {
-        name: metrics.calibration(fitted[name], validation.correct, scores[name], correct)
-        for name in scores
-    }
+    fits = fit_confidence(compute_scores(validation), validation.correct, scores, correct)
     return Setting(by_rouge.reported, correct, scores, fits)
 
 
@@ -100,20 +97,31 @@ def load_records(path: Path) -> Setting:
     validation = judged.rows(is_validation)
     reported = judged.rows(~is_validation)
     scores = reported.baselines[["NLL", "ALL"]]
-    fits = {
+    reported_correct = correct[~is_validation]
+    fits = fit_confidence(validation.baselines, validation.correct, scores, reported_correct)
+    return Setting(reported, reported_correct, scores, fits)
+
+
+def fit_confidence(
+    validation_scores: pd.DataFrame,
+    validation_correct: np.ndarray,
+    scores: pd.DataFrame,
+    correct: np.ndarray,
+) -> dict[str, metrics.Calibration]:
+    """Return the calibration of each column of `scores`, fitted on validation questions."""
+    return {
         name: metrics.calibration(
-            validation.baselines[name], validation.correct, scores[name], correct[~is_validation]
+            validation_scores[name], validation_correct, scores[name], correct
         )
         for name in scores
     }
-    return Setting(reported, correct[~is_validation], scores, fits)
 
 
 def load_splits(model: str, dataset: str, correctness: str) -> Splits:
     """Return the validation and reported questions of a setting, judged by a rule."""
     experiment = Experiment(model=model, dataset=dataset, correctness=correctness)
-    [splits] = [each for each in experiment.splits() if each.reported.protocol == "workbench"]
-    return splits
+    [workbench] = [part for part in experiment.splits() if part.reported.protocol == "workbench"]
+    return workbench
 
 
 def compute_scores(evaluation: Evaluation) -> pd.DataFrame:
@@ -227,8 +235,9 @@ def main() -> None:
     simulate = partial(simulate_cell, repetitions=arguments.repetitions, seed=arguments.seed)
     rows: list[dict] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        for number, found in enumerate(pool.map(simulate, *zip(*cells, strict=True)), start=1):
-            rows += found
+        results = pool.map(simulate, *zip(*cells, strict=True))
+        for number, cell_rows in enumerate(results, start=1):
+            rows += cell_rows
             print(f"{number} of {len(cells)} cells", flush=True)
     summarize(pd.DataFrame(rows)).round(4).to_csv(arguments.output, index=False)
 

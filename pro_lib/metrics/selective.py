@@ -65,7 +65,7 @@ def accuracy_curve(uncertainty: FloatArray, correct: FloatArray | Labels) -> Flo
 def answered_weights(uncertainty: ArrayLike, n_answered: ArrayLike) -> FloatArray:
     """Return how much each question counts among the k least uncertain of n questions.
 
-    Questions before a tie count 1. The questions of a tie at the k-th place share what is left.
+    Questions before a tie count 1. The questions of a tie at the k-th place share the rest of k.
 
     Args:
         uncertainty: the scores (n,), higher = more uncertain.
@@ -263,19 +263,29 @@ def bin_numbers(probability: FloatArray, n_bins: int = _N_BINS) -> NDArray[np.in
     return tie_bins[tie_numbers]
 
 
+def confidence_bins(probability: FloatArray, numbers: NDArray[np.int64]) -> pd.DataFrame:
+    """Return the size of each bin, and its smallest, largest and mean probability.
+
+    Args:
+        probability: (n,) of a right answer.
+        numbers: (n,) the bin of each question, from `bin_numbers`.
+
+    Returns:
+        A row per bin that has questions, by its number, with the columns n, low, high and
+        confidence.
+
+    Example:
+        >>> confidence_bins(np.array([0.25, 0.75, 0.5]), np.array([0, 1, 0])).values.tolist()
+        [[2.0, 0.25, 0.5, 0.375], [1.0, 0.75, 0.75, 0.75]]
+    """
+    groups = pd.Series(probability).groupby(numbers)
+    return groups.agg(n="size", low="min", high="max", confidence="mean")
+
+
 def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
     """Return the confidence and accuracy of bins with equal numbers of questions."""
-    questions = pd.DataFrame({"probability": probability, "correct": correct})
-    table = (
-        questions.groupby(bin_numbers(probability))
-        .agg(
-            n=("correct", "size"),
-            low=("probability", "min"),
-            high=("probability", "max"),
-            confidence=("probability", "mean"),
-            accuracy=("correct", "mean"),
-        )
-        .reset_index(drop=True)
-    )
+    numbers = bin_numbers(probability)
+    accuracy = pd.Series(correct).groupby(numbers).mean()
+    table = confidence_bins(probability, numbers).assign(accuracy=accuracy).reset_index(drop=True)
     low, high = wilson(table["accuracy"], table["n"])
     return table.assign(accuracy_low=low, accuracy_high=high)

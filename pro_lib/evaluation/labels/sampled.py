@@ -32,7 +32,12 @@ from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_fi
 from pro_lib.evaluation.labels.plan import PlanAnswers, plan_path
 from pro_lib.evaluation.labels.shares import estimate_shares
 from pro_lib.metrics.differences import SIGNIFICANT, name_reading
-from pro_lib.metrics.selective import bin_numbers, oracle_accuracy, rejection_table
+from pro_lib.metrics.selective import (
+    bin_numbers,
+    confidence_bins,
+    oracle_accuracy,
+    rejection_table,
+)
 
 FloatArray = NDArray[np.float64]
 INTERVAL = "from labels of a sample"
@@ -295,21 +300,26 @@ class SampledLabels:
                 **differences,
                 "p_holm": p_holm,
                 "significant": p_holm <= SIGNIFICANT,
-                "reading": self._readings(scores, pro, is_reference),
+                "reading": self._readings(scores, differences, is_reference),
                 "n_to_decide": np.nan,
             }
         )
 
     def _readings(
-        self, scores: FloatArray, reference: FloatArray, is_reference: NDArray[np.bool_]
+        self,
+        scores: FloatArray,
+        differences: Mapping[str, FloatArray],
+        is_reference: NDArray[np.bool_],
     ) -> list[str]:
-        """Return the reading of the difference of each score (n, A) to the reference (n,)."""
-        estimates = self.estimates(np.column_stack([reference, scores]))
-        is_different = estimates.p_values(0)[1:] <= SIGNIFICANT
-        _, low, high = estimates.difference(0, level=0.9)
-        is_equivalent = ((low > -metrics.MARGIN) & (high < metrics.MARGIN))[1:]
+        """Return the reading of the difference of each score (n, A) to the reference, one of them.
+
+        `differences` is from `difference_columns`.
+        """
+        is_different = differences["p_value"] <= SIGNIFICANT
+        _, low, high = self.estimates(scores).difference(np.argmax(is_reference).item(), level=0.9)
+        is_equivalent = (low > -metrics.MARGIN) & (high < metrics.MARGIN)
         words = []
-        for place, n_differ in enumerate(metrics.count_differing(scores, reference)):
+        for place, n_differ in enumerate(differences["n_differ"]):
             if is_reference[place]:
                 words.append("")
             elif n_differ == 0:
@@ -348,11 +358,7 @@ class SampledLabels:
         probability = fitted.probability
         n_bins = int(np.clip(self.counts["n_labels"] // _LABELS_PER_BIN, 1, _MOST_BINS))
         numbers = bin_numbers(probability, n_bins)
-        table = (
-            pd.Series(probability)
-            .groupby(numbers)
-            .agg(n="size", low="min", high="max", confidence="mean")
-        )
+        table = confidence_bins(probability, numbers)
         members = numbers == table.index.to_numpy()[:, None]
         accuracies = self.accuracy_columns(members.astype(np.float64))
         # The expectation of (p - r)², because r² = r

@@ -53,28 +53,12 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
         places = _curve_places(len(reported.correct), n_points)
         for name, values in scores.items():
             curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
-            if reported.sampled_labels is None:
-                low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
-                curve = curve.assign(accuracy_low=low, accuracy_high=high)
-            else:
-                weights = answered_weights(values, curve["n_answered"])
-                curve = curve.assign(**reported.sampled_labels.accuracy_columns(weights))
             if name == "oracle":
                 curve = _oracle_curve(curve, reported)
+            else:
+                curve = _with_accuracy(curve, values, reported)
             tables.append(with_setting(_with_method(curve, str(name), alpha), reported))
     return pd.concat(tables, ignore_index=True)
-
-
-def _oracle_curve(curve: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
-    """Return the curve of the oracle, which has no intervals.
-
-    Labels of a sample do not say which answers it answers first, only how many are right.
-    """
-    curve = curve.assign(accuracy_low=np.nan, accuracy_high=np.nan)
-    if reported.sampled_labels is None:
-        return curve
-    accuracy = reported.sampled_labels.oracle_accuracy()[curve.index]
-    return curve.assign(threshold=np.nan, accuracy=accuracy)
 
 
 def reliability(
@@ -130,6 +114,27 @@ def calibration_errors(setting: Splits, alphas: Mapping[str, float]) -> pd.DataF
         for name in names
     ]
     return pd.DataFrame(errors, columns=["ece", "brier"])
+
+
+def _with_accuracy(curve: pd.DataFrame, values: pd.Series, reported: Evaluation) -> pd.DataFrame:
+    """Return the curve of a score (n,) with the accuracy and its interval."""
+    if reported.sampled_labels is None:
+        low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
+        return curve.assign(accuracy_low=low, accuracy_high=high)
+    weights = answered_weights(values, curve["n_answered"])
+    return curve.assign(**reported.sampled_labels.accuracy_columns(weights))
+
+
+def _oracle_curve(curve: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
+    """Return the curve of the oracle, which has no intervals.
+
+    Labels of a sample do not say which answers it answers first, only how many are right.
+    """
+    curve = curve.assign(accuracy_low=np.nan, accuracy_high=np.nan)
+    if reported.sampled_labels is None:
+        return curve
+    accuracy = reported.sampled_labels.oracle_accuracy()[curve.index]
+    return curve.assign(threshold=np.nan, accuracy=accuracy)
 
 
 def _calibrations(
