@@ -11,10 +11,12 @@ from pro_lib import metrics
 from pro_lib.common.choice_cache import missing_prompts
 from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.files import RunError
+from pro_lib.metrics.correctness import joined_references
 from pro_lib.metrics.judge import JUDGE_CHOICES, JUDGE_THRESHOLD, judge_prompts
 from pro_lib.runs.run import Run
 
-_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
+_OLD_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
+_COLUMNS = [*_OLD_COLUMNS, "accepted_answers"]
 
 
 def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
@@ -64,7 +66,8 @@ def verdicts(
 
     Returns:
         The columns question_id, question, text, correct (whether the probability is at least 0.5;
-        missing without a verdict), p_right, mass and status, as `metrics.judge` explains them.
+        missing without a verdict), p_right, mass and status, as `metrics.judge` explains them, and
+        accepted_answers, the references as the judge read them.
     """
     table = metrics.judge(
         list(answers["question"]),
@@ -76,10 +79,12 @@ def verdicts(
     )
     is_right = table["p_right"] >= JUDGE_THRESHOLD
     table["correct"] = is_right.astype("boolean").where(table["status"] == "judged")
-    return answers.join(table)[_COLUMNS]
+    references = answers["references"].map(joined_references)
+    return answers.assign(accepted_answers=references).join(table)[_COLUMNS]
 
 
 def is_verdict_table(path: Path) -> bool:
     """Return whether a CSV file begins as the tables of `verdicts`."""
     with open(path, encoding="utf-8", newline="") as file:
-        return next(csv.reader([file.readline(1000)]), []) == _COLUMNS
+        columns = next(csv.reader([file.readline(1000)]), [])
+    return columns in (_COLUMNS, _OLD_COLUMNS)

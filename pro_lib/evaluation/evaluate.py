@@ -203,6 +203,8 @@ def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
         all_runs.insert(1, runs.samples)
     top = most_probable_answers([run.top(convention=choices.convention) for run in all_runs])
     answers = top[["question_id", "text"]].join(rouge_and_correct(top, questions, choices))
+    # Labels by hand belong to the text of the question.
+    answers = answers.join(questions.filter(["question", "references"]).reset_index(drop=True))
     if choices.labels is not None:
         _check_labels(answers, choices.labels, runs.beams.name)
     answers = answers.join(dependence_columns(questions, choices.cluster))

@@ -57,8 +57,9 @@ class Evaluation:
         dataset: the name of the question set.
         split: the name of the split, or `all`.
         answers: a row per question with question_id, text (of the judged answer), rouge_l, correct,
-            exact_match and alias_match. It has a column cluster if questions depend on each other,
-            and a column text_number if questions have the same text.
+            exact_match and alias_match, and question and references of the run. It has a column
+            cluster if questions depend on each other, and a column text_number if questions have
+            the same text.
         log_probs: log-probabilities of the answers that PRO reads, (n, N).
         baselines: a column per method without α, higher = more uncertain.
         exclusions: a sentence that says which questions were left out, and why.

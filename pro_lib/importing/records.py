@@ -550,11 +550,14 @@ def read_labels(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: a file with the columns question_id, text (exactly as in the run) and correct (true or
-            false, 1 or 0). `pro judge` writes a column status too; rows without a verdict are
+            false, 1 or 0). Spaces and line ends around a text do not count. The question and the
+            references must be equal to those in columns question and accepted_answers, if there
+            are any. `pro judge` writes them, and a column status; rows without a verdict are
             skipped.
 
     Returns:
-        The columns question_id, text and correct, one row for each question and answer.
+        The columns question_id, text and correct, one row for each question and answer. If the file
+        has one of them, also question, accepted_answers, and place, which names file and row.
 
     Raises:
         RunError: a row is damaged, the file has no labels, two labels of an answer differ, or the
@@ -577,15 +580,23 @@ def read_labels(path: str | Path) -> pd.DataFrame:
                 "probabilities; use them in a notebook, or pro_lib.evaluation.labels.estimate"
             )
         if row.get("status") not in _WITHOUT_VERDICT:
-            labels.append(dict(parse(_Label, row, where)))
+            label = dict(parse(_Label, row, where), place=where)
+            for name in ("question", "accepted_answers"):
+                label[name] = row[name] if isinstance(row.get(name), str) else ""
+            labels.append(label)
     for label in labels:
-        for name in ("question_id", "text"):
+        for name in ("question_id", "text", "question", "accepted_answers"):
             label[name] = without_spreadsheet_mark(label[name])
-    table = pd.DataFrame(labels, columns=list(_Label.model_fields))
-    table = table.drop_duplicates(ignore_index=True)
+    columns = ["question_id", "text", "correct", "question", "accepted_answers"]
+    table = pd.DataFrame(labels, columns=[*columns, "place"])
+    table = table.drop_duplicates(columns, ignore_index=True)
     if table.empty:
         raise RunError(f"{path} contains no labels")
-    contradictory = table["text"][table.duplicated(["question_id", "text"])]
+    words = table.assign(text=table["text"].str.strip())
+    verdicts = words.groupby(["question_id", "text"])["correct"].transform("nunique")
+    contradictory = table["text"][verdicts > 1]
     if len(contradictory):
         raise RunError(f"{path} calls answer {contradictory.iloc[0]!r} both right and wrong")
+    if (table[["question", "accepted_answers"]] == "").all(axis=None):
+        return table[["question_id", "text", "correct"]]
     return table

@@ -11,9 +11,10 @@ import itertools
 import string
 import unicodedata
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
 from rouge_score.tokenize import tokenize
 
+from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 
 ROUGE_THRESHOLD = 0.3
@@ -360,7 +362,9 @@ class Choices:
         correctness: `rouge_l` (above 0.3), `exact_match` or `alias_match`.
         labels: labels of people or of a judge model, with the columns question_id, text and
             correct. They replace every other correctness; answers without a label are left out and
-            counted.
+            counted. Spaces and line ends around a text do not count. If there are columns question
+            and accepted_answers (`joined_references`), they must be the question and the references
+            of the answers, and a column place names the row of an error.
         cluster: a column of the questions; questions with the same value form a cluster. It is
             ignored if the questions do not have it.
     """
@@ -389,6 +393,9 @@ def rouge_and_correct(
         A table with the columns rouge_l, correct, alias_match and exact_match. The last three have
         booleans, or None where nothing is known.
 
+    Raises:
+        RunError: a label is for another question, or for other references.
+
     Example:
         >>> answers = pd.DataFrame({"question_id": ["a"], "text": ["Paris"]})
         >>> questions = pd.DataFrame({"references": [["Paris"]]})
@@ -410,6 +417,7 @@ def rouge_and_correct(
     for name, match in MATCHES.items():
         table.loc[is_comparable, name] = match(texts, references).astype(object)
     if choices.labels is not None:
+        _check_label_questions(answers["question_id"], questions, choices.labels)
         table["correct"] = _labels_of(answers, choices.labels)
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
@@ -422,7 +430,49 @@ def rouge_and_correct(
 
 def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> list[object]:
     """Return the label of each answer, None if there is none."""
-    label_keys = zip(labels["question_id"], labels["text"], strict=True)
-    known_labels = dict(zip(label_keys, labels["correct"], strict=True))
-    answer_keys = zip(answers["question_id"], answers["text"], strict=True)
-    return [known_labels.get(key) for key in answer_keys]
+    known_labels = dict(zip(_answer_keys(labels), labels["correct"], strict=True))
+    return [known_labels.get(key) for key in _answer_keys(answers)]
+
+
+def _answer_keys(table: pd.DataFrame) -> list[tuple[object, object]]:
+    """Return question_id and text of each row, without spaces and line ends around the text."""
+    keys: list[tuple[object, object]] = []
+    for question_id, text in zip(table["question_id"], table["text"], strict=True):
+        keys.append((question_id, text.strip() if isinstance(text, str) else text))
+    return keys
+
+
+def _check_label_questions(
+    question_ids: pd.Series, questions: pd.DataFrame, labels: pd.DataFrame
+) -> None:
+    """Raise `RunError` if a question or its references differ from those of a label."""
+    for name, column in (("question", "question"), ("accepted_answers", "references")):
+        if name not in labels or column not in questions:
+            continue
+        values = dict(zip(question_ids, questions[column], strict=True))
+        for label in labels[labels[name] != ""].to_dict("records"):
+            if label["question_id"] in values:
+                _check_label(label, name, values[label["question_id"]])
+
+
+def _check_label(label: dict[str, Any], name: str, value: Any) -> None:
+    """Raise `RunError` if a value of a label differs from that of the question of today."""
+    is_list = name == "accepted_answers" and isinstance(value, Iterable)
+    text = joined_references(value) if is_list else value
+    if not isinstance(text, str) or text.split() == label[name].split():
+        return
+    where = label.get("place", f"the label of answer {label['text']!r}")
+    raise RunError(
+        f"{where}: the label is for {name} {label[name]!r}, but question "
+        f"{label['question_id']!r} now has {text!r}; judge the answers again, or remove this row"
+    )
+
+
+def joined_references(references: Sequence[str]) -> str:
+    """Return references as one text, as a judge reads them.
+
+    Example:
+        >>> joined_references(["Pablo Picasso", "Picasso "])
+        'Pablo Picasso; Picasso'
+    """
+    return "; ".join(reference.strip() for reference in references)

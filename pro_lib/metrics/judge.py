@@ -14,6 +14,7 @@ import pandas as pd
 from pro_lib.common.choice_cache import stored_choice_log_probs
 from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
+from pro_lib.metrics.correctness import joined_references
 
 JUDGE_CHOICES = (" (A)", " (B)")
 JUDGE_THRESHOLD = 0.5
@@ -45,7 +46,7 @@ def judge_prompt(question: str, references: Sequence[str], answer: str, *, shots
     """
     lines = [
         f"Question: {question.strip()}",
-        f"Accepted answers: {'; '.join(reference.strip() for reference in references)}",
+        f"Accepted answers: {joined_references(references)}",
         f"Proposed answer: {answer.strip()}",
         "Does the proposed answer mean the same as an accepted answer?",
         "(A) Yes",

@@ -238,7 +238,7 @@ def answers(facts_2m, run):
 @pytest.fixture(scope="module")
 def replies(answers, run, evaluations):
     """The replies of the answerer to the test questions."""
-    asked = evaluations[1].answers.merge(run.questions)["question"]
+    asked = evaluations[1].answers["question"]
     return [answers(question) for question in asked]
 
 

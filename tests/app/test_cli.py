@@ -448,6 +448,20 @@ def test_score_says_that_labels_of_some_questions_are_about_these_only(records, 
     assert "the result holds for the labelled questions only" in out
 
 
+@pytest.mark.parametrize("label", ["Paris", " Paris\n"])
+@pytest.mark.parametrize("text", ["Paris", " Paris\n"])  # vLLM keeps the space and the line end
+def test_spaces_around_an_answer_do_not_separate_it_from_its_label(write, label, text):
+    rows = records_of_two_answers(2)
+    for row in rows:
+        row["answers"] = [{"text": text, "log_prob": -0.1}]
+    labels = [
+        {"question_id": row["question_id"], "text": label, "correct": place == 0}
+        for place, row in enumerate(rows)
+    ]
+    out, _ = typed("score", write(*rows), "--labels", write(*labels, name="labels.jsonl"))
+    assert "50.0% right" in out
+
+
 def notebook(path, *cells, **declared):
     """A notebook with parameters and these cells."""
     first = nbformat.v4.new_code_cell(

@@ -51,7 +51,7 @@ def test_the_verdicts_are_a_file_of_labels(records):
     table = pd.read_csv(records.parent / "verdicts.csv")
     assert table["status"].tolist() == ["judged", "judged", "refused"]
     labels = read_labels(records.parent / "verdicts.csv")
-    assert labels.to_dict("records") == [
+    assert labels[["question_id", "text", "correct"]].to_dict("records") == [
         {"question_id": "q0", "text": "Ada", "correct": True},
         {"question_id": "q1", "text": "Bob", "correct": False},
     ]
@@ -63,6 +63,24 @@ def test_the_verdicts_decide_what_pro_score_calls_right(records):
     labels = str(records.parent / "verdicts.csv")
     result = CliRunner().invoke(pro, ["score", str(records), "--correctness", labels])
     assert "33.3% right" in result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("Who is 1?", "Who is not 1?", "line 3: the label is for question 'Who is 1?', but"),
+        ('"Ada"]', '"Ada", "Bob"]', "line 2: the label is for accepted_answers 'Ada', but"),
+        ('"Bob"', '"Bobby"', "1 labelled questions (first 'q1') have no label for the answer"),
+    ],
+)
+def test_verdicts_are_refused_if_what_was_judged_has_changed(records, old, new, words):
+    with replying(reply(LOG_PROBS), reply(WRONG), reply(WRONG)) as (url, _):
+        judge(records, url, "--yes")
+    records.write_text(records.read_text().replace(old, new))
+    verdicts = str(records.parent / "verdicts.csv")
+    result = CliRunner().invoke(pro, ["score", str(records), "--correctness", verdicts])
+    assert result.exit_code == 1
+    assert words in result.output
 
 
 def test_every_answer_is_judged_where_that_is_asked_for(records):

@@ -2,31 +2,48 @@
 
 import json
 import re
+import shutil
 import signal
+import socket
+import stat
+import struct
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from click.testing import CliRunner
 from test_explorer import many
 
 from pro_lib import importing
+from pro_lib.app.cli import pro
+from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.label_files import default_label_file
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.labels import estimate, labeller_agreement, plan_path, read_label_file
+from pro_lib.evaluation import evaluate
+from pro_lib.evaluation.labels import (
+    LabelSample,
+    estimate,
+    labeller_agreement,
+    plan_path,
+    read_label_file,
+)
 
 
-def half_right():
-    """Return a run of 60 questions; the judge calls half of the answers right."""
-    run = many(n=60)
-    references = [["beta"] if number % 6 == 1 else ["alpha"] for number in range(60)]
+def half_right(*, n=60):
+    """Return a run of questions; the judge calls half of the answers right."""
+    run = many(n=n)
+    references = [["beta"] if number % 6 == 1 else ["alpha"] for number in range(n)]
     return replace(run, questions=run.questions.assign(references=references, split="test"))
 
 
@@ -87,6 +104,165 @@ def test_a_message_that_arrives_twice_gives_one_label(tmp_path):
     first = session.reply("give", 0, True)
     assert session.reply("give", 0, True) == first
     assert first["n_given"] == 1
+
+
+def with_questions(change):
+    """Return the run with other texts of its questions."""
+    return replace(RUN, questions=RUN.questions.assign(question=change(RUN.questions["question"])))
+
+
+def with_answers(**columns):
+    return replace(RUN, answers=RUN.answers.assign(**columns))
+
+
+def with_other_ids():
+    """Return the run in which the ids are shifted by one row, as by an inserted row."""
+    ids = RUN.questions["question_id"]
+    new_ids = dict(zip(ids, [*ids[1:], "q60"], strict=True))
+    return replace(
+        RUN,
+        answers=RUN.answers.assign(question_id=RUN.answers["question_id"].map(new_ids)),
+        questions=RUN.questions.assign(question_id=ids.map(new_ids)),
+    )
+
+
+def labelled_pairs(run):
+    """Return the question and the words of the judged answer of each question."""
+    return set(zip(run.questions["question"], run.top()["text"].str.lower(), strict=True))
+
+
+CHANGED = "Labels that do not count, because the text of their question has changed"
+GONE = "Labels that do not count, because their answer has changed or no longer exists"
+LOST = "Planned answers that are not shown, because they have changed or no longer exist"
+OUTSIDE = "Answers that are outside the plan and its estimates, because they were added or changed"
+REFERENCES = "Labels that count, although the references have changed since"
+ENDS = RUN.questions["question_id"]
+NO_BETA = RUN.answers["text"].replace({"beta": "delta"})
+# By what is changed: the changed run, and how the notes begin.
+CHANGES = {
+    "nothing": (RUN, []),
+    "case of questions": (with_questions(lambda texts: texts.str.upper()), []),
+    "negated questions": (with_questions(lambda texts: "Not: " + texts), [CHANGED]),
+    "rotated texts": (
+        with_questions(lambda texts: [*texts[1:], texts[0]]),
+        [OUTSIDE, LOST, CHANGED, REFERENCES],
+    ),
+    "other ids": (with_other_ids(), []),
+    "case of answers": (with_answers(text=RUN.answers["text"].str.upper()), []),
+    "other answers": (with_answers(text=NO_BETA), [OUTSIDE, LOST, GONE]),
+    "log-probabilities": (with_answers(log_prob=RUN.answers["log_prob"] * 2), []),
+    "added questions": (half_right(n=80), [OUTSIDE]),
+    "deleted questions": (RUN.select(question_ids=list(ENDS[5:])), [LOST, GONE]),
+    "references": (
+        replace(RUN, questions=RUN.questions.assign(references=[["gamma"]] * 60)),
+        [REFERENCES],
+    ),
+    "split": (replace(RUN, questions=RUN.questions.assign(split="validation")), []),
+    "no references": (
+        replace(RUN, questions=RUN.questions.assign(references=None)),
+        [REFERENCES],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """A folder with 22 labels, two of them repetitions."""
+    folder = tmp_path_factory.mktemp("labelled")
+    give(opened(folder), 22)
+    return folder
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_label_counts_as_long_as_its_question_and_its_answer_exist(labelled, tmp_path, change):
+    shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
+    run, beginnings = CHANGES[change]
+    labels = read_label_file(tmp_path / "run.labels.jsonl")
+    pairs = zip(labels["question"], labels["text"].str.lower(), strict=True)
+    expected = [(question.lower(), text) in lowered(run) for question, text in pairs]
+    session = LabelSession.open(run, tmp_path / "run.labels.jsonl")
+    state = session.reply("open")
+    assert state["n_given"] == sum(expected)
+    for beginning in beginnings:
+        assert any(note.startswith(beginning) for note in state["notes"]), state["notes"]
+    assert len(state["notes"]) == len(beginnings)
+    # The plan can be completed, and an answer whose question has changed is asked again.
+    while state["answer"]:
+        asked = (state["answer"]["question"], state["answer"]["text"].lower())
+        assert asked in labelled_pairs(run)
+        state = session.reply("give", state["n_given"], True)
+    assert state["n_given"] == state["n_requests"]
+    n_labels = {row["n_labels"] for row in state["estimates"]}
+    current = session.plan.current_labels(labels_of(session)).labels
+    assert n_labels <= {len(current[~current["repetition"]])}  # none before 20 labels
+
+
+def lowered(run):
+    return {(question.lower(), text) for question, text in labelled_pairs(run)}
+
+
+def test_labels_of_a_file_without_questions_count_and_a_sentence_says_so(labelled, tmp_path):
+    shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
+    session = opened(tmp_path)
+    old_fields = ("question", "references")
+    lines = [json.loads(line) for line in session.path.read_text().splitlines()]
+    old_lines = [{k: v for k, v in line.items() if k not in old_fields} for line in lines]
+    session.path.write_text("".join(json.dumps(line) + "\n" for line in old_lines))
+    saved = json.loads(plan_path(session.path).read_text())
+    del saved["questions"]
+    plan_path(session.path).write_text(json.dumps(saved))
+    state = opened(tmp_path).reply("open")
+    sentence = (
+        "Labels from before label files contained the question, so that a changed question is "
+        "not noticed: 22."
+    )
+    assert (state["n_given"], state["notes"]) == (22, [sentence])
+    estimated = LabelSample.read(session.path).with_labels(evaluate(RUN))
+    assert estimated.sampled_labels.counts["n_labels"] == 20
+    assert estimated.cautions().endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("change", "n_labels"), [("negated questions", 0), ("references", 20), ("other ids", 20)]
+)
+def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
+    labelled, change, n_labels
+):
+    run, beginnings = CHANGES[change]
+    estimated = LabelSample.read(labelled / "run.labels.jsonl").with_labels(evaluate(run))
+    assert estimated.sampled_labels.counts["n_labels"] == n_labels
+    for beginning in beginnings:
+        assert f"{beginning}: 22." in estimated.cautions()
+
+
+def test_a_plan_without_labels_is_drawn_anew_when_answers_were_added(tmp_path):
+    opened(tmp_path)
+    session = LabelSession.open(half_right(n=80), tmp_path / "run.labels.jsonl")
+    assert (len(session.plan.answers), session.plan.n_labels, session.notes) == (80, 30, [])
+
+
+def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
+    give(opened(tmp_path), 3)
+    last = labels_of(SimpleNamespace(path=tmp_path / "run.labels.jsonl"))["question"].iloc[-1]
+    run = with_questions(lambda texts: texts.replace({last: "Another question?"}))
+    session = LabelSession.open(run, tmp_path / "run.labels.jsonl")
+    before = session.reply("open")
+    assert before["n_given"] == 2
+    assert session.reply("undo", 2) == before
+    assert len(labels_of(session)) == 3
+
+
+def test_answers_without_references_are_labelled_without_a_judge(tmp_path):
+    run = replace(RUN, questions=RUN.questions.assign(references=None))
+    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
+    state = session.reply("open")
+    while state["answer"]:
+        assert state["answer"]["references"] == []
+        state = session.reply("give", state["n_given"], state["answer"]["text"] == "alpha")
+    assert {row["auroc_by_judge"] for row in state["estimates"]} == {None}
+    shown = {row["method"]: row["auroc"] for row in state["estimates"]}
+    assert 0 < shown["NLL"] < 1
+    assert set(session.plan.answers.strata) == {0}
 
 
 def test_undo_shows_the_last_answer_again(tmp_path):
@@ -308,6 +484,93 @@ def test_the_server_refuses_requests_without_its_token(tmp_path):
             post(server, message, "wrong")
         assert not server.session.path.exists()
         assert post(server, message, server.token)["n_given"] == 1
+
+
+@contextmanager
+def connected(server):
+    """Open a connection to the server."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        yield connection
+
+
+def message_head(server, length):
+    lines = ["POST /message HTTP/1.1", f"Host: {server.host}", f"X-Token: {server.token}"]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+@pytest.mark.parametrize("length", ["abc", "-1", "", "10000", "9" * 5000, "1.5"])
+def test_a_message_of_unusable_length_is_answered_by_an_error(tmp_path, length, capfd):
+    with served(opened(tmp_path)) as server, connected(server) as connection:
+        connection.sendall(message_head(server, length))
+        status = connection.makefile("rb").readline()
+    assert status.split()[1] == b"400"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("head", [b"", b"GET / HT", "message"])
+def test_a_dropped_connection_ends_quietly(tmp_path, head, capfd):
+    with served(opened(tmp_path)) as server:
+        n_threads = threading.active_count()
+        with connected(server) as connection:
+            connection.sendall(message_head(server, 50) if head == "message" else head)
+            # Closing with this option resets the connection, as a killed browser does.
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        assert_threads_end(n_threads)
+        message = {"action": "open", "n_given": 0, "correct": None, "labels_file": None}
+        assert post(server, message, server.token)["n_given"] == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_message_that_never_arrives_ends_its_thread(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(label_server._Handler, "timeout", 0.2)
+    with served(opened(tmp_path)) as server, connected(server) as connection:
+        n_threads = threading.active_count()
+        connection.sendall(message_head(server, 50))
+        assert connection.recv(100) == b""
+        assert_threads_end(n_threads)
+    assert capfd.readouterr().err == ""
+
+
+def assert_threads_end(n_threads):
+    end = time.monotonic() + 20
+    while threading.active_count() > n_threads and time.monotonic() < end:
+        time.sleep(0.02)
+    assert threading.active_count() <= n_threads
+
+
+def test_the_browser_opens_a_file_that_only_the_user_can_read(tmp_path, monkeypatch):
+    rows = []
+    for number in range(30):
+        answers = [{"text": f"answer {number}", "log_prob": -0.1 - number / 50}]
+        row = {"question_id": f"q{number}", "question": f"{number}?", "answers": answers}
+        rows.append(row)
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    opened_pages = []
+
+    def open_browser(address):
+        page = Path(unquote(urlsplit(address).path))
+        modes = [stat.S_IMODE(file.stat().st_mode) for file in (page, page.parent)]
+        opened_pages.append((address, page, modes, page.read_text()))
+
+    def stop(server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("webbrowser.open", open_browser)
+    monkeypatch.setattr(LabelServer, "serve_forever", stop)
+    result = CliRunner().invoke(pro, ["label", str(path), "--planned", "20"])
+    assert result.exit_code == 0, result.output
+    [(address, page, modes, text)] = opened_pages
+    [page_address] = re.findall("Page: (.*)", result.output)
+    token = page_address.partition("token=")[2]
+    assert len(token) >= 32
+    assert token not in address
+    assert address.startswith("file:///")
+    assert modes == [0o600, 0o700]
+    assert f'content="0; url={page_address}"' in text
+    assert not page.exists()
+    assert "Labels: " in result.output
 
 
 def test_an_unknown_action_becomes_a_sentence_for_the_page(tmp_path):

@@ -13,7 +13,6 @@ from pro_lib.evaluation import Evaluation
 from pro_lib.evaluation.labels import (
     Label,
     LabelPlan,
-    PlanAnswers,
     Request,
     accuracy_at_coverage,
     append_label,
@@ -29,7 +28,7 @@ from pro_lib.evaluation.labels import (
     plan_path,
     read_label_file,
 )
-from pro_lib.evaluation.labels.label_file import KEY, answer_key
+from pro_lib.evaluation.labels.label_file import answer_key
 
 PLACE = {
     "dataset": "toy",
@@ -304,7 +303,7 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
     plan = LabelPlan.create([judged], n_labels=60)
     plan.save(tmp_path / "plan.json")
     with pytest.raises(
-        RunError, match=r"other answers: it has 120 answers, of which 0 are among these 120"
+        RunError, match=r"other answers: none of its 120 answers is among these 120"
     ):
         LabelPlan.read(tmp_path / "plan.json", [other])
     _, labels = label_all(plan, truth)
@@ -323,7 +322,7 @@ def test_labels_of_a_plan_with_another_seed_are_refused():
     judged, truth = evaluation()
     _, labels = label_all(LabelPlan.create([judged], n_labels=60, seed=1), truth)
     with pytest.raises(RunError, match="labels do not belong to this plan"):
-        LabelPlan.create([judged], n_labels=60, seed=2).check(label_table(labels))
+        LabelPlan.create([judged], n_labels=60, seed=2).planned.check(label_table(labels))
 
 
 @pytest.mark.parametrize(
@@ -403,7 +402,7 @@ def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows(
     judged = replace(judged, answers=answers)
     backwards = judged.rows(np.arange(40)[::-1])
     plan = LabelPlan.create([judged], n_labels=20)
-    assert (plan.answers.positions(collect_answers([backwards]).table) >= 0).all()
+    assert (plan.planned.places(collect_answers([backwards]).table) >= 0).all()
 
 
 # Estimates
@@ -538,9 +537,8 @@ def test_answers_that_the_plan_did_not_know_are_refused():
     judged, truth = evaluation(120)
     known = judged.rows(np.arange(70))
     plan, labels = label_all(LabelPlan.create([known], n_labels=60), truth)
-    answers = PlanAnswers(plan.answers.table[KEY], plan.answers.digest)
     with pytest.raises(RunError, match="50 of the 120 answers are not in the plan"):
-        estimate(label_table(labels), [judged], plan=answers)
+        estimate(label_table(labels), [judged], plan=plan.planned)
 
 
 def test_an_accuracy_needs_twenty_labels_among_the_answered():

@@ -62,8 +62,8 @@ def label_command(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Label answers of RUN by hand, on a page in the browser.
 
-    RUN is a run folder or a file of responses. Every label is written at once. Repeat the same
-    command to continue.
+    RUN is a run folder or a file of responses, with or without references. Every label is written
+    at once. Repeat the same command to continue.
     """
     from pro_lib.app.explorer.label_server import LabelServer
     from pro_lib.app.explorer.labelling import LabelSession
@@ -77,14 +77,16 @@ def label_command(  # noqa: PLR0913 - one argument per option
     check_output(path, option="--labels", inputs=inputs)
     answers = read_run_or_responses(run, questions, names)
     session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller, split=split)
-    with LabelServer(session) as server:
+    with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.answers)} different answers"
+        for note in session.notes:
+            say(note)
         say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
         if len(session.plan.answers) < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
         if browser:
-            webbrowser.open(server.address)
+            webbrowser.open(page.as_uri())
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -7,10 +7,16 @@ other users of the computer nor other web pages can read or write labels.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import string
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +24,14 @@ from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.explorer.page import STYLES
 
-_LONGEST_MESSAGE = 10_000  # bytes
+_LONGEST_MESSAGE = 9_999  # bytes
+_SECONDS = 30  # that a browser may wait in the middle of a message
+# The browser opens this file, so that its command line, which other users can read, has no token.
+_REDIRECT = string.Template("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=$address">
+<title>Label answers</title></head>
+<body><p>This page opens <a href="$address">the page of pro label</a>.</p></body></html>
+""")
 _PAGE = string.Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; connect-src 'self';
@@ -66,9 +79,24 @@ class LabelServer(ThreadingHTTPServer):
         """Return the address of the page, with the token."""
         return f"http://{self.host}/?token={self.token}"
 
+    @contextmanager
+    def redirect_file(self) -> Iterator[Path]:
+        """Write a page that leads to `address` and that only the user can read, for a while."""
+        with tempfile.TemporaryDirectory(prefix="pro-label-") as folder:
+            path = Path(folder, "open.html")
+            path.touch(mode=0o600)
+            path.write_text(_REDIRECT.substitute(address=self.address), encoding="utf-8")
+            yield path
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of an error, unless the browser has closed the connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: LabelServer
+    timeout = _SECONDS
 
     def do_GET(self) -> None:
         """Send the page."""
@@ -86,11 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Reply to a message of the page."""
-        length = int(self.headers.get("Content-Length") or 0)
-        if not self._is_allowed(self.headers.get("X-Token", "")) or length > _LONGEST_MESSAGE:
+        if not self._is_allowed(self.headers.get("X-Token", "")):
             self._refuse()
             return
-        reply = self._reply(self.rfile.read(length))
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch("[0-9]{1,4}", length):
+            words = f"Content-Length must be a whole number up to {_LONGEST_MESSAGE}"
+            self.send_error(HTTPStatus.BAD_REQUEST, words)
+            return
+        reply = self._reply(self.rfile.read(int(length)))
         self._send(json.dumps(reply, ensure_ascii=False, allow_nan=False), "application/json")
 
     def _reply(self, content: bytes) -> dict[str, Any]:

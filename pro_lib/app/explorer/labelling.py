@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,6 +15,7 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels import (
+    CurrentLabels,
     LabelPlan,
     append_label,
     append_undo,
@@ -46,14 +47,12 @@ class LabelSession:
     from the file. A session therefore continues where an earlier one ended.
 
     Attributes:
-        evaluations: the evaluation of the run, whose answers are labelled.
         questions: the questions of the run, by question_id.
         plan: which answers are shown, in which order.
         path: the label file.
         labeller: name of the person.
     """
 
-    evaluations: list[Evaluation]
     questions: pd.DataFrame
     plan: LabelPlan
     path: Path
@@ -78,7 +77,7 @@ class LabelSession:
         """Start to label the answers of a run, or continue.
 
         Args:
-            run: a run whose questions have references.
+            run: the run. Without references, no automatic judge is compared with the labels.
             path: the label file. `plan_path` is the file of its plan.
             n_planned: how many different answers to label; None for the stored plan, or 100. It
                 cannot change after the first label.
@@ -90,20 +89,22 @@ class LabelSession:
             The session.
 
         Raises:
-            RunError: if no answer can be judged, the plan or the label file belongs to other
+            RunError: if an answer has no text, the plan or the label file belongs to other
                 answers, or the plan of a label file is missing.
         """
         run = labelled_part(run, split)
         # The order of the questions must not matter: notebooks show them in random order.
         run = run.select(question_ids=sorted(run.questions["question_id"]))
-        evaluations = [evaluate(run, similarities={"lexical": lexical})]
+        evaluations = [evaluate(_judged(run), similarities={"lexical": lexical})]
         path = Path(path)
         labels = _read_labels(path)
         plan_file = plan_path(path)
         if plan_file.exists():
             plan = LabelPlan.read(plan_file, evaluations)
-            n_new = plan.n_labels if n_planned is None else min(n_planned, len(plan.answers))
-            if n_new != plan.n_labels and labels.empty:
+            n_new = plan.n_labels
+            if n_planned is not None:
+                n_new = min(n_planned, len(plan.planned.table))
+            if labels.empty and (n_new != plan.n_labels or plan.notes):
                 plan = LabelPlan.create(evaluations, n_labels=n_new, seed=seed)
                 plan.save(plan_file)
             elif n_new != plan.n_labels:
@@ -121,8 +122,18 @@ class LabelSession:
             plan = LabelPlan.create(evaluations, n_labels=n_new, seed=seed)
             plan.save(plan_file)
         questions = run.questions.set_index(run.questions["question_id"].astype(str))
-        plan.check(labels)
-        return cls(evaluations, questions, plan, path, labeller)
+        plan.planned.check(labels)
+        return cls(questions, plan, path, labeller)
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """The evaluation of the planned answers that the run has."""
+        return [setting.evaluation for setting in self.plan.answers.settings]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what has changed since the plan was made and the labels were given."""
+        return [*self.plan.notes, *self._current_labels().notes]
 
     def reply(
         self,
@@ -146,7 +157,7 @@ class LabelSession:
             The state of the page, as JSON data:
 
             - `n_given`, `n_requests`: labels of this person, and those of the whole plan.
-            - `labels_file`: the path of the label file.
+            - `labels_file`: the path of the label file. `notes`: as in `notes`.
             - `answer`: question, references and text; None at the end.
             - `estimates`: the table of `estimate`. `history`: the intervals after fewer labels.
             - at the end, `labellers` (the agreement of several labellers), `consistency` and
@@ -160,7 +171,7 @@ class LabelSession:
         with self._lock, FileLock(self.path.with_name(f".{self.path.name}.lock")):
             is_same_file = labels_file in (None, str(self.path))
             is_current = is_same_file and n_given == len(self._labels_of_labeller())
-            if action == "undo" and is_current and n_given:
+            if action == "undo" and is_current and self._can_undo():
                 append_undo(self.path, self.labeller)
             if action == "give" and is_current:
                 self._append(correct)
@@ -186,13 +197,23 @@ class LabelSession:
             plan.save(plan_path(self.path))
             self.plan = plan
 
+    def _current_labels(self) -> CurrentLabels:
+        """Return the labels of the file that count for the answers of today."""
+        return self.plan.current_labels(_read_labels(self.path))
+
     def _labels_of_labeller(self) -> pd.DataFrame:
-        labels = _read_labels(self.path)
+        labels = self._current_labels().labels
         return labels[labels["labeller"] == self.labeller]
 
-    def _state(self) -> dict[str, Any]:
+    def _can_undo(self) -> bool:
+        """Return whether the last label of the labeller counts, so that the page showed it."""
         labels = _read_labels(self.path)
+        own_rows = labels.index[labels["labeller"] == self.labeller]
+        return own_rows[-1:].isin(self._labels_of_labeller().index).any()
+
+    def _state(self) -> dict[str, Any]:
         self._advance_plan()
+        labels = self._current_labels().labels
         request = self.plan.next_request(labels, self.labeller)
         n_given = np.count_nonzero(labels["labeller"] == self.labeller)
         state: dict[str, Any] = {
@@ -200,6 +221,7 @@ class LabelSession:
             "n_given": n_given,
             "n_requests": self.plan.n_requests,
             "labels_file": str(self.path),
+            "notes": self.notes,
             "answer": None,
             # A labeller must not be influenced by the labels of others.
             **self._estimates(labels if n_given >= FEWEST_LABELS else labels.head(0)),
@@ -228,7 +250,7 @@ class LabelSession:
         """
         if len(labels) < FEWEST_LABELS:
             return {"estimates": [], "history": []}
-        table = estimate(labels, self.evaluations)
+        table = self._estimate(labels)
         columns = ["method", "similarity", "shown", "auroc_by_judge", "n_labels", "n_effective"]
         for name in ("auroc", "auroc_minus_nll"):
             columns += [name, f"{name}_low", f"{name}_high"]
@@ -238,12 +260,15 @@ class LabelSession:
         history.append(_history_row(table))
         return {"estimates": table[columns].to_dict("records"), "history": history}
 
+    def _estimate(self, labels: pd.DataFrame) -> pd.DataFrame:
+        return estimate(labels, self.evaluations, plan=self.plan.existing)
+
     def _earlier_estimate(self, labels: pd.DataFrame) -> dict[str, Any]:
         """Return the row of the history for some labels, which is computed once."""
         columns = ["question_id", "answer", "correct", "labeller", "repetition"]
         key = tuple(map(tuple, labels[columns].to_numpy().tolist()))
         if key not in self._earlier_estimates:
-            self._earlier_estimates[key] = _history_row(estimate(labels, self.evaluations))
+            self._earlier_estimates[key] = _history_row(self._estimate(labels))
         return self._earlier_estimates[key]
 
     def _disagreements(self, labels: pd.DataFrame) -> list[dict[str, Any]]:
@@ -254,10 +279,13 @@ class LabelSession:
         for label in merged[merged["is_disputed"]].to_dict("records"):
             is_same = (first[KEY] == [label[name] for name in KEY]).all(axis=1)
             decided = first[is_same].dropna(subset="correct").drop_duplicates("labeller")
-            question = self.questions.loc[label["question_id"]]
+            question_id = label["question_id"]
+            question = label["question"] or _question_text(
+                self.questions.loc[question_id], question_id
+            )
             rows.append(
                 {
-                    "question": _question_text(question, label["question_id"]),
+                    "question": question,
                     "text": label["text"],
                     "right": decided["labeller"][decided["correct"].eq(True)].tolist(),
                     "wrong": decided["labeller"][decided["correct"].eq(False)].tolist(),
@@ -273,6 +301,17 @@ def labelled_part(run: Run, split: str) -> Run:
     """
     splits = run.questions["split"].dropna().unique()
     return run.select(split=split) if len(splits) > 1 else run
+
+
+def _judged(run: Run) -> Run:
+    """Return the run, or one with a placeholder in place of verdicts if nothing can give them.
+
+    All answers of the placeholder are wrong, so that no AUROC by a judge exists.
+    """
+    has_verdicts = run.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
+    if has_verdicts or run.questions["references"].notna().any():
+        return run
+    return replace(run, answers=run.answers.assign(correct=False))
 
 
 def _history_row(table: pd.DataFrame) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from pro_lib.evaluation.labels.label_file import (
     merge_labels,
     read_label_file,
 )
-from pro_lib.evaluation.labels.plan import LabelPlan, PlanAnswers, Request, plan_path
+from pro_lib.evaluation.labels.plan import LabelPlan, Request, plan_path
+from pro_lib.evaluation.labels.planned import CurrentLabels, PlanAnswers
 from pro_lib.evaluation.labels.sampled import LabelSample, SampledLabels
 
 __all__ = [
     "Answers",
+    "CurrentLabels",
     "Label",
     "LabelPlan",
     "LabelSample",

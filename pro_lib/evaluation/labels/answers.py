@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.design import ROUGE_BINS, ranks, rouge_bin
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.label_file import KEY, answer_key
+from pro_lib.evaluation.labels.planned import PlanAnswers
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 FloatArray = NDArray[np.float64]
@@ -54,7 +55,8 @@ class Answers:
 
     Attributes:
         table: a row per unit: dataset, question_id (the smallest of the questions with this text),
-            answer (`answer_key`), text (the answer as first found) and rouge_l.
+            answer (`answer_key`), question (its text), references (`references_digest`), text (the
+            answer as first found) and rouge_l. Question and references are empty if unknown.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
             and ALL, and the dataset and model if there are several.
         strata: (G,) bin of ROUGE-L.
@@ -71,11 +73,9 @@ class Answers:
     def __len__(self) -> int:
         return len(self.table)
 
-    def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
-        """Return the number of the unit of each label; -1 for an answer that is not among them."""
-        units = pd.MultiIndex.from_frame(self.table[KEY])
-        positions: NDArray[np.intp] = units.get_indexer(pd.MultiIndex.from_frame(labels[KEY]))
-        return positions
+    def as_plan(self) -> PlanAnswers:
+        """Return these answers as those that a plan chooses from."""
+        return PlanAnswers(self.table[[*KEY, "question"]], self.digest)
 
 
 def collect_answers(
@@ -102,7 +102,8 @@ def collect_answers(
     codes = pd.factorize(pd.MultiIndex.from_frame(judged[KEY]))[0]
     # `factorize` numbers units by their first row, so these rows are in the order of the codes.
     _, first_rows = np.unique(codes, return_index=True)
-    table = judged.iloc[first_rows][[*KEY, "text", "rouge_l"]].reset_index(drop=True)
+    columns = [*KEY, "question", "references", "text", "rouge_l"]
+    table = judged.iloc[first_rows][columns].reset_index(drop=True)
     settings = []
     for number, evaluation in enumerate(evaluations):
         is_of_setting = (judged["setting"] == number).to_numpy()
@@ -128,6 +129,18 @@ def method_scores(evaluation: Evaluation, alphas: Alphas) -> pd.DataFrame:
     return table[[*first, *table.columns.drop(first)]]
 
 
+def references_digest(references: Sequence[str] | None) -> str:
+    """Return a hash of references in any order, in hexadecimal; None has that of no reference.
+
+    Example:
+        >>> references_digest(["Paris", "Lyon"]) == references_digest(["Lyon", "Paris"])
+        True
+    """
+    # Missing references of a table are None or NaN.
+    texts = sorted(references) if isinstance(references, Iterable) else []
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+
 def _rows_of(number: int, evaluation: Evaluation) -> pd.DataFrame:
     """Return a row per judged answer, with the key of its unit and what the label model reads."""
     answers = evaluation.answers
@@ -146,9 +159,13 @@ def _rows_of(number: int, evaluation: Evaluation) -> pd.DataFrame:
         "model": evaluation.model,
         "question_id": question_ids,
         "answer": [answer_key(text) for text in answers["text"]],
+        "question": answers["question"].fillna("") if "question" in answers else "",
+        "references": "",
         "text": answers["text"],
         "rouge_l": answers["rouge_l"].astype(float),
     }
+    if "references" in answers:
+        columns["references"] = answers["references"].map(references_digest)
     for name in ("exact_match", "alias_match"):
         columns[name] = answers[name].astype(float) if name in answers else np.nan
     for name in ("NLL", "ALL"):

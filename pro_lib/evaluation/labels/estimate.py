@@ -25,7 +25,7 @@ from pro_lib.evaluation.labels.intervals import (
     FEWEST_OF_A_CLASS,
 )
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
-from pro_lib.evaluation.labels.plan import PlanAnswers
+from pro_lib.evaluation.labels.planned import PlanAnswers
 from pro_lib.evaluation.labels.shares import Shares, estimate_shares
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
@@ -33,6 +33,7 @@ from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 FloatArray = NDArray[np.float64]
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
+_PHASES = ("n_first", "n_second")
 _SETTING = ("dataset", "model", "strategy", "protocol", "split", "n_questions")
 
 
@@ -208,44 +209,41 @@ def unit_labels(
     Args:
         labels: from `read_label_file`.
         answers: the units, all of which are among the answers of the plan.
-        plan: the answers that the labels were chosen from, if these are other ones than `answers`.
-            Its further answers count for the weights of the labels only.
+        plan: the answers that the labels were chosen from; None for `answers`. Its further answers
+            count for the weights of the labels only.
 
     Returns:
         The sample of the units, and a table with the columns of `merge_labels`, NaN for units
         without a label.
 
     Raises:
-        RunError: if a label is not for an answer of the plan, or an answer is not in the plan.
+        RunError: if an answer is not in the plan.
     """
-    merged = merge_labels(labels)
-    n_planned = len(answers) if plan is None else len(plan.table)
-    positions = answers.positions(merged) if plan is None else plan.positions(merged)
-    if (positions < 0).any():
-        question_id = merged["question_id"][positions < 0].iloc[0]
-        raise RunError(
-            f"the label of question {question_id!r} is not for an answer of the plan; pass the "
-            "evaluations or the plan that the labels were chosen from"
-        )
+    plan = plan or answers.as_plan()
+    merged = merge_labels(plan.current_labels(labels, answers.table).labels)
+    table = merged.assign(unit=plan.positions(merged)).set_index("unit")
     # Rows and weights by the position in the plan. Labels of the first phase have n_second = 0.
-    table = merged.assign(unit=positions).set_index("unit").reindex(range(n_planned))
+    table = table.reindex(range(len(plan.table)))
+    n_first, n_second = (int(merged[name].max()) if len(merged) else 0 for name in _PHASES)
+    if plan.first is not None:
+        n_first = len(plan.first)  # without answers that no longer exist
+        n_second = len(plan.second or ())
     weights = label_weights(
         table["correct"].astype(float).to_numpy(),
         (table["phase"] == 1).to_numpy(),
         table["probability"].to_numpy(float),
-        n_first=int(merged["n_first"].max()) if len(merged) else 0,
-        n_second=int(merged["n_second"].max()) if len(merged) else 0,
+        n_first=n_first,
+        n_second=n_second,
     )
-    if plan is not None:
-        places = plan.positions(answers.table)
-        if (places < 0).any():
-            raise RunError(
-                f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
-                "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
-            )
-        # From the answers of the plan to those of the evaluations
-        table = table.iloc[places].reset_index(drop=True)
-        weights = weights[places]
+    places = plan.places(answers.table)
+    if (places < 0).any():
+        raise RunError(
+            f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
+            "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
+        )
+    # From the answers of the plan to those of the evaluations
+    table = table.iloc[places].reset_index(drop=True)
+    weights = weights[places]
     decided = table["correct"].astype(float).to_numpy()
     sample = Sample.from_weights(decided, weights, answers.features)
     return sample, table.drop(columns=KEY)

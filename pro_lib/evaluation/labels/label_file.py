@@ -39,7 +39,10 @@ class Label(Format):
 
     Attributes:
         dataset: name of the dataset.
-        question_id: the smallest of the questions with this text.
+        question_id: the smallest of the questions with this text, when the plan was made.
+        question: the text of the question as it was shown; empty if it is unknown, as in old files.
+        references: a hash of the references that were shown (`references_digest`); empty if it is
+            unknown, as in old files.
         text: the answer as it was shown.
         correct: True for right, False for wrong, None if the labeller cannot decide.
         labeller: name of the person.
@@ -57,6 +60,8 @@ class Label(Format):
 
     dataset: Name
     question_id: Name
+    question: Text = ""
+    references: Text = ""
     text: Text
     correct: Flag | None
     labeller: Name

@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from pro_lib.common.files import RunError, parse, reading, regular, write_whole
-from pro_lib.common.validation import (
-    Format,
-    Name,
-    PositiveInt,
-    Probability,
-    Text,
-    WholeNumber,
-)
+from pro_lib.common.files import RunError, write_whole
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, collect_answers
 from pro_lib.evaluation.labels.design import (
@@ -30,29 +21,18 @@ from pro_lib.evaluation.labels.design import (
     second_probabilities,
 )
 from pro_lib.evaluation.labels.label_file import KEY, Label, merge_labels
+from pro_lib.evaluation.labels.planned import (
+    CurrentLabels,
+    PlanAnswers,
+    SavedPlan,
+    read_saved_plan,
+)
 from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 FEWEST_PLANNED = 20
 REPEAT_EVERY = 10  # after so many answers, an earlier one is shown again
 _N_REMEMBERED = 8  # but none of the last answers, which the labeller still remembers
 _STREAMS = {"first": 1, "second": 2, "repetitions": 3}
-
-
-class _SavedPlan(Format):
-    """The file of a plan.
-
-    `answers` has dataset, question_id and `answer_key` of each answer, and `digest` identifies
-    them. `first` and `second` are positions among them.
-    """
-
-    version: Literal[1]
-    digest: Name
-    answers: list[list[Text]]
-    n_labels: PositiveInt
-    seed: WholeNumber
-    first: list[WholeNumber]
-    second: list[WholeNumber] | None
-    probabilities: list[Probability] | None
 
 
 @dataclass(frozen=True)
@@ -62,7 +42,7 @@ class Request:
     Attributes:
         unit: its position among the answers of the plan.
         dataset: name of the dataset.
-        question_id: the smallest of the questions with this text.
+        question_id: the smallest of the questions with this text, as the evaluations have it.
         text: the answer.
         is_repetition: whether it was shown before. The labeller must not see this.
         number: its place in `LabelPlan.requests`, from 1.
@@ -86,14 +66,17 @@ class LabelPlan:
     the labels of the first, and is fixed from then on. Both depend on the evaluations, α, the seed
     and these labels only. All labellers of a plan use one label file.
 
+    A plan stays valid as long as some of its answers exist. Answers that the evaluations get later
+    are outside the plan, and answers that they do not have any more are not shown.
+
     Attributes:
-        answers: the answers of the evaluations.
+        answers: those of the plan's answers that the evaluations have.
         n_labels: the planned number of different answers to label.
         seed: of all random choices.
-        first: units of the first phase, in their order.
-        second: units of the second phase, in their order; None before it is drawn.
+        planned: all answers of the plan, and the chosen ones of each phase in their order.
         probabilities: inclusion probabilities of the units of the second phase; None before it is
             drawn.
+        n_outside: answers of the evaluations that are not in the plan.
 
     Example:
         >>> plan = LabelPlan.create(evaluations, n_labels=100)  # doctest: +SKIP
@@ -109,9 +92,9 @@ class LabelPlan:
     answers: Answers
     n_labels: int
     seed: int
-    first: tuple[int, ...]
-    second: tuple[int, ...] | None = None
+    planned: PlanAnswers
     probabilities: tuple[float, ...] | None = None
+    n_outside: int = 0
 
     @classmethod
     def create(
@@ -144,8 +127,9 @@ class LabelPlan:
         answers = collect_answers(evaluations, alphas=alphas)
         rng = np.random.default_rng([seed, _STREAMS["first"]])
         n_first = first_size(n_labels, len(answers))
-        first = first_phase(answers.strata, n_first, rng)
-        return cls(answers, min(n_labels, len(answers)), seed, tuple(first.tolist()))
+        first = tuple(first_phase(answers.strata, n_first, rng).tolist())
+        planned = replace(answers.as_plan(), first=first)
+        return cls(answers, min(n_labels, len(answers)), seed, planned)
 
     @classmethod
     def read(
@@ -155,27 +139,32 @@ class LabelPlan:
 
         Args:
             path: a file that `save` wrote.
-            evaluations: those that the plan was created for, in the same order.
+            evaluations: those that the plan was created for, in the same order. They may have got
+                further answers, and may have lost some.
             alphas: as for `create`.
 
         Returns:
             The plan.
 
         Raises:
-            RunError: if the file cannot be read, or the evaluations have other answers.
+            RunError: if the file cannot be read, or the evaluations have none of its answers.
         """
-        saved = _read_saved_plan(path)
+        saved = read_saved_plan(path)
+        planned = PlanAnswers.from_saved(saved)
         answers = collect_answers(evaluations, alphas=alphas)
-        if saved.digest != answers.digest:
-            n_common = len(
-                {tuple(answer) for answer in saved.answers}
-                & set(answers.table[KEY].itertuples(index=False, name=None))
-            )
+        is_planned = planned.places(answers.table) >= 0
+        if not is_planned.any():
             raise RunError(
-                f"{path} is a plan for other answers: it has {len(saved.answers)} answers, of "
-                f"which {n_common} are among these {len(answers)}; use another label file"
+                f"{path} is a plan for other answers: none of its {len(saved.answers)} answers is "
+                f"among these {len(answers)}; use another label file"
             )
-        plan = cls(answers, saved.n_labels, saved.seed, tuple(saved.first))
+        n_outside = int((~is_planned).sum())
+        if n_outside:
+            parts = []
+            for setting in answers.settings:
+                parts.append(setting.evaluation.rows(is_planned[setting.codes]))
+            answers = collect_answers([part for part in parts if len(part.answers)], alphas=alphas)
+        plan = cls(answers, saved.n_labels, saved.seed, planned, n_outside=n_outside)
         return plan._with_second_phase(saved)
 
     def reread(self, path: str | Path) -> LabelPlan:
@@ -187,27 +176,29 @@ class LabelPlan:
         Raises:
             RunError: if the file cannot be read, or has become another plan.
         """
-        saved = _read_saved_plan(path)
-        mine = (self.answers.digest, self.n_labels, self.seed, self.first)
+        saved = read_saved_plan(path)
+        mine = (self.planned.digest, self.n_labels, self.seed, self.planned.first)
         if (saved.digest, saved.n_labels, saved.seed, tuple(saved.first)) != mine:
             raise RunError(f"{path} was replaced by another plan; open the label file again")
         return self._with_second_phase(saved)
 
-    def _with_second_phase(self, saved: _SavedPlan) -> LabelPlan:
+    def _with_second_phase(self, saved: SavedPlan) -> LabelPlan:
         if saved.second is None or saved.probabilities is None:
             return self
-        return replace(self, second=tuple(saved.second), probabilities=tuple(saved.probabilities))
+        planned = replace(self.planned, second=tuple(saved.second))
+        return replace(self, planned=planned, probabilities=tuple(saved.probabilities))
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, completely or not at all."""
         values = {
             "version": 1,
-            "digest": self.answers.digest,
-            "answers": self.answers.table[KEY].to_numpy().tolist(),
+            "digest": self.planned.digest,
+            "answers": self.planned.table[KEY].to_numpy().tolist(),
+            "questions": self.planned.table["question"].tolist(),
             "n_labels": self.n_labels,
             "seed": self.seed,
-            "first": self.first,
-            "second": self.second,
+            "first": self.planned.first,
+            "second": self.planned.second,
             "probabilities": self.probabilities,
         }
         write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
@@ -227,23 +218,74 @@ class LabelPlan:
         n_second = self.n_labels - len(self.first)
         if self.second is not None or n_second == 0:
             return self
-        self.check(labels)
-        if not set(self.first) <= set(self.answers.positions(labels).tolist()):
+        self.planned.check(labels)
+        labels = self.current_labels(labels).labels
+        first = self._rows.keys() & set(self.first)
+        if not first <= set(self.planned.positions(labels).tolist()):
             return self
         merged = merge_labels(labels)
-        units = self.answers.positions(merged)
+        rows = [self._rows[unit] for unit in self.planned.positions(merged).tolist()]
         values = np.full(len(self.answers), np.nan)
-        values[units] = merged["correct"].astype(float)
+        values[rows] = merged["correct"].astype(float)
         is_first = np.zeros(len(self.answers), dtype=bool)
-        is_first[list(self.first)] = True
+        is_first[[self._rows[unit] for unit in first]] = True
         rankings = [setting.ranking for setting in self.answers.settings]
         probabilities = second_probabilities(
             rankings, self.answers.features, values, is_first, n_second=n_second
         )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
+        second = tuple(self.planned.places(self.answers.table)[chosen].tolist())
         return replace(
-            self, second=tuple(chosen.tolist()), probabilities=tuple(probabilities[chosen].tolist())
+            self,
+            planned=replace(self.planned, second=second),
+            probabilities=tuple(probabilities[chosen].tolist()),
         )
+
+    def current_labels(self, labels: pd.DataFrame) -> CurrentLabels:
+        """Return the labels of the plan's answers that exist, without those that do not count.
+
+        Args:
+            labels: from `read_label_file`, of this plan.
+        """
+        return self.existing.current_labels(labels, self.answers.table)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Positions of the answers of the first phase, in their order."""
+        return self.planned.first or ()
+
+    @property
+    def second(self) -> tuple[int, ...] | None:
+        """Positions of the answers of the second phase, in their order; None if not drawn."""
+        return self.planned.second
+
+    @cached_property
+    def existing(self) -> PlanAnswers:
+        """The plan of the answers that the evaluations have."""
+        return self.planned.part(np.array(sorted(self._rows), dtype=np.intp))
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        """The row in the table of `answers` of each position that exists."""
+        places = self.planned.places(self.answers.table).tolist()
+        return {place: row for row, place in enumerate(places)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about answers that were added or lost after the plan was made."""
+        notes = []
+        if self.n_outside:
+            notes.append(
+                "Answers that are outside the plan and its estimates, because they were added or "
+                f"changed after it was made: {self.n_outside:,}."
+            )
+        n_gone = len(self.planned.table) - len(self._rows)
+        if n_gone:
+            notes.append(
+                "Planned answers that are not shown, because they have changed or no longer "
+                f"exist: {n_gone:,}."
+            )
+        return tuple(notes)
 
     @property
     def is_complete_plan(self) -> bool:
@@ -253,7 +295,8 @@ class LabelPlan:
     @property
     def n_requests(self) -> int:
         """Return how many answers a labeller sees in the whole plan, repetitions included."""
-        return self.n_labels + self.n_labels // REPEAT_EVERY
+        n_gone = sum(unit not in self._rows for unit, _ in self.requests())
+        return self.n_labels + self.n_labels // REPEAT_EVERY - n_gone
 
     def requests(self) -> list[tuple[int, bool]]:
         """Return the units in the order in which they are shown, and whether each is a repetition.
@@ -287,12 +330,14 @@ class LabelPlan:
             far. Call `advance` first, because it may draw further answers.
         """
         labelled = labels[labels["labeller"] == labeller]
-        self.check(labelled)
-        units = self.answers.positions(labelled).tolist()
+        self.planned.check(labelled)
+        labelled = self.current_labels(labelled).labels
+        units = self.planned.positions(labelled).tolist()
         done = set(zip(units, labelled["repetition"].astype(bool).tolist(), strict=True))
-        for number, (unit, is_repetition) in enumerate(self.requests(), start=1):
+        requests = [request for request in self.requests() if request[0] in self._rows]
+        for number, (unit, is_repetition) in enumerate(requests, start=1):
             if (unit, is_repetition) not in done:
-                row = self.answers.table.iloc[unit]
+                row = self.answers.table.iloc[self._rows[unit]]
                 place = (number, self.n_requests)
                 return Request(
                     unit, row["dataset"], row["question_id"], row["text"], is_repetition, *place
@@ -310,7 +355,7 @@ class LabelPlan:
         Returns:
             The label, with the phase and the inclusion probability.
         """
-        probability = len(self.first) / len(self.answers)
+        probability = len(self.first) / len(self.planned.table)
         phase = 1
         n_second = 0
         if request.unit not in self.first:
@@ -318,9 +363,14 @@ class LabelPlan:
             phase = 2
             n_second = len(second)
             probability = (self.probabilities or ())[second.index(request.unit)]
+        # The plan's own question_id, because labels and plan must agree if ids change.
+        planned = self.planned.table.iloc[request.unit]
+        row = self.answers.table.iloc[self._rows[request.unit]]
         return Label(
-            dataset=request.dataset,
-            question_id=request.question_id,
+            dataset=planned["dataset"],
+            question_id=planned["question_id"],
+            question=row["question"],
+            references=row["references"],
             text=request.text,
             correct=correct,
             labeller=labeller,
@@ -329,81 +379,9 @@ class LabelPlan:
             probability=probability,
             n_first=len(self.first),
             n_second=n_second,
-            n_answers=len(self.answers),
-            plan=self.answers.digest,
+            n_answers=len(self.planned.table),
+            plan=self.planned.digest,
         )
-
-    def check(self, labels: pd.DataFrame) -> None:
-        """Raise `RunError` if a label belongs to another plan.
-
-        Args:
-            labels: from `read_label_file`.
-        """
-        plan = PlanAnswers(
-            self.answers.table[KEY], self.answers.digest, self.first, self.second or ()
-        )
-        plan.check(labels)
-
-
-@dataclass(frozen=True)
-class PlanAnswers:
-    """The answers that a plan chose from, as its file has them.
-
-    Attributes:
-        table: a row per answer, in the order of the plan: dataset, question_id and answer.
-        digest: a hash of these answers, in hexadecimal.
-        first: positions of the answers of the first phase.
-        second: positions of the answers of the second phase; empty before it is drawn.
-    """
-
-    table: pd.DataFrame
-    digest: str
-    first: tuple[int, ...] = ()
-    second: tuple[int, ...] = ()
-
-    @classmethod
-    def read(cls, path: str | Path) -> PlanAnswers:
-        """Return the answers of a saved plan.
-
-        Args:
-            path: a file that `LabelPlan.save` wrote.
-
-        Raises:
-            RunError: if the file cannot be read.
-        """
-        saved = _read_saved_plan(path)
-        table = pd.DataFrame(saved.answers, columns=KEY)
-        return cls(table, saved.digest, tuple(saved.first), tuple(saved.second or ()))
-
-    def check(self, labels: pd.DataFrame) -> None:
-        """Raise `RunError` if a label belongs to another plan.
-
-        Args:
-            labels: from `read_label_file`.
-        """
-        positions = self.positions(labels)
-        is_second = (labels["phase"] == 2).to_numpy()
-        is_planned = np.where(
-            is_second, np.isin(positions, self.second), np.isin(positions, self.first)
-        )
-        is_other = ~is_planned | (labels["plan"] != self.digest).to_numpy()
-        if is_other.any():
-            question_id = labels["question_id"].to_numpy()[is_other][0]
-            raise RunError(
-                f"{is_other.sum()} labels do not belong to this plan, the first of them that of "
-                f"question {question_id!r}; restore the plan of these labels, or use another "
-                "label file"
-            )
-
-    def positions(self, table: pd.DataFrame) -> NDArray[np.intp]:
-        """Return the position in the plan of each row; -1 for an answer that is not in the plan.
-
-        Args:
-            table: has the columns dataset, question_id and answer.
-        """
-        answers = pd.MultiIndex.from_frame(self.table)
-        positions: NDArray[np.intp] = answers.get_indexer(pd.MultiIndex.from_frame(table[KEY]))
-        return positions
 
 
 def plan_path(path: str | Path) -> Path:
@@ -419,21 +397,3 @@ def plan_path(path: str | Path) -> Path:
     path = Path(path)
     name = path.stem if path.suffix in (".jsonl", ".json") else path.name
     return path.with_name(f"{name}.plan.json")
-
-
-def _read_saved_plan(path: str | Path) -> _SavedPlan:
-    with reading(path):
-        values = json.loads(regular(path).read_text(encoding="utf-8"))
-    saved: _SavedPlan = parse(_SavedPlan, values, str(path))
-    if any(len(answer) != len(KEY) for answer in saved.answers):
-        raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
-    if len(set(map(tuple, saved.answers))) < len(saved.answers):
-        raise RunError(f"{path}: an answer is listed twice")
-    positions = [*saved.first, *(saved.second or [])]
-    if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
-        raise RunError(
-            f"{path}: first and second must be different positions below {len(saved.answers)}"
-        )
-    if len(saved.second or []) != len(saved.probabilities or []):
-        raise RunError(f"{path}: second and probabilities must have the same length")
-    return saved

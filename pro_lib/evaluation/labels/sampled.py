@@ -28,8 +28,9 @@ from pro_lib.evaluation.labels.estimate import (
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.inference import AurocEstimates, Sample, estimate_aurocs
 from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
-from pro_lib.evaluation.labels.label_file import KEY, label_table, read_label_file
-from pro_lib.evaluation.labels.plan import PlanAnswers, plan_path
+from pro_lib.evaluation.labels.label_file import label_table, read_label_file
+from pro_lib.evaluation.labels.plan import plan_path
+from pro_lib.evaluation.labels.planned import CurrentLabels, PlanAnswers
 from pro_lib.evaluation.labels.shares import estimate_shares
 from pro_lib.metrics.differences import SIGNIFICANT, name_reading
 from pro_lib.metrics.selective import (
@@ -88,8 +89,7 @@ class LabelSample:
     @classmethod
     def without_labels(cls, evaluation: Evaluation) -> LabelSample:
         """Return the sample before the first label, for the answers of an evaluation."""
-        answers = collect_answers([evaluation])
-        return cls(label_table([]), PlanAnswers(answers.table[KEY], answers.digest))
+        return cls(label_table([]), collect_answers([evaluation]).as_plan())
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
@@ -146,7 +146,7 @@ class LabelSample:
     def _is_planned(self, evaluation: Evaluation) -> NDArray[np.bool_]:
         """Return whether each judged answer (n,) is one of the plan's answers."""
         answers = collect_answers([evaluation])
-        is_planned: NDArray[np.bool_] = self.plan.positions(answers.table) >= 0
+        is_planned: NDArray[np.bool_] = self.plan.places(answers.table) >= 0
         return is_planned[answers.settings[0].codes]
 
     def with_labels(self, evaluation: Evaluation) -> Evaluation:
@@ -159,7 +159,17 @@ class LabelSample:
             The planned questions, with `sampled_labels`.
         """
         planned = self.planned_part(evaluation)
-        return replace(planned, sampled_labels=self.sampled_labels(planned))
+        notes = self.current_labels(evaluation).notes
+        sampled_labels = replace(self.sampled_labels(planned), notes=notes)
+        return replace(planned, sampled_labels=sampled_labels)
+
+    def current_labels(self, evaluation: Evaluation) -> CurrentLabels:
+        """Return the labels without those of this evaluation that do not count any more.
+
+        Args:
+            evaluation: of the answers of the plan, or of a part of them.
+        """
+        return self.plan.current_labels(self.labels, collect_answers([evaluation]).table)
 
     def sampled_labels(self, planned: Evaluation) -> SampledLabels:
         """Return the labels of an evaluation from `planned_part`."""
@@ -178,12 +188,14 @@ class SampledLabels:
         merged: a row per unit with its merged label, from `unit_labels`.
         codes: (n,) number of the unit of each answer.
         clusters: (G,) numbers of clusters of units; None for independent questions.
+        notes: sentences about changes since the labels were given.
     """
 
     sample: Sample
     merged: pd.DataFrame
     codes: NDArray[np.intp]
     clusters: NDArray[np.intp] | None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> Mapping[str, float]:
@@ -228,7 +240,8 @@ class SampledLabels:
             f"Accuracy and AUROC are estimated from the labels of {counts['n_labels']} answers "
             f"({counts['n_right']} right, {counts['n_wrong']} wrong)."
         )
-        return f"{text} No AUROC is shown: {self.problem}." if self.problem else text
+        problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
+        return " ".join([text, *problem, *self.notes])
 
     def rows(self, places: NDArray[np.intp]) -> SampledLabels:
         """Return the labels of some of the answers.

@@ -105,7 +105,10 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     Args:
         settings: the settings with their labels.
     """
-    samples = {setting.sample.plan.digest: setting.sample.labels for setting in settings}
+    samples = {}
+    for setting in settings:
+        current = setting.sample.current_labels(setting.splits.reported)
+        samples[setting.sample.plan.digest] = current.labels
     labels = pd.concat(samples.values(), ignore_index=True)
     own = consistency(labels).rename(columns={"n_repeated": "n_both"})
     own.insert(1, "other_labeller", None)

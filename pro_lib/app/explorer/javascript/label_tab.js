@@ -63,6 +63,7 @@ import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
  * @property {number} n_given
  * @property {number} n_requests
  * @property {string} labels_file
+ * @property {string[]} notes what has changed since the plan was made and the labels were given
  * @property {{ question: string, references: string[], text: string } | null} answer
  * @property {MethodEstimate[]} estimates
  * @property {EarlierEstimate[]} history
@@ -169,6 +170,7 @@ export class LabelTab {
     this.state = state;
     this.element.replaceChildren(
       this.createProgress(state),
+      ...state.notes.map((note) => createElement("p", { class: "pro-quiet" }, note)),
       state.answer ? createAnswer(state.answer) : createEnd(state),
       this.createButtons(state),
       createElement("h4", {}, "Estimates from the labels"),
@@ -231,6 +233,7 @@ function createAnswer({ question, references, text }) {
   const referenceTexts = references.map((reference) =>
     createElement("dd", {}, createText(reference)),
   );
+  if (references.length) referenceTexts.unshift(createElement("dt", {}, "references"));
   return createElement(
     "div",
     {},
@@ -238,7 +241,6 @@ function createAnswer({ question, references, text }) {
     createElement(
       "dl",
       { class: "pro-labelled" },
-      createElement("dt", {}, "references"),
       referenceTexts,
       createElement("dt", {}, "answer"),
       createElement("dd", { class: "pro-answer" }, createText(text)),
@@ -252,13 +254,14 @@ function createAnswer({ question, references, text }) {
  * @param {LabelState} state
  * @returns {HTMLElement}
  */
-function createEnd({ labels_file: file, consistency }) {
+function createEnd({ labels_file: file, consistency, estimates }) {
   const repeated = consistency?.n_repeated ?? 0;
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
   const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
   const done = "All planned answers have a label. The labels are in ";
-  const next =
-    " Notebook 10 draws the figure, with this file as correctness and the parameters of this run.";
+  const next = hasJudge(estimates)
+    ? " Notebook 10 draws the figure, with this file as correctness and the parameters of this run."
+    : "";
   return createElement("p", {}, done, createText(file), `.${agreement}${next}`);
 }
 
@@ -272,14 +275,15 @@ function createEstimates({ estimates, answer }) {
   if (!estimates.length) return createElement("p", {}, "Not shown before 20 labels.");
   const headers = ["method", "difference to NLL", "AUROC by labels"];
   // The values by ROUGE-L come last, so that they cannot influence a label.
-  if (!answer) headers.push("AUROC by ROUGE-L");
+  const showsJudge = !answer && hasJudge(estimates);
+  if (showsJudge) headers.push("AUROC by ROUGE-L");
   const rows = estimates.map((row) => {
     const cells = [
       row.similarity ? `${row.method}, ${row.similarity}` : row.method,
       describeDifference(row),
       describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
     ];
-    return answer ? cells : [...cells, formatNumber(row.auroc_by_judge ?? NaN)];
+    return showsJudge ? [...cells, formatNumber(row.auroc_by_judge ?? NaN)] : cells;
   });
   const { n_labels: labels, n_effective: effective } = estimates[0];
   const counts =
@@ -291,6 +295,16 @@ function createEstimates({ estimates, answer }) {
     createTable(headers, rows),
     createElement("p", { class: "pro-quiet" }, counts + NOT_SHOWN),
   );
+}
+
+/**
+ * Return whether ROUGE-L judges the answers, which needs references.
+ *
+ * @param {MethodEstimate[]} estimates
+ * @returns {boolean}
+ */
+function hasJudge(estimates) {
+  return estimates.some((row) => row.auroc_by_judge !== null);
 }
 
 /**
