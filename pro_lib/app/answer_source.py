@@ -70,8 +70,6 @@ def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: 
 
     A file without a column of splits leaves the splits of the run.
     """
-    import numpy as np
-
     from pro_lib.runs.question_table import stored_rows
 
     rows = stored_rows(run.questions, question_set.table)
@@ -86,11 +84,9 @@ def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: 
         if strict or n_missing == len(rows):
             raise RunError(f"{message}; give the question file of the run")
         warnings.warn(f"{message}; they are left out", stacklevel=3)
-    places = np.flatnonzero(is_in_file)
-    places = places[np.argsort(rows[places])]
-    questions = question_set.table.iloc[rows[places]]
+    questions = question_set.table.iloc[rows[is_in_file]]
     if "split" not in question_set.source["columns"]:
-        questions = questions.assign(split=run.questions["split"].to_numpy()[places])
+        questions = questions.assign(split=run.questions["split"].to_numpy()[is_in_file])
     return run.for_questions(questions)
 
 

@@ -446,8 +446,8 @@ def _chosen_questions(
     chosen = known if table is None or all_questions else of_last_call(table)
     if len(chosen) < len(known):
         warnings.warn(
-            f"run folder {path}: {len(chosen):,} of {len(known):,} stored questions, those of the "
-            "last call; --all (in Python, all_questions=True) uses all",
+            f"run folder {path}: {len(chosen):,} of {len(known):,} stored questions are used, "
+            "those of the last call; --all (in Python, all_questions=True) uses all",
             UserWarning,
             stacklevel=4,
         )

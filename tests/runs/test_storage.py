@@ -198,9 +198,7 @@ def test_a_question_without_an_answer_is_named(finished):
 )
 def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     columns = ["question_id", "question"]
-    found = stored_rows(
-        pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns)
-    )
+    found = stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
     assert found.tolist() == rows
 
 
