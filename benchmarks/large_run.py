@@ -35,12 +35,13 @@ def write(folder: Path, n_questions: int) -> None:
         "split": "test",
     }
     with RunFolder(folder, RunInfo("large", "synthetic", "diverse_beam")) as run:
-        for part, rows in run.missing(pd.DataFrame(table), per_part=PER_PART).items():
+        questions = pd.DataFrame(table)
+        for part, rows in run.missing(questions, per_part=PER_PART).items():
             n = len(rows)
             storage.write_part(
                 run.path, part, run.info, part_table(rows, _answers(rng, n), [None] * n), Cost()
             )
-        run.finish({})
+        run.finish({}, questions, {})
 
 
 def _answers(rng: np.random.Generator, n: int) -> list[list[dict]]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pro_lib.common import catalog
+from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     from pro_lib.metrics.correctness import Choices
+    from pro_lib.questions.question_sets import QuestionSet
     from pro_lib.runs.run import Run
 
 
@@ -33,24 +36,58 @@ def read_answers(
     questions: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     strict: bool = False,
+    all_questions: bool = False,
 ) -> Run:
     """Return the answers of a run folder, or of a file in any supported format.
 
     Args:
         path: the run folder or the file.
-        questions: a file of questions, which replace those of the answers.
+        questions: a file of questions, whose references and splits replace those of the answers.
         columns: names of the columns of this file.
         strict: whether a line, a row or an answer that cannot be used is an error.
+        all_questions: whether all stored questions of a run folder are read, not only those of the
+            last call of `generate`.
     """
     from pro_lib import importing, runs
     from pro_lib.questions.question_sets import load_questions
+    from pro_lib.runs.question_table import OldReferencesWarning
 
     if not os.path.isdir(path):
         return importing.import_answers(path, questions=questions, columns=columns, strict=strict)
     if questions is None:
-        return runs.read_run(path)
+        return runs.read_run(path, all_questions=all_questions)
     settings: dict[str, Any] = {"columns": columns, "strict": strict, "split": None, "n_shots": 0}
-    return runs.read_run(path, questions=load_questions(path=questions, **settings).table)
+    question_set = load_questions(path=questions, **settings)
+    with warnings.catch_warnings():
+        # The references are replaced.
+        warnings.simplefilter("ignore", OldReferencesWarning)
+        run = runs.read_run(path, all_questions=all_questions)
+    return _with_references(run, question_set, questions, strict=strict)
+
+
+def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: bool) -> Run:
+    """Return the run of the questions in a file, with the references and splits of the file.
+
+    A file without a column of splits leaves the splits of the run.
+    """
+    from pro_lib.runs.question_table import stored_rows
+
+    rows = stored_rows(run.questions, question_set.table)
+    is_in_file = rows >= 0
+    n_missing = int((~is_in_file).sum())
+    if n_missing:
+        first = run.questions["question"].iloc[int((~is_in_file).argmax())]
+        message = (
+            f"{n_missing:,} of the {len(rows):,} questions of run {run.name} are not in {path}, "
+            f"such as {first!r:.200}"
+        )
+        if strict or n_missing == len(rows):
+            raise RunError(f"{message}; give the question file of the run")
+        warnings.warn(f"{message}; they are left out", stacklevel=3)
+    questions = question_set.table.iloc[rows[is_in_file]]
+    if "split" not in question_set.source["columns"]:
+        questions = questions.assign(split=run.questions["split"].to_numpy()[is_in_file])
+    return run.for_questions(questions)
 
 
 def read_choices(correctness: str) -> Choices:

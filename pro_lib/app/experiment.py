@@ -209,8 +209,12 @@ class Experiment(Parameters):
         """
         if self.records is not None:
             return self._recorded_run(model, dataset, ("validation", self.split))
-        splits = dict.fromkeys(("validation", self.split))
-        return self.run(model, dataset, *splits, strategy=strategy)
+        return self.run(model, dataset, *self.both_split_names, strategy=strategy)
+
+    @property
+    def both_split_names(self) -> tuple[str, ...]:
+        """The names of the validation split and of `split`, each once."""
+        return tuple(dict.fromkeys(("validation", self.split)))
 
     def evaluations(
         self,

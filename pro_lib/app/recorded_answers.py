@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from pro_lib import importing
 from pro_lib.app.parameters import Parameters, as_list
 from pro_lib.common import files
@@ -64,9 +62,7 @@ def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> R
     selected = existing if "all" in splits else [name for name in existing if name in splits]
     if parameters.limit is None and len(selected) == len(existing):
         return run
-    rows: list[int] = []
-    for name in selected:
-        rows.extend(_draw_rows(parameters, run, name))
+    rows = question_sets.limited_rows(run.questions, selected, parameters.limit, parameters.seed)
     return run.select(question_ids=list(run.questions["question_id"].iloc[sorted(rows)]))
 
 
@@ -77,13 +73,3 @@ def _check_splits(run: Run, splits: Sequence[str], existing: Sequence[str]) -> N
         name = [*missing, *splits][0]
         choices = ", ".join(existing)
         raise files.RunError(f"split={name!r} is not in run {run.name}; it has {choices}")
-
-
-def _draw_rows(parameters: Parameters, run: Run, split: str) -> np.ndarray:
-    """Draw `limit` rows of a split.
-
-    All rows are drawn if there are fewer or `limit` is None.
-    """
-    rows = np.flatnonzero(run.questions["split"] == split)
-    size = min(parameters.limit or len(rows), len(rows))
-    return np.random.default_rng(parameters.seed).choice(rows, size=size, replace=False)

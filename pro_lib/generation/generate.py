@@ -104,8 +104,7 @@ def generate(  # noqa: PLR0913  # public; these parameters do not depend on the 
     path = Path(out) / questions.name / model.name / name
     with RunFolder(path, info) as folder:
         provenance |= _generate_missing_parts(job, work, folder, progress=progress)
-        if not folder.info.provenance:
-            folder.finish(provenance)
+        folder.finish(provenance, questions.table, questions.source)
     return runs.read_run(folder.path, questions=questions.table)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
-from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name
+from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, sha256
 from pro_lib.common.validation import checked, not_empty, rule
 from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
 from pro_lib.questions.hub_sets import questions_from_hub
@@ -24,8 +24,9 @@ from pro_lib.questions.prompts import (
     filled_template,
 )
 from pro_lib.questions.question_files import QuestionRows, read_question_rows, read_questions
-from pro_lib.questions.repeats import question_groups, warn_of_repeats, without_texts
-from pro_lib.runs.storage import CERTIFICATE_COLUMNS, QUESTION_COLUMNS
+from pro_lib.questions.repeats import hash_order, question_groups, warn_of_repeats, without_texts
+from pro_lib.runs.question_table import QUESTION_COLUMNS
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 
 SPLITS = ("train_shots", "validation", "test")
 NAMES = (*BUNDLED, *HUB)
@@ -244,6 +245,8 @@ def load_questions(  # noqa: PLR0913
             `{"question": "query", "references": ["answer", "aliases"]}`.
         split: a split or several, None for all; a file without a split column is one `test` split.
         limit: the largest number of questions of each split, drawn with `seed` and kept in order.
+            They are the first ones by a hash of seed and text. So the questions of a smaller limit
+            are among those of a larger one, and an added or deleted row changes one at most.
         seed: the seed of that draw; the shots do not depend on it.
         n_shots: the number of shots from `train_shots`; None for 10. If a file does not have that
             split, this many questions are set apart, always the same ones, and are never asked.
@@ -274,6 +277,7 @@ def load_questions(  # noqa: PLR0913
     _check_whole_number("n_validation", n_validation, 0)
     _check_whole_number("seed", seed, 0)
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
+    digest = _file_digest(path)  # before it is read, so that a later change is seen
     rows = _all_questions(not_empty(name, "name"), path, columns or {}, strict=strict)
     table = rows.table
     name = unzipped(source_path(path, "questions")).stem if name is None else name
@@ -282,18 +286,19 @@ def load_questions(  # noqa: PLR0913
     splits = _split_names(table, split, n_shots)
     shots = None
     if n_shots > 0 and not _has_split(table, "train_shots"):
-        shots = _drawn_shots(table, n_shots)
+        shots = table.iloc[hash_order(table)[:n_shots]]
         table = without_texts(table, shots).reset_index(drop=True)
     if n_validation is not None and _lends_validation(table, n_validation, splits):
         table = lend_validation(table, n_validation, lender=f"dataset {name!r}")
     _check_splits(table, splits, split, name, n_shots)
-    selected = _drawn_questions(table, splits, limit, seed)
+    selected = table.iloc[limited_rows(table, splits, limit, seed)].reset_index(drop=True)
     warn_of_repeats(selected, f"dataset {name!r}")
     if shots is None:
         shots = _shots_of_split(table, selected, n_shots, name)
     source = {
         "dataset": name,
         "path": str(path) if isinstance(path, Path) else None,
+        "digest": digest,
         "columns": rows.columns,
         "split": splits,
         "limit": limit,
@@ -312,6 +317,14 @@ def _check_whole_number(name: str, value: Any, least: int) -> None:
         return
     if type(value) is not int or value < least:
         raise RunError(f"{name}={value!r} must be a whole number, at least {least}")
+
+
+def _file_digest(path: Source | None) -> str | None:
+    """Return the SHA-256 of a question file, or None for another source."""
+    if not isinstance(path, Path) or not path.is_file():
+        return None
+    with reading(path):
+        return sha256(path.read_bytes())
 
 
 def _all_questions(
@@ -424,7 +437,8 @@ def lend_validation(
         words = f"only {size} of its {n_texts} questions are used for validation, not {n}"
         message = f"{lender} has no validation split, and {words}"
         warnings.warn(message, UserWarning, stacklevel=3)
-    drawn_groups = np.random.default_rng(seed).choice(n_texts, size=size, replace=False)
+    _, first_places = np.unique(groups, return_index=True)
+    drawn_groups = hash_order(table.iloc[test_rows[first_places]], seed)[:size]
     validation_rows = test_rows[np.isin(groups, drawn_groups)]
     is_validation = np.isin(np.arange(len(table)), validation_rows)
     return table.assign(split=np.where(is_validation, "validation", table["split"]))
@@ -435,17 +449,21 @@ def _n_texts(table: pd.DataFrame, split: str) -> int:
     return len(np.unique(question_groups(table[table["split"] == split])))
 
 
-def _drawn_questions(
+def limited_rows(
     table: pd.DataFrame, splits: Sequence[str], limit: int | None, seed: int
-) -> pd.DataFrame:
-    """Return at most `limit` questions of each split, in the order of the table."""
+) -> list[int]:
+    """Return the rows of at most `limit` questions of each split, in the order of the table.
+
+    The arguments are those of `load_questions`.
+    """
     rows: list[int] = []
     for split in splits:
         split_rows = np.flatnonzero(table["split"] == split)
-        size = len(split_rows) if limit is None else min(limit, len(split_rows))
-        drawn_rows = np.random.default_rng(seed).choice(split_rows, size=size, replace=False)
-        rows.extend(np.sort(drawn_rows))
-    return table.iloc[rows].reset_index(drop=True)
+        if limit is not None and limit < len(split_rows):
+            first = hash_order(table.iloc[split_rows], seed)[:limit]
+            split_rows = np.sort(split_rows[first])
+        rows.extend(split_rows)
+    return rows
 
 
 # --- Shots ---
@@ -465,9 +483,5 @@ def _shots_of_split(
     if n_shots > len(candidates):
         words = f"dataset {name!r} has only {len(candidates)} questions for shots"
         raise RunError(f"n_shots={n_shots} is too large: {words}")
-    return _drawn_shots(candidates, n_shots)
-
-
-def _drawn_shots(table: pd.DataFrame, n_shots: int) -> pd.DataFrame:
-    """Return the shots, always the same draw, so that all runs of a set have the same prompt."""
-    return table.iloc[np.random.default_rng(0).permutation(len(table))[:n_shots]]
+    # Always the same draw, so that all runs of a set have the same prompt.
+    return candidates.iloc[np.random.default_rng(0).permutation(len(candidates))[:n_shots]]

@@ -1,4 +1,4 @@
-"""Find questions with the same text, count them, and draw one question of each text.
+"""Find questions with the same text, count them, and draw questions by their texts.
 
 Case, spaces and the question mark or full stop at the end do not matter. Other signs matter: "What
 is -5?" is not "What is 5?". A question without a text is different from all others.
@@ -10,6 +10,8 @@ import warnings
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+from pro_lib.common.files import sha256
 
 SHOTS = "train_shots"
 
@@ -56,6 +58,34 @@ def question_groups(questions: pd.DataFrame) -> NDArray[np.intp]:
     if "question" not in questions:
         return np.arange(len(questions))
     return text_groups(questions["question"])
+
+
+def hash_order(questions: pd.DataFrame, seed: int = 0) -> NDArray[np.intp]:
+    """Return the rows of questions in a random order that each text decides for itself.
+
+    They are ordered by a hash of seed and text, so the order of two questions does not change if
+    others are added or deleted. The second question with the same text has another hash, and so on.
+    A question without a text counts by its question_id.
+
+    Args:
+        questions: one row per question, with the columns question_id and question.
+        seed: the seed of the order.
+
+    Example:
+        >>> texts = ["Who?", "When?", "Why?"]
+        >>> table = pd.DataFrame({"question_id": [0, 1, 2], "question": texts})
+        >>> hash_order(table).tolist(), hash_order(table.iloc[:2]).tolist()
+        ([0, 2, 1], [0, 1])
+    """
+    texts = questions["question_id"].astype(str)
+    if "question" in questions:
+        texts = questions["question"].map(normalized_question, na_action="ignore").fillna(texts)
+    n_before = texts.groupby(texts.to_numpy()).cumcount()
+    digests = [
+        sha256(f"{seed} {number} {text}".encode("utf-8", "surrogatepass"))
+        for number, text in zip(n_before, texts, strict=True)
+    ]
+    return np.argsort(np.array(digests, dtype=str), kind="stable")
 
 
 def one_per_text(texts: ArrayLike | pd.Series, *, seed: int = 0) -> NDArray[np.intp]:

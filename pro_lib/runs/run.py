@@ -18,7 +18,8 @@ from pro_lib.common.validation import not_empty
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.runs import storage
-from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, complete_log_prob
+from pro_lib.runs.question_table import stored_rows
+from pro_lib.runs.storage import RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]
 CONVENTIONS = get_args(Convention)
@@ -106,7 +107,7 @@ class Run:
     def for_questions(self, questions: pd.DataFrame) -> "Run":
         """Return the run of these questions, with the ids, references and splits they have now.
 
-        An answer belongs to a question with the same text (see `runs.storage.stored_rows`).
+        An answer belongs to a question with the same text (see `runs.question_table.stored_rows`).
 
         Args:
             questions: the questions, in the order of the new run.
@@ -114,7 +115,7 @@ class Run:
         Raises:
             RunError: the run has no answer to one of the questions.
         """
-        rows = storage.stored_rows(questions, self.questions)
+        rows = stored_rows(questions, self.questions)
         is_missing = rows < 0
         if is_missing.any():
             first = questions.iloc[int(is_missing.argmax())]
@@ -129,7 +130,7 @@ class Run:
         return replace(
             self,
             answers=answers.reset_index(drop=True),
-            questions=_with_certificates(questions, stored),
+            questions=storage.with_certificates(questions, stored),
         )
 
     @property
@@ -498,14 +499,19 @@ def most_probable_answers(tops: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return descending[~descending.index.duplicated()].sort_index()
 
 
-def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
+def read_run(
+    path: str | Path, *, questions: pd.DataFrame | None = None, all_questions: bool = False
+) -> Run:
     """Read a run folder, `<dataset>/<model>/<strategy>`.
 
     Args:
         path: the run folder; an unfinished one is read with a warning.
         questions: the questions whose answers are read, as the table of a question set. The run has
             these questions in this order, with the references and splits they have now. None reads
-            the questions as they were stored.
+            the questions of the last call of `generate` that finished, with their references and
+            splits. A warning says if the folder has answers to others, or if the question file
+            has changed since.
+        all_questions: whether None reads all stored questions.
 
     Returns:
         The run.
@@ -518,11 +524,10 @@ def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
         run = read_run("data/generations/world-facts/facts-2m/diverse_beam")
         run.scores(alpha=0.4)
     """
-    run = Run(*storage.read_folder(Path(not_empty(path, "path")), questions))
-    if questions is not None:
-        return replace(run, questions=_with_certificates(questions, run.questions))
+    folder = Path(not_empty(path, "path"))
+    run = Run(*storage.read_folder(folder, questions, all_questions=all_questions))
     planned = run.info.n_planned
-    if len(run.questions) < planned:
+    if questions is None and len(run.questions) < planned:
         warnings.warn(
             f"run folder {path} holds {len(run.questions):,} of the {planned:,} questions planned; "
             "run the generation again to continue it",
@@ -530,9 +535,3 @@ def read_run(path: str | Path, *, questions: pd.DataFrame | None = None) -> Run:
             stacklevel=2,
         )
     return run
-
-
-def _with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions with the certificates of an exact search, row by row from `stored`."""
-    certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
-    return questions.reset_index(drop=True).join(certificates)

@@ -4,7 +4,9 @@
 to some questions, a row per question, and in its footer their cost and a digest of the parameters
 of the run. The digest in the name is that of the bytes of the file. `part-NNNNN.journal` has the
 answers of an unfinished part, question by question (see `Journal`). A stored answer belongs to the
-text of its question, so a question whose text was edited is asked again.
+text of its question, so a question whose text was edited is asked again. References, splits and
+further columns belong to the question file: `questions-NNNNN-<digest>.parquet` has those of the
+last call that finished (see `question_table`).
 """
 
 import itertools
@@ -12,6 +14,7 @@ import json
 import os
 import re
 import struct
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -31,6 +34,20 @@ from pydantic import ConfigDict, TypeAdapter
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import WholeNumber
 from pro_lib.runs.certificate import Certificate
+from pro_lib.runs.question_table import (
+    IS_LAST,
+    OWN,
+    PROMPTED,
+    QUESTION_COLUMNS,
+    OldReferencesWarning,
+    call_table,
+    of_last_call,
+    old_references,
+    question_columns,
+    question_frame,
+    stored_rows,
+    with_others,
+)
 
 _Numbers = TypeVar("_Numbers", NDArray[np.float64], pd.Series)
 
@@ -41,11 +58,10 @@ _OTHER_FOLDER = "choose another folder (out=, in notebooks generations_dir)"
 # The head of a journal record: length and SHA-256 of its data, and a checksum of these two.
 _RECORD_DIGEST = struct.Struct("<Q32s")
 _RECORD_HEAD = struct.Struct("<Q32sI")
+# The temporary files of killed writers.
+_TEMPORARY = (".run.json*", ".part-*", ".questions-*")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-QUESTION_COLUMNS = ("question_id", "question", "references", "split")
 _ANSWERS = "_answers"
-_OWN = "_own"  # the further columns of the dataset, of any name and type, as one JSON text
-_PROMPTED = ["question_id", "question"]  # the columns by which a stored answer is found
 _ARROW = {
     str: pa.string(),
     int: pa.int64(),
@@ -165,12 +181,7 @@ def part_table(
     Returns:
         A row per question, with its answers as a nested column.
     """
-    table = pa.Table.from_pandas(questions.filter(QUESTION_COLUMNS), preserve_index=False)
-    further = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore")
-    # Some versions of pandas have no record of a row without columns.
-    records = further.to_dict("records") or [{}] * len(questions)
-    further_json = [json.dumps(row, default=plain) for row in records]
-    table = table.append_column(_OWN, pa.array(further_json, pa.string()))
+    table = question_columns(questions)
     table = table.append_column(_ANSWERS, pa.array(map(list, answers), pa.list_(_ANSWER)))
     if any(certificates):
         rows = pa.Table.from_pylist(
@@ -193,32 +204,7 @@ def join_parts(part_tables: Sequence[pa.Table]) -> tuple[pd.DataFrame, pd.DataFr
         *pc.list_flatten(nested).flatten(),
     ]
     answers = pa.table(columns, names=["question_id", "rank", *_ANSWER_COLUMNS]).to_pandas()
-    questions = whole.drop_columns([_ANSWERS]).to_pandas()
-    if "references" in questions:
-        questions["references"] = [
-            None if names is None else list(names) for names in questions["references"]
-        ]
-    place = questions.columns.get_loc(_OWN)
-    further = pd.DataFrame(map(json.loads, questions.pop(_OWN)))
-    before = questions.iloc[:, :place]
-    after = questions.iloc[:, place:]
-    return answers, pd.concat([before, further, after], axis=1)
-
-
-def plain(value: object) -> object:
-    """Return a value of a table as JSON can hold it.
-
-    An array becomes a list, a missing value None, and a value of another type its text.
-    """
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, (str, int, list)):
-        return value
-    if isinstance(value, float) and np.isfinite(value):
-        return value
-    if pd.isna(value) is True:
-        return None
-    return str(value)
+    return answers, question_frame(whole.drop_columns([_ANSWERS]))
 
 
 class RunFolder(AbstractContextManager[Any]):
@@ -276,21 +262,78 @@ class RunFolder(AbstractContextManager[Any]):
                     f"run folder {self.path} is being written by another process; "
                     f"wait until that has ended, or {_OTHER_FOLDER}"
                 ) from None
-            for file in (*self.path.glob(".run.json*"), *self.path.glob(".part-*")):
+            for file in itertools.chain(*map(self.path.glob, _TEMPORARY)):
                 file.unlink(missing_ok=True)
 
-    def finish(self, provenance: Mapping[str, Any]) -> None:
-        """Store the cost of all parts and the provenance of the run.
+    def finish(
+        self,
+        provenance: Mapping[str, Any],
+        questions: pd.DataFrame,
+        source: Mapping[str, Any],
+    ) -> None:
+        """Store the questions of the call, and the cost and the provenance of an unfinished run.
 
         Args:
             provenance: commit, versions and device.
+            questions: the questions of the call, all of them answered.
+            source: where they come from, with the `path` and the `digest` of their file.
         """
+        self.store_questions(questions, source)
+        if self.info.provenance:
+            return
         contents = _read_parts(self.path, self.info, ["question_id"])
         n_answered = sum(len(table) for table, _ in contents)
         info = replace(
             self.info, cost=_total_cost(contents), n_planned=n_answered, provenance=provenance
         )
         self._save(info)
+
+    def store_questions(self, questions: pd.DataFrame, source: Mapping[str, Any]) -> None:
+        """Store the questions of a finished call, which decide the references of the run.
+
+        If nothing was generated, a warning says that they cannot be stored, instead of an error.
+
+        Args:
+            questions: the questions of the call, all of them answered.
+            source: where they come from, with the `path` and the `digest` of their file.
+        """
+        is_writer = self._lock.is_locked
+        try:
+            self._write_questions(questions, source)
+        except RunError as error:
+            if is_writer:
+                raise
+            words = "so `pro score` and other commands use the references of an earlier call"
+            warnings.warn(
+                f"the questions of this call are not stored, {words}: {error}",
+                OldReferencesWarning,
+                stacklevel=3,
+            )
+
+    def _write_questions(self, questions: pd.DataFrame, source: Mapping[str, Any]) -> None:
+        """Write the table of the questions of a finished call, unless it is stored already."""
+        if self._question_table(questions, source) is None:
+            return
+        if not self._lock.is_locked:
+            self._lock_folder()
+        # Another process may have written before the lock was acquired.
+        table = self._question_table(questions, source)
+        if table is None:
+            return
+        earlier_files = question_files(self.path)
+        number = int(earlier_files[-1].name.split("-")[1]) + 1 if earlier_files else 0
+        write_part(self.path, f"questions-{number:05}", self.info, table, Cost())
+        for file in earlier_files:
+            file.unlink(missing_ok=True)
+
+    def _question_table(
+        self, questions: pd.DataFrame, source: Mapping[str, Any]
+    ) -> pa.Table | None:
+        """Return the table of the questions of a finished call, None if it is stored already."""
+        contents = _read_parts(self.path, self.info, [*QUESTION_COLUMNS, OWN])
+        table, known = _known_questions(self.path, self.info, _joined(contents))
+        new_table = call_table(questions, source, known)
+        return None if table is not None and new_table.equals(table) else new_table
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         """Return the questions without an answer, and the ids of the stored ones.
@@ -313,9 +356,9 @@ class RunFolder(AbstractContextManager[Any]):
                     f"{other_parameter}{reason}; "
                     f"{_OTHER_FOLDER}, or move this one away"
                 )
-        contents = _read_parts(self.path, self.info, _PROMPTED)
+        contents = _read_parts(self.path, self.info, PROMPTED)
         tables = [table.to_pandas() for table, _ in contents]
-        stored = pd.concat([pd.DataFrame(columns=_PROMPTED), *tables])
+        stored = pd.concat([pd.DataFrame(columns=PROMPTED), *tables])
         _check_stored_once(stored, self.path)
         return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
 
@@ -333,15 +376,17 @@ class UnansweredError(RunError):
 
 
 def read_folder(
-    path: Path, questions: pd.DataFrame | None = None
+    path: Path, questions: pd.DataFrame | None = None, *, all_questions: bool = False
 ) -> tuple[pd.DataFrame, pd.DataFrame, RunInfo]:
     """Return the answers, the questions and the info of a run folder.
 
     Args:
         path: the run folder.
         questions: the questions to read, with columns question_id and question. The tables then
-            have these questions alone, in this order and under these ids. None reads all
-            questions; if the text of a question was edited, the answer that was stored last.
+            have these questions alone, in this order and under these ids. None reads those of the
+            last call that finished, with the references and splits that they had in it.
+        all_questions: whether None reads all stored questions. If the text of a question was
+            edited, only the answer to the later text is read.
 
     Raises:
         RunError: the folder is damaged or is not a run folder.
@@ -353,16 +398,19 @@ def read_folder(
         raise RunError(
             f"run folder {path} has no finished part yet; run the generation again to continue it"
         )
-    whole = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
-    stored = whole.select(_PROMPTED).to_pandas()
+    whole = _joined(contents)
+    stored = whole.select(PROMPTED).to_pandas()
     _check_stored_once(stored, path)
     # A process that was killed did not store the total cost.
     info = replace(info, cost=_total_cost(contents))
     if questions is None:
-        rows = np.flatnonzero(~stored["question_id"].duplicated(keep="last"))
-        n_superseded = len(stored) - len(rows)
-        answers, stored_questions = join_parts([_take_rows(whole, rows)])
-        return answers, stored_questions, replace(info, n_planned=info.n_planned - n_superseded)
+        chosen = _chosen_questions(path, info, whole, all_questions=all_questions)
+        is_answered = stored_rows(chosen.select(PROMPTED).to_pandas(), stored) >= 0
+        questions = question_frame(chosen.filter(pa.array(is_answered)))
+        n_unanswered = info.n_planned - len(stored)
+        if IS_LAST in chosen.column_names and not all_questions:
+            n_unanswered = len(chosen) - len(questions)
+        info = replace(info, n_planned=len(questions) + n_unanswered)
     rows = stored_rows(questions, stored)
     is_missing = rows < 0
     if is_missing.any():
@@ -375,7 +423,66 @@ def read_folder(
     new_ids = pa.array(questions["question_id"], pa.string())
     place = selected.schema.get_field_index("question_id")
     selected = selected.set_column(place, "question_id", new_ids)
-    return *join_parts([selected]), info
+    answers, stored_questions = join_parts([selected])
+    return answers, with_certificates(questions, stored_questions), info
+
+
+def with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
+    """Return the questions with the certificates of an exact search, row by row from `stored`."""
+    certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
+    return questions.reset_index(drop=True).join(certificates)
+
+
+def _joined(contents: Iterable[tuple[pa.Table, Cost]]) -> pa.Table:
+    """Return the tables of parts as one."""
+    return pa.concat_tables([table for table, _ in contents], promote_options="permissive")
+
+
+def _chosen_questions(
+    path: Path, info: RunInfo, stored: pa.Table, *, all_questions: bool
+) -> pa.Table:
+    """Return the questions that are read, and warn if there are others or newer references."""
+    table, known = _known_questions(path, info, stored)
+    chosen = known if table is None or all_questions else of_last_call(table)
+    if len(chosen) < len(known):
+        warnings.warn(
+            f"run folder {path}: {len(chosen):,} of {len(known):,} stored questions are used, "
+            "those of the last call; --all (in Python, all_questions=True) uses all",
+            UserWarning,
+            stacklevel=4,
+        )
+    # The references of an unfinished first call are those of the call that will continue it.
+    if table is not None or info.provenance:
+        for sentence in old_references(chosen):
+            warnings.warn(f"run folder {path}: {sentence}", OldReferencesWarning, stacklevel=4)
+    return chosen
+
+
+def _known_questions(
+    path: Path, info: RunInfo, stored: pa.Table
+) -> tuple[pa.Table | None, pa.Table]:
+    """Return the table of the last finished call (None before it), and all questions of a run.
+
+    If the text of a question was edited, these have the later text.
+    """
+    columns = [name for name in (*QUESTION_COLUMNS, OWN) if name in stored.column_names]
+    is_latest = ~stored["question_id"].to_pandas().duplicated(keep="last")
+    latest = stored.select(columns).filter(pa.array(is_latest))
+    files = question_files(path)
+    if not files:
+        return None, latest
+    try:
+        table, _ = _read_part(files[-1], info)
+    except RunError:
+        if question_files(path) == files:
+            raise
+        return _known_questions(path, info, stored)  # another process has replaced the table
+    return table, with_others(table, latest)
+
+
+def question_files(path: Path) -> list[Path]:
+    """Return the tables of questions in a run folder. That of the last finished call is last."""
+    return sorted(path.glob("questions-*.parquet"))
 
 
 def _take_rows(table: pa.Table, rows: NDArray[np.intp]) -> pa.Table:
@@ -392,48 +499,13 @@ def _total_cost(contents: Iterable[tuple[pa.Table, Cost]]) -> Cost:
 
 def _check_stored_once(stored: pd.DataFrame, path: Path) -> None:
     """Check that no question is stored twice, which happens if a part was copied."""
-    is_repeated = stored.duplicated(_PROMPTED)
+    is_repeated = stored.duplicated(PROMPTED)
     if is_repeated.any():
-        question_id, text = stored[_PROMPTED].iloc[int(is_repeated.argmax())]
+        question_id, text = stored[PROMPTED].iloc[int(is_repeated.argmax())]
         raise RunError(
             f"run folder {path} has two answers to question {question_id!r}, {text!r:.200}; "
             "one of its parts was copied into it: move that part away"
         )
-
-
-def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> NDArray[np.intp]:
-    """Return the row of `stored` that answers each question, -1 if there is none.
-
-    A stored answer answers a question with the same text. If several rows have the text, the row
-    with the same question_id is taken, else the first one that no other question takes. A row never
-    answers two questions.
-
-    Args:
-        questions: columns question_id and question.
-        stored: the same columns, a row per stored question.
-
-    Returns:
-        Row numbers (n,).
-    """
-    row_by_key: dict[tuple[str, str], int] = {}
-    rows_by_text: dict[str, list[int]] = {}
-    for row, (question_id, text) in enumerate(_id_and_text(stored)):
-        row_by_key[question_id, text] = row
-        rows_by_text.setdefault(text, []).append(row)
-    keys = _id_and_text(questions)
-    rows = np.array([row_by_key.get(key, -1) for key in keys], dtype=np.intp)
-    used_rows = set(rows.tolist())
-    for place, (_, text) in enumerate(keys):
-        if rows[place] < 0:
-            free_rows = (row for row in rows_by_text.get(text, ()) if row not in used_rows)
-            rows[place] = next(free_rows, -1)
-            used_rows.add(int(rows[place]))
-    return rows
-
-
-def _id_and_text(questions: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return the question_id and the text of each question."""
-    return list(questions[_PROMPTED].itertuples(index=False, name=None))
 
 
 def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
@@ -572,7 +644,7 @@ def _read_part(
     """Return the table, or some of its columns, and the cost of a part, after checking it."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         data = regular(file).read_bytes()
-        if not re.fullmatch(rf"part-\d+-{sha256(data)[:16]}", file.stem):
+        if not re.fullmatch(rf"(part|questions)-\d+-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
         return _parse_part(data, file, info, columns)
 
@@ -612,7 +684,7 @@ def _parse_part(
         footer = part.metadata.metadata or {}
         if footer.get(b"identity") != _digest(info.parameters).encode():
             raise RunError(f"{file} is a part of another run, with other parameters; move it away")
-        if _OWN not in part.schema_arrow.names:
+        if OWN not in part.schema_arrow.names:
             raise RunError(
                 f"{file} was written by an earlier version, which kept other columns; {_REMEDY}"
             )

@@ -1,12 +1,12 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
+import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import datasets
-import numpy as np
 import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from test_damaged_input import TABLES, WRITE
 
 from pro_lib.common.catalog import DATA, HUB
-from pro_lib.common.files import RunError
+from pro_lib.common.files import RunError, sha256
 from pro_lib.questions.question_sets import SPLITS, lend_validation, load_questions
 
 FACTS = [
@@ -62,14 +62,53 @@ def test_a_change_of_loaded_questions_does_not_change_the_next_ones():
 
 def test_limit_draws_with_the_seed_and_keeps_the_order():
     everything = load_questions("world-facts").table["question_id"].tolist()
+    drawn = []
     for seed in (1, 2):
-        drawn = np.random.default_rng(seed).choice(len(everything), 20, replace=False)
         some = load_questions("world-facts", limit=20, seed=seed).table["question_id"].tolist()
-        assert some == [everything[n] for n in sorted(drawn)]
+        assert some == [name for name in everything if name in some]
+        drawn.append(some)
+    assert drawn[0] != drawn[1]
     assert (
         repr(load_questions("world-facts", limit=7))
         == "QuestionSet(world-facts: 7 questions, 10 shots)"
     )
+
+
+def test_the_questions_of_a_limit_are_among_those_of_a_larger_one():
+    both = {"split": ["validation", "test"], "seed": 3}
+    sets = [
+        set(load_questions("world-facts", limit=limit, **both).table["question_id"])
+        for limit in (1, 50, 100, 400)
+    ]
+    assert all(fewer < more for fewer, more in itertools.pairwise(sets))
+
+
+DRAWS = {
+    "limit": lambda rows: load_questions(path=rows, n_shots=0, limit=12).table["question"],
+    "shots": lambda rows: [text for text, _ in load_questions(path=rows, n_shots=12).shots],
+    "validation": lambda rows: load_questions(
+        path=rows, n_shots=0, split="validation", n_validation=12
+    ).table["question"],
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_an_added_or_deleted_row_changes_one_drawn_question_at_most(draw):
+    rows = [{"question": f"What is {n}?", "references": [str(n)]} for n in range(60)]
+    drawn = set(draw(rows))
+    assert len(drawn) == 12
+    n_kept = [len(drawn & set(draw(rows[:n] + rows[n + 1 :]))) for n in range(60)]
+    assert sorted(n_kept) == [11] * 12 + [12] * 48  # a question that was drawn is deleted, or not
+    more = [{"question": f"Who is {n}?", "references": [str(n)]} for n in range(6)]
+    assert len(drawn & set(draw([*more, *rows]))) >= 6
+    assert drawn == set(draw(rows[::-1]))
+
+
+def test_equal_texts_are_not_drawn_together():
+    rows = [{"question": f"What is {n % 3}?", "references": [str(n)]} for n in range(60)]
+    with pytest.warns(UserWarning, match="repeat the text"):
+        drawn = load_questions(path=rows, n_shots=0, limit=12).table
+    assert drawn["question"].nunique() == 3
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -138,7 +177,8 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
         assert_frame_equal(found.table, expected.table)
         assert (found.name, found.shots) == ("questions", expected.shots)
         assert found.source == expected.source | {
-            "path": str(source) if isinstance(source, Path) else None
+            "path": str(source) if isinstance(source, Path) else None,
+            "digest": sha256(source.read_bytes()) if isinstance(source, Path) else None,
         }
 
 
@@ -174,6 +214,7 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
     expected = {
         "dataset": "mine",
         "path": str(path),
+        "digest": sha256(path.read_bytes()),
         "columns": {name: [name] for name in COLUMNS},
         "seed": 4,
     }
@@ -421,12 +462,15 @@ def test_a_split_that_is_there_is_left_as_it_is_and_none_means_all():
 
 
 @pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
-def test_lent_questions_are_those_of_the_generator_and_at_most_half(n, pool, size):
-    table = pd.DataFrame({"split": ["train_shots", *["test"] * 20]})
+def test_lent_questions_are_drawn_by_the_seed_and_at_most_half(n, pool, size):
+    table = pd.DataFrame({"question_id": range(21), "split": ["train_shots", *["test"] * 20]})
     lent = lend_validation(table, n, 7, lender="the set", pool=pool)["split"]
-    drawn = np.random.default_rng(7).choice(20, size=size, replace=False) + 1
-    assert set(np.flatnonzero(lent == "validation")) == set(drawn)
-    assert (lent == "test").sum() == 20 - size
+    assert lent.value_counts().to_dict() == {
+        "train_shots": 1,
+        "validation": size,
+        "test": 20 - size,
+    }
+    assert lent.tolist() != lend_validation(table, n, 8, lender="x", pool=pool)["split"].tolist()
     assert lend_validation(table.iloc[:2], n, lender="the set")["split"].tolist() == [
         "train_shots",
         "test",

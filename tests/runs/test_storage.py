@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import threading
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from pro_lib.common import catalog, files
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
+from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
@@ -51,8 +53,8 @@ def written(path, ids=IDS, *, stop_after=None, info=INFO, per_part=4):
         for part, questions in [*parts.items()][:stop_after]:
             cost = Cost(prompt_tokens=len(questions), seconds=1.5, peak_memory_bytes=len(questions))
             storage.write_part(folder.path, part, folder.info, table_of(questions), cost)
-        if stop_after is None and not folder.info.provenance:
-            folder.finish({"device": "cpu"})
+        if stop_after is None:
+            folder.finish({"device": "cpu"}, questions_of(ids), {})
     return path
 
 
@@ -122,7 +124,9 @@ def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after)
 
 
 @pytest.mark.parametrize("lost", ["part-00001-*", "run.json"])
-def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_others(finished, lost):
+def test_a_deleted_file_is_made_again_and_questions_are_read_in_the_order_of_the_last_call(
+    finished, lost
+):
     before, left = state(finished), [finished / name for name in (".run.json.17", ".part-00000-17")]
     next(finished.glob(lost)).unlink()
     for file in left:  # half written by a process that was killed
@@ -132,7 +136,14 @@ def test_a_deleted_file_is_made_again_and_new_questions_are_added_after_the_othe
     assert not any(file.exists() for file in left)
     written(finished, ["x", *IDS, "y"])
     _, questions, info = storage.read_folder(finished)
-    assert (list(questions["question_id"]), info.n_planned) == ([*IDS, "x", "y"], 12)
+    assert (list(questions["question_id"]), info.n_planned) == (["x", *IDS, "y"], 12)
+
+
+def read_all(path):
+    """Read all stored questions, also those that no finished call has asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OldReferencesWarning)
+        return storage.read_folder(path, all_questions=True)
 
 
 def texts_of(path, *, questions=None):
@@ -150,7 +161,7 @@ def test_an_edited_question_is_asked_again_and_the_others_keep_their_answers(fin
         assert asked["question"].tolist() == ["another?"]
         table = table_of(asked.assign(question_id="new")).set_column(0, "question_id", [["q3"]])
         storage.write_part(finished, part, folder.info, table, Cost())
-        folder.finish({"device": "cpu"})
+        folder.finish({"device": "cpu"}, edited, {})
     assert texts_of(finished)["q3"] == ("another?", "new0")
     assert texts_of(finished, questions=edited)["q3"] == ("another?", "new0")
     # The answer to the earlier text is kept, for the earlier text.
@@ -187,9 +198,7 @@ def test_a_question_without_an_answer_is_named(finished):
 )
 def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     columns = ["question_id", "question"]
-    found = storage.stored_rows(
-        pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns)
-    )
+    found = stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
     assert found.tolist() == rows
 
 
@@ -206,13 +215,13 @@ def journal_of(path, ids, *, per_record=1):
 
 def test_a_journal_is_read_and_folded_into_a_part(finished):
     file = journal_of(finished, ["x", "y"])
-    _, table, info = storage.read_folder(finished)
+    _, table, info = read_all(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
     assert not file.exists()
     _, table, info = storage.read_folder(finished)
-    assert list(table["question_id"]) == [*IDS, "z", "x", "y"]
+    assert list(table["question_id"]) == [*IDS, "x", "y", "z"]
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
 
 
@@ -223,10 +232,7 @@ def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_n
     for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
         file.write_bytes(data[:end])
         n_whole = sum(end >= size for size in (first, len(data)))
-        assert (
-            list(storage.read_folder(finished)[1]["question_id"])
-            == [*IDS, "x", "y"][: 10 + n_whole]
-        )
+        assert list(read_all(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
 
 
 def test_a_journal_without_a_whole_record_is_deleted(finished):
@@ -268,11 +274,11 @@ def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
     data = file.read_bytes()
     storage.fold_journal(file, storage.read_info(finished))
     file.write_bytes(data)  # a process that died before it deleted the journal
-    _, table, info = storage.read_folder(finished)
+    _, table, info = read_all(finished)
     assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
     written(finished, [*IDS, "x", "y"])
     assert not file.exists()
-    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "y", "x"]
+    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y"]
 
 
 def test_a_journal_of_another_run_is_refused(finished, tmp_path):

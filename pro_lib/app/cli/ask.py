@@ -11,7 +11,9 @@ import click
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import (
+    ANSWERS,
     INPUT_FILE,
+    all_option,
     alpha_option,
     columns_option,
     question_file_parameters,
@@ -53,9 +55,10 @@ SEARCH_SENTENCES = {
 )
 @click.option(
     "--calibration",
-    type=click.Path(exists=True),
+    type=ANSWERS,
     help="A run of the same model with judged answers, for the probability of being right.",
 )
+@all_option
 @click.option("--n-shots", type=int, help="Examples (shots) in the prompt; 10 by default.")
 @click.option(
     "--questions",
@@ -93,6 +96,7 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     alpha: float,
     search_alpha: float,
     calibration: str | None,
+    all_questions: bool,
     dtype: str,
     device: str,
     as_json: bool,
@@ -102,11 +106,16 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     **prompt_options: Any,
 ) -> None:
     """Ask a model one question: its answer, and how uncertain it is."""
-    from pro_lib import app, runs
+    from pro_lib import app
+    from pro_lib.app.answer_source import read_answers
 
+    if all_questions and calibration is None:
+        raise click.UsageError("--all is about the run of --calibration; give one")
     if model:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
-    calibration_run = runs.read_run(calibration) if calibration else None
+    calibration_run = None
+    if calibration:
+        calibration_run = read_answers(calibration, all_questions=all_questions)
     if not model:
         model = calibration_run.info.model if calibration_run else _default_model()
         catalog.check_model(model)

@@ -17,11 +17,9 @@ from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     alpha_option,
-    columns_option,
+    answer_options,
     force_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
+    read_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
@@ -36,20 +34,12 @@ _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix ca
 
 @click.command("explore", cls=Command)
 @click.argument("run", required=False, type=ANSWERS)
-@questions_option
-@columns_option
-@strict_option
+@answer_options
 @click.option("--html", type=OUTPUT_FILE, help="Write the page here, and open no browser.")
 @force_option
 @alpha_option
 def explore_command(
-    run: str | None,
-    questions: str | None,
-    columns: Sequence[str],
-    strict: bool,
-    html: Path | None,
-    force: bool,
-    alpha: float,
+    run: str | None, html: Path | None, force: bool, alpha: float, **reading: Any
 ) -> None:
     """Open the explorer in the browser.
 
@@ -59,19 +49,16 @@ def explore_command(
     if run is None:
         context = click.get_current_context()
         has_alpha = context.get_parameter_source("alpha") is not ParameterSource.DEFAULT
-        if html or questions or force or strict or has_alpha:
+        if html or force or has_alpha or any(reading.values()):
             raise click.UsageError("these options need a RUN, as in: pro explore responses.jsonl")
         _open_jupyterlab()
         return
     from pro_lib.app import explorer
 
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
-    )
-    inputs = [run, questions] if questions else [run]
+    inputs = [path for path in (run, reading["questions"]) if path]
     if html:  # checked before the run is read, which may take long
         _check_page(html, inputs, force)
-    answers = read_run_or_responses(run, questions, names)
+    answers = read_answers(run, reading)
     page = html or _default_page(run, answers)
     _check_page(page, inputs, force)
     explorer.to_html(answers, page, alpha=alpha, source=run)
@@ -79,15 +66,6 @@ def explore_command(
     say(f"{counts}; page: {printable(page)}")
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
-
-
-def read_run_or_responses(path: str, questions: str | None, names: dict[str, Any]) -> Run:
-    """Return the run of a run folder, or of a file of responses."""
-    from pro_lib import importing, runs
-
-    if os.path.isdir(path):
-        return runs.read_run(path)
-    return importing.import_answers(path, questions=questions, **names)
 
 
 def _check_page(page: Path, inputs: Sequence[str], force: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,6 +60,7 @@ def generate_command(
     """
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.decoding.strategies import STRATEGIES
+    from pro_lib.runs.storage import RunFolder
 
     for strategy in strategies:
         if strategy not in STRATEGIES:
@@ -87,8 +89,15 @@ def generate_command(
             for line in _split_lines(run, experiment.split):
                 say(line)
         say(printable(run))
-        for line in _next_lines(experiment, run):
-            say(line)
+        folder = _run_folder(experiment, run)
+        if folder is None:
+            continue
+        questions = experiment.questions(pair[1], *experiment.both_split_names)
+        with RunFolder(folder, run.info) as stored:
+            stored.store_questions(questions.table, questions.source)
+        name = shlex.quote(str(folder.relative_to(experiment.generations_dir)))
+        say(f"  folder: {printable(folder)}")
+        say(f"  next: pro score {printable(name)}, or pro explore {printable(name)}")
 
 
 def _split_lines(run: Run, reported_split: str) -> list[str]:
@@ -106,19 +115,10 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
     return lines
 
 
-def _next_lines(experiment: Experiment, run: Run) -> list[str]:
-    """Return the lines with the folder of a run and the next commands."""
+def _run_folder(experiment: Experiment, run: Run) -> Path | None:
+    """Return the folder of a run, or None if it is gone."""
     from pro_lib.runs import storage
 
-    base = experiment.generations_dir
-    folder = storage.find_run(
-        base / run.info.dataset / catalog.model_folder_name(run.info.model), run.info
-    )
-    if folder is None:
-        return []
-    name = str(folder.relative_to(base))
-    quoted = shlex.quote(name)
-    return [
-        f"  folder: {printable(folder)}",
-        f"  next: pro score {printable(quoted)}, or pro explore {printable(quoted)}",
-    ]
+    model = catalog.model_folder_name(run.info.model)
+    folder = experiment.generations_dir / run.info.dataset / model
+    return storage.find_run(folder, run.info)

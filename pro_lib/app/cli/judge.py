@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import (
+    ANSWERS,
     OUTPUT_FILE,
-    columns_option,
+    answer_options,
     force_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
+    read_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
@@ -27,13 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pro_lib.common.choice_model import ChoiceModel
-    from pro_lib.runs.run import Run
 
 _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
 
 
 @click.command("judge", cls=Command)
-@click.argument("answers", type=click.Path(exists=True))
+@click.argument("answers", type=ANSWERS)
 @click.option("--model", required=True, help="The judge: a local model, or its name on --server.")
 @click.option("--server", help="Address of an OpenAI-compatible server, such as http://host/v1.")
 @click.option(
@@ -63,9 +59,7 @@ _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
     required=True,
     help="CSV file of the verdicts. The model's replies are kept in OUTPUT.replies.jsonl.",
 )
-@questions_option
-@columns_option
-@strict_option
+@answer_options
 @force_option
 @click.option("--yes", is_flag=True, help="Send requests to a server without asking first.")
 def judge_command(  # noqa: PLR0913 - one argument per option
@@ -77,32 +71,28 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     concurrency: int,
     every_answer: bool,
     output: Path,
-    questions: str | None,
-    columns: Sequence[str],
-    strict: bool,
     force: bool,
     yes: bool,
+    **reading: Any,
 ) -> None:
     """Ask a model whether answers are right, given the references.
 
-    ANSWERS is the folder of a run, or a file that `pro score` reads. The output is a file of
-    labels for --correctness of `pro score`, and for the parameter `correctness` of notebooks. An
-    answer is labelled right if the judge's probability that it is right is 0.5 or more. An answer
-    without a verdict has no label. Repeat an interrupted command to continue.
+    ANSWERS is a run folder, the name of a run that pro generate printed, or a file of responses.
+    The output is a file of labels for --correctness of `pro score`, and for the parameter
+    `correctness` of notebooks. An answer is labelled right if the judge's probability that it is
+    right is 0.5 or more. An answer without a verdict has no label. Repeat an interrupted command
+    to continue.
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib.app import verdicts
     from pro_lib.app.score_table import csv_text
 
-    inputs = [path for path in (answers, questions) if path]
+    inputs = [path for path in (answers, reading["questions"]) if path]
     check_output(
         output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
     )
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
-    )
-    run = _read_run(answers, questions, names)
+    run = read_answers(answers, reading)
     table = verdicts.answers_to_judge(run, every_answer=every_answer)
     judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
     cache = output.with_name(f"{output.name}.replies.jsonl")
@@ -115,20 +105,6 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     table = verdicts.verdicts(table, model=judge, cache=cache)
     write_whole(csv_text(table, raw_text=False).encode(), output)
     say(_summary(table, output))
-
-
-def _read_run(answers: str, questions: str | None, names: dict) -> Run:
-    """Return the run in a folder, or the answers in a file."""
-    if os.path.isdir(answers) and os.path.isfile(Path(answers, "run.json")):
-        from pro_lib.runs import read_run
-
-        if questions:
-            raise click.UsageError("a run folder contains its questions; remove --questions")
-        return read_run(answers)
-    from pro_lib.app.experiment import Experiment
-
-    experiment = Experiment(records=answers, dataset=questions or "world-facts", **names)
-    return experiment.run(*experiment.pair(), "all")
 
 
 def _judge_model(

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.explore import read_run_or_responses
-from pro_lib.app.cli.options import (
-    OUTPUT_FILE,
-    columns_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
-)
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options, read_answers
 from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
 from pro_lib.common.validation import printable
@@ -25,10 +18,8 @@ FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
 
 @click.command("label", cls=Command)
-@click.argument("run", type=click.Path(exists=True))
-@questions_option
-@columns_option
-@strict_option
+@click.argument("run", type=ANSWERS)
+@answer_options
 @click.option(
     "--labels",
     type=OUTPUT_FILE,
@@ -49,33 +40,31 @@ FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
     "--labeller", default="me", show_default=True, help="Your name, for several labellers."
 )
 @click.option("--browser/--no-browser", default=True, help="Whether to open the browser.")
-def label_command(  # noqa: PLR0913 - one argument per option
+def label_command(
     run: str,
-    questions: str | None,
-    columns: Sequence[str],
-    strict: bool,
     labels: Path | None,
     planned: int | None,
     split: str,
     labeller: str,
     browser: bool,
+    **reading: Any,
 ) -> None:
     """Label answers of RUN by hand, on a page in the browser.
 
-    RUN is a run folder or a file of responses, with or without references. Every label is written
-    at once. Repeat the same command to continue.
+    RUN is a run folder, the name of a run that pro generate printed, or a file of responses, with
+    or without references. Every label is written at once. Repeat the same command to continue.
     """
     from pro_lib.app.explorer.label_server import LabelServer
     from pro_lib.app.explorer.labelling import LabelSession
     from pro_lib.app.label_files import default_label_file
+    from pro_lib.evaluation.labels.plan import plan_path
 
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions), reads_answers=True
-    )
     path = labels or default_label_file(run)
-    inputs = [run, questions] if questions else [run]
+    inputs = [path for path in (run, reading["questions"]) if path]
     check_output(path, option="--labels", inputs=inputs)
-    answers = read_run_or_responses(run, questions, names)
+    # The plan says which answers are labelled, also after a later call for fewer questions.
+    reading["all_questions"] |= plan_path(path).exists()
+    answers = read_answers(run, reading)
     session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller, split=split)
     with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.answers)} different answers"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pro_lib.app.answer_source import locate_answers
 from pro_lib.common.validation import SentenceError
+
+if TYPE_CHECKING:
+    from pro_lib.runs.run import Run
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Answers(click.ParamType):
@@ -54,11 +59,6 @@ alpha_option = click.option(
     show_default=True,
     help="α of PRO, which keeps the answers with a probability p ≥ α.",
 )
-questions_option = click.option(
-    "--questions",
-    type=INPUT_FILE,
-    help="File of questions with references (right answers), if the answers have none.",
-)
 columns_option = click.option(
     "--columns",
     multiple=True,
@@ -71,11 +71,52 @@ strict_option = click.option(
     is_flag=True,
     help="Stop with an error if a row, line or answer of a file cannot be used.",
 )
+all_option = click.option(
+    "--all",
+    "all_questions",
+    is_flag=True,
+    help="Use all stored answers of a run, not only those of the last call of pro generate.",
+)
+_ANSWER_OPTIONS = (
+    click.option(
+        "--questions",
+        type=INPUT_FILE,
+        help="File of questions, whose references (right answers) and splits replace those of the "
+        "answers.",
+    ),
+    columns_option,
+    strict_option,
+    all_option,
+)
 force_option = click.option(
     "--force",
     is_flag=True,
     help="Also replace a file that this command did not write.",
 )
+
+
+def answer_options(function: Function) -> Function:
+    """Add the options of a command that reads answers, whose values `read_answers` takes."""
+    for option in reversed(_ANSWER_OPTIONS):
+        function = option(function)
+    return function
+
+
+def read_answers(path: str, options: Mapping[str, Any]) -> Run:
+    """Return the answers that a command is given, with the values of `answer_options`."""
+    from pro_lib.app import answer_source
+
+    questions = options["questions"]
+    names = question_file_parameters(
+        options["columns"],
+        options["strict"],
+        option="--questions",
+        has_questions=bool(questions),
+        reads_answers=True,
+    )
+    return answer_source.read_answers(
+        path, questions=questions, all_questions=options["all_questions"], **names
+    )
 
 
 def question_file_parameters(

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.options import (
-    AUTO_ALPHA,
-    columns_option,
-    question_file_parameters,
-    questions_option,
-    strict_option,
-)
+from pro_lib.app.cli.options import AUTO_ALPHA, Function, answer_options, read_answers
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     from pro_lib.evaluation.scored_answers import ScoredAnswers
 
 FILE_ORDER = "file"
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--alpha",
@@ -31,9 +24,7 @@ _OPTIONS = (
         help="α of PRO, which keeps the answers with a probability p ≥ α: a number, or auto to "
         "choose it on judged answers.",
     ),
-    questions_option,
-    columns_option,
-    strict_option,
+    answer_options,
     click.option(
         "--correctness",
         "--labels",
@@ -58,7 +49,7 @@ _OPTIONS = (
 )
 
 
-def scoring_options(function: _Function) -> _Function:
+def scoring_options(function: Function) -> Function:
     """Add the options to a command.
 
     It receives their values as one mapping.
@@ -78,19 +69,11 @@ def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> S
             answers.
     """
     from pro_lib import evaluation
-    from pro_lib.app.answer_source import read_answers, read_choices
+    from pro_lib.app.answer_source import read_choices
 
-    questions = options["questions"]
     correctness = options["correctness"]
-    names = question_file_parameters(
-        options["columns"],
-        options["strict"],
-        option="--questions",
-        has_questions=bool(questions),
-        reads_answers=True,
-    )
     choices = read_choices(correctness)
-    run = read_answers(source, questions=questions, **names)
+    run = read_answers(source, options)
     alpha = None if options["alpha"] == "auto" else options["alpha"]
     return evaluation.score_answers(
         run,
@@ -98,7 +81,7 @@ def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> S
         alpha=alpha,
         methods=_method_names(options["methods"]),
         is_fixed=is_fixed,
-        must_judge=bool(questions) or os.path.isfile(correctness),
+        must_judge=bool(options["questions"]) or os.path.isfile(correctness),
     )
 
 

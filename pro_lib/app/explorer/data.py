@@ -20,8 +20,9 @@ from pro_lib.metrics.correctness import (
     nearest_reference,
     rouge_and_correct,
 )
+from pro_lib.runs.question_table import plain
 from pro_lib.runs.run import Run, identities
-from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo, plain
+from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.scoring.similarity import lexical
 
 # Columns of a question that the page shows, if the run has them

@@ -29,8 +29,8 @@ from pro_lib.evaluation.labels import (
 )
 from pro_lib.evaluation.labels.intervals import FEWEST_LABELS
 from pro_lib.evaluation.labels.label_file import KEY
+from pro_lib.runs.question_table import plain
 from pro_lib.runs.run import Run
-from pro_lib.runs.storage import plain
 from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100

@@ -155,8 +155,7 @@ class Explorer(anywidget.AnyWidget):
         # The first of these folders by name has the samples with default settings.
         sample_folder = min(folder.glob(f"{SAMPLES}*"), default=folder / SAMPLES)
         try:
-            samples = runs.read_run(sample_folder)
-            return samples.select(question_ids=list(self._run.questions["question_id"]))
+            return runs.read_run(sample_folder, questions=self._run.questions)
         except RunError:
             return None
 
