@@ -1,5 +1,8 @@
 """Write files completely or not at all, protect existing files, and name folders."""
 
+from __future__ import annotations
+
+import csv
 import errno
 import hashlib
 import json
@@ -9,11 +12,14 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from pro_lib.common.validation import SentenceError, sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RunError(SentenceError):
@@ -219,9 +225,39 @@ def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield path
 
 
-# The beginning of a text that a spreadsheet reads as a formula, and of such a text with a mark.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_MARKED = re.compile(r"'+[=+\-@\t\r]")
+# The beginning of a text that a spreadsheet may read as a formula, also after spaces, line ends and
+# separators of fields, and with the signs of a Japanese keyboard.
+_FORMULA_START = r"(?:[\t\r]|[\s;,]*[=+\-@＝＋－＠])"
+_FORMULA = re.compile(f"'*{_FORMULA_START}")
+_MARKED = re.compile(f"'+{_FORMULA_START}")
+
+
+def csv_text(
+    table: pd.DataFrame,
+    *,
+    raw_text: bool = False,
+    format_float: Callable[[float], str] | None = None,
+) -> str:
+    """Return a table as CSV.
+
+    Args:
+        table: the table.
+        raw_text: whether texts and the names of columns are written as they are. Otherwise a text
+            that a spreadsheet would read as a formula begins with ``'``.
+        format_float: returns the text of a number that is not an integer; None for all its digits.
+    """
+    if not raw_text:
+        table = table.rename(columns=_marked_cell).map(_marked_cell)
+    text = table.to_csv(index=False, float_format=format_float)
+    if "\r" in text:
+        # Python's csv module does not quote a carriage return, which readers take for a row's end.
+        quoting = csv.QUOTE_NONNUMERIC
+        return table.to_csv(index=False, float_format=format_float, quoting=quoting)
+    return text
+
+
+def _marked_cell(cell: object) -> object:
+    return spreadsheet_text(cell) if isinstance(cell, str) else cell
 
 
 def spreadsheet_text(text: str) -> str:
