@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import json
 import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from pro_lib.common.validation import SentenceError, sentence
+from pro_lib.common.validation import SentenceError, sentence, system_reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,10 +49,9 @@ def _reason(error: Exception) -> str:
     """Return the reason of an error about a file, without its number or type if possible."""
     if isinstance(error, ValidationError):
         return sentence(error)
-    reason = getattr(error, "strerror", None)
-    if not reason and isinstance(error, ValueError):
-        reason = str(error)
-    return reason or repr(error)
+    if isinstance(error, OSError) and error.strerror:
+        return system_reason(error)
+    return (isinstance(error, ValueError) and str(error)) or repr(error)
 
 
 def regular(path: str | Path) -> Path:
@@ -72,9 +70,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        reason = f"{error.strerror or error} ({code})"
-        raise RunError(f"{path} cannot be written: {reason}; complete files are kept") from error
+        words = f"cannot be written: {system_reason(error)}; complete files are kept"
+        raise RunError(f"{path} {words}") from error
 
 
 def parse(declared: type[BaseModel], value: object, where: str) -> Any:
@@ -194,6 +191,8 @@ def check_output(
     if os.path.isdir(target):
         raise RunError(f"{option}: {path} is a folder; give the name of a file")
     regular(target)
+    with writing(Path(path)), suppress(FileNotFoundError):
+        os.stat(target)  # raises if the name is too long, or its folder is not accessible
     if not os.path.isdir(target.parent):
         raise RunError(f"{option}: the folder {target.parent} does not exist; create it")
     if not os.path.exists(target):
@@ -206,7 +205,7 @@ def check_output(
     try:
         is_written_here = is_ours(target)
     except OSError as error:
-        words = f"exists and cannot be read ({error.strerror}); give another output"
+        words = f"exists and cannot be read: {system_reason(error)}; give another output"
         raise RunError(f"{option}: {path} {words}") from error
     except Exception:  # the readers of files raise many types for a file of another kind
         is_written_here = False

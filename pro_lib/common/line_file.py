@@ -54,9 +54,9 @@ def read_lines(path: str | Path) -> list[dict[str, Any]]:
         RunError: the file cannot be read, or another line is not a JSON object.
     """
     path = regular(path)
-    if not path.exists():
-        return []
     with reading(path):
+        if not path.exists():
+            return []
         *finished, end = path.read_bytes().split(b"\n")
     if _is_object(end, f"{path}, line {len(finished) + 1}"):
         finished.append(end)
