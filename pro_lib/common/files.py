@@ -173,6 +173,7 @@ def check_output(
     inputs: Iterable[str | Path] = (),
     force: bool = False,
     is_ours: Callable[[Path], bool] | None = None,
+    foreign: str = "was not written by this command",
 ) -> None:
     """Raise `RunError` if writing a file would lose another one.
 
@@ -186,6 +187,7 @@ def check_output(
         is_ours: tells whether an existing file was written by the same command, so that it may be
             replaced. None allows every file that is not an input. An empty file may always be
             replaced.
+        foreign: words about another existing file, for the message.
     """
     target = link_target(path)
     if os.path.isdir(target):
@@ -210,9 +212,8 @@ def check_output(
     except Exception:  # the readers of files raise many types for a file of another kind
         is_written_here = False
     if not is_written_here:
-        words = "exists and was not written by this command"
         remedy = "give another output, or --force to replace it"
-        raise RunError(f"{option}: {path} {words}; {remedy}")
+        raise RunError(f"{option}: {path} exists and {foreign}; {remedy}")
 
 
 def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:

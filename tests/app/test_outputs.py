@@ -225,6 +225,17 @@ def test_a_foreign_file_is_replaced_only_with_force(name, place):
     assert file.read_bytes() != changed
 
 
+def test_the_page_of_another_file_is_a_foreign_file(place):
+    shutil.copy("records.jsonl", "other.jsonl")
+    typed("explore", "records.jsonl", "--html", "page.html")
+    before = Path("page.html").read_bytes()
+    words = ["explore", "other.jsonl", "--html", "page.html"]
+    assert "page.html exists and is not a page of the same RUN" in refused(*words)
+    assert Path("page.html").read_bytes() == before
+    typed(*words, "--force")
+    assert Path("page.html").read_bytes() != before
+
+
 def test_the_copy_of_another_notebook_is_a_foreign_file(place):
     words = ["run", "mine.ipynb", "--executed", "output"]
     Path("output").mkdir()
