@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pro_lib.common.files import spreadsheet_text
+from pro_lib.common.files import csv_text
 from pro_lib.common.validation import SentenceError, printable
 
 if TYPE_CHECKING:
@@ -172,20 +172,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def csv_text(table: pd.DataFrame, *, raw_text: bool) -> str:
-    """Return a table as CSV.
-
-    `file_bytes` explains `raw_text`.
-    """
-    if not raw_text:
-        table = table.map(lambda cell: spreadsheet_text(cell) if isinstance(cell, str) else cell)
-    text = table.to_csv(index=False)
-    if "\r" in text:
-        # Python's csv module does not quote a carriage return, which readers take for a row's end.
-        return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
-    return text
 
 
 def is_score_table(path: Path) -> bool:

@@ -1,19 +1,24 @@
 """Write files completely or not at all, protect existing files, and name folders."""
 
-import errno
+from __future__ import annotations
+
+import csv
 import hashlib
 import json
 import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from pro_lib.common.validation import SentenceError, sentence
+from pro_lib.common.validation import SentenceError, sentence, system_reason
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RunError(SentenceError):
@@ -44,10 +49,9 @@ def _reason(error: Exception) -> str:
     """Return the reason of an error about a file, without its number or type if possible."""
     if isinstance(error, ValidationError):
         return sentence(error)
-    reason = getattr(error, "strerror", None)
-    if not reason and isinstance(error, ValueError):
-        reason = str(error)
-    return reason or repr(error)
+    if isinstance(error, OSError) and error.strerror:
+        return system_reason(error)
+    return (isinstance(error, ValueError) and str(error)) or repr(error)
 
 
 def regular(path: str | Path) -> Path:
@@ -66,9 +70,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = errno.errorcode.get(error.errno or 0, type(error).__name__)
-        reason = f"{error.strerror or error} ({code})"
-        raise RunError(f"{path} cannot be written: {reason}; complete files are kept") from error
+        words = f"cannot be written: {system_reason(error)}; complete files are kept"
+        raise RunError(f"{path} {words}") from error
 
 
 def parse(declared: type[BaseModel], value: object, where: str) -> Any:
@@ -170,6 +173,7 @@ def check_output(
     inputs: Iterable[str | Path] = (),
     force: bool = False,
     is_ours: Callable[[Path], bool] | None = None,
+    foreign: str = "was not written by this command",
 ) -> None:
     """Raise `RunError` if writing a file would lose another one.
 
@@ -183,11 +187,14 @@ def check_output(
         is_ours: tells whether an existing file was written by the same command, so that it may be
             replaced. None allows every file that is not an input. An empty file may always be
             replaced.
+        foreign: words about another existing file, for the message.
     """
     target = link_target(path)
     if os.path.isdir(target):
         raise RunError(f"{option}: {path} is a folder; give the name of a file")
     regular(target)
+    with writing(Path(path)), suppress(FileNotFoundError):
+        os.stat(target)  # raises if the name is too long, or its folder is not accessible
     if not os.path.isdir(target.parent):
         raise RunError(f"{option}: the folder {target.parent} does not exist; create it")
     if not os.path.exists(target):
@@ -200,14 +207,13 @@ def check_output(
     try:
         is_written_here = is_ours(target)
     except OSError as error:
-        words = f"exists and cannot be read ({error.strerror}); give another output"
+        words = f"exists and cannot be read: {system_reason(error)}; give another output"
         raise RunError(f"{option}: {path} {words}") from error
     except Exception:  # the readers of files raise many types for a file of another kind
         is_written_here = False
     if not is_written_here:
-        words = "exists and was not written by this command"
         remedy = "give another output, or --force to replace it"
-        raise RunError(f"{option}: {path} {words}; {remedy}")
+        raise RunError(f"{option}: {path} exists and {foreign}; {remedy}")
 
 
 def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -219,9 +225,39 @@ def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield path
 
 
-# The beginning of a text that a spreadsheet reads as a formula, and of such a text with a mark.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_MARKED = re.compile(r"'+[=+\-@\t\r]")
+# The beginning of a text that a spreadsheet may read as a formula, also after spaces, line ends and
+# separators of fields, and with the signs of a Japanese keyboard.
+_FORMULA_START = r"(?:[\t\r]|[\s;,]*[=+\-@＝＋－＠])"
+_FORMULA = re.compile(f"'*{_FORMULA_START}")
+_MARKED = re.compile(f"'+{_FORMULA_START}")
+
+
+def csv_text(
+    table: pd.DataFrame,
+    *,
+    raw_text: bool = False,
+    format_float: Callable[[float], str] | None = None,
+) -> str:
+    """Return a table as CSV.
+
+    Args:
+        table: the table.
+        raw_text: whether texts and the names of columns are written as they are. Otherwise a text
+            that a spreadsheet would read as a formula begins with ``'``.
+        format_float: returns the text of a number that is not an integer; None for all its digits.
+    """
+    if not raw_text:
+        table = table.rename(columns=_marked_cell).map(_marked_cell)
+    text = table.to_csv(index=False, float_format=format_float)
+    if "\r" in text:
+        # Python's csv module does not quote a carriage return, which readers take for a row's end.
+        quoting = csv.QUOTE_NONNUMERIC
+        return table.to_csv(index=False, float_format=format_float, quoting=quoting)
+    return text
+
+
+def _marked_cell(cell: object) -> object:
+    return spreadsheet_text(cell) if isinstance(cell, str) else cell
 
 
 def spreadsheet_text(text: str) -> str:

@@ -6,16 +6,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from filelock import lock_descriptor
+
 from pro_lib.common.files import RunError, reading, regular, writing
 
 _BLOCK = 4096  # bytes read at a time to find the last line end
+_POLL_INTERVAL = 0.005  # seconds between attempts to lock a file that another process appends to
 
 
 def append_lines(path: str | Path, values: Iterable[Mapping[str, Any]]) -> None:
     """Append JSON objects to a file, and write them to the disk before returning.
 
-    A line that a killed process left unfinished is removed first, so that it cannot damage a new
-    one. A complete last object without a line end is kept.
+    The file is locked meanwhile, so that several processes may append to it. A line that a killed
+    process left unfinished is removed first, so that it cannot damage a new one. A complete last
+    object without a line end is kept.
 
     Args:
         path: the file; it is created if it does not exist.
@@ -27,6 +31,7 @@ def append_lines(path: str | Path, values: Iterable[Mapping[str, Any]]) -> None:
     path = regular(path)
     data = b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values)
     with writing(path), open(path, "a+b") as file:
+        lock_descriptor(file.fileno(), poll_interval=_POLL_INTERVAL)  # until the file is closed
         start, end = _last_line(file)
         if _is_object(end, str(path)):
             data = b"\n" + data
@@ -49,9 +54,9 @@ def read_lines(path: str | Path) -> list[dict[str, Any]]:
         RunError: the file cannot be read, or another line is not a JSON object.
     """
     path = regular(path)
-    if not path.exists():
-        return []
     with reading(path):
+        if not path.exists():
+            return []
         *finished, end = path.read_bytes().split(b"\n")
     if _is_object(end, f"{path}, line {len(finished) + 1}"):
         finished.append(end)

@@ -1,6 +1,7 @@
 """Types of parameters, and errors as one sentence."""
 
 import difflib
+import errno
 import functools
 import re
 import reprlib
@@ -65,11 +66,30 @@ def is_printable(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
+# Words for errors of the operating system that say more than its own.
+_SYSTEM_REASONS = {
+    errno.ENAMETOOLONG: "the name is too long, use a shorter one",
+    errno.EACCES: "you do not have permission for it or for its folder",
+    errno.EPERM: "you do not have permission for it or for its folder",
+    errno.ENOSPC: "the disk is full",
+    errno.EROFS: "it is on a disk that is read-only",
+}
+
+
+def system_reason(error: OSError) -> str:
+    """Return the reason of an error of the operating system without its number."""
+    return _SYSTEM_REASONS.get(error.errno or 0) or error.strerror or one_line(error)
+
+
 def describe(error: BaseException) -> str:
     """Return an error's message as one line.
 
-    Some errors have no message, but the line has.
+    Some errors have no message, but the line has. An error of the operating system is told in
+    words, without its number.
     """
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename} cannot be used: " if error.filename else ""
+        return one_line(f"{place}{system_reason(error)}")
     name = type(error).__name__
     message = one_line(error)
     if message:
@@ -209,7 +229,8 @@ def refusing(kind: type[Exception], trouble: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which is not loaded here
             raise
-        is_named = type(error) is not ValueError and str(error)
+        has_words = type(error) is ValueError or getattr(error, "strerror", None)
+        is_named = str(error) and not has_words
         reason = f"{type(error).__name__}: {error}" if is_named else describe(error)
         raise kind(one_line(f"{trouble} ({reason})")) from error
 

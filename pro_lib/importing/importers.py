@@ -1,6 +1,7 @@
 """Import answers from elsewhere: records, responses of servers, and tables of answers."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,7 @@ from pro_lib.importing.records import (
 from pro_lib.importing.response_formats import response_format_of
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
 from pro_lib.questions.json_values import decoded
+from pro_lib.questions.question_files import read_question_rows
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.runs.run import Run
@@ -38,6 +40,8 @@ from pro_lib.runs.storage import RunInfo
 
 # The number of entries that show whether a file contains records or responses.
 _N_PEEKED = 10
+# Columns of a table of answers, which a question file does not have.
+_ANSWER_FIELDS = {"response", "text", "log_prob", "token_log_probs"}
 
 
 def from_openai(
@@ -187,9 +191,40 @@ def import_answers(
             n_shots=0,
             strict=strict,
         )
-    if unzipped(path).suffix in TABLES or _has_records(path):
-        return from_records(path, questions=questions, strict=strict)
-    return from_openai(path, questions=questions, strict=strict)
+    is_of_records = unzipped(path).suffix in TABLES or _has_records(path)
+    read = from_records if is_of_records else from_openai
+    try:
+        return read(path, questions=questions, strict=strict)
+    except RunError as error:
+        if not _is_question_file(path):
+            raise
+        words = "is a question file: it has questions and right answers, but no answers of a model"
+        remedy = f"Generate answers with: pro generate MODEL STRATEGY --dataset {path}"
+        raise RunError(
+            f"{path} {words}. {remedy}. Or give a file of answers, and this file with --questions."
+        ) from error
+
+
+def _is_question_file(path: str | Path) -> bool:
+    """Return whether a file has questions with right answers, and no answers of a model."""
+    if unzipped(path).suffix not in TABLES:
+        entries = list(islice(json_lines(path, on_error=lambda *_: None), _N_PEEKED))
+        if not entries or any(_has_model_answers(entry) for _, entry in entries):
+            return False
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            names = {*read_question_rows(path, {}).table}
+    except RunError:
+        return False
+    return names.isdisjoint(_ANSWER_FIELDS)
+
+
+def _has_model_answers(entry: object) -> bool:
+    """Return whether an entry of JSON is a response or a record, whose answers are objects."""
+    if not isinstance(entry, dict) or _is_from_server(entry):
+        return True
+    answers = entry.get("answers")
+    return isinstance(answers, list) and any(isinstance(answer, dict) for answer in answers)
 
 
 def _has_records(path: str | Path) -> bool:

@@ -6,8 +6,6 @@ higher uncertainty than a right one; a tie counts half. The functions raise `One
 right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +41,8 @@ def usable(
         >>> usable(pd.DataFrame({"NLL": [0.5, 1.0]}), [True, False])[1]
         'All 2 questions are used.'
     """
-    missing = uncertainties.isna().assign(correct=pd.isna(np.asarray(correct)))
+    labels: NDArray[np.object_] = np.ma.asarray(correct, dtype=object).filled(np.nan)
+    missing = uncertainties.isna().assign(correct=pd.isna(labels))
     mask = ~missing.any(axis=1).to_numpy()
     if mask.all():
         return mask, f"All {len(mask)} questions are used."
@@ -91,7 +90,7 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
         >>> auroc([0.1, 0.5, 0.3], [True, False, False])
         1.0
     """
-    return float(auroc_intervals(np.asarray(uncertainty)[:, None], correct)[0][0])
+    return float(auroc_intervals(as_floats(uncertainty)[:, None], correct)[0][0])
 
 
 def auroc_intervals(
@@ -281,8 +280,8 @@ def wilson(share: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
         >>> [float(end.round(3)) for end in wilson(0.5, 10)]
         [0.237, 0.763]
     """
-    shares = np.asarray(share, float)
-    counts = np.asarray(n, float)
+    shares = as_floats(share)
+    counts = as_floats(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 1 + _Z**2 / counts
         middle = (shares + _Z**2 / (2 * counts)) / scale
@@ -308,9 +307,22 @@ def normal(mean: ArrayLike, standard_error: ArrayLike) -> tuple[FloatArray, Floa
         >>> [float(end.round(2)) for end in normal(0.5, 0.1)]
         [0.3, 0.7]
     """
-    means = np.asarray(mean, float)
-    half = _Z * np.asarray(standard_error, float)
+    means = as_floats(mean)
+    half = _Z * as_floats(standard_error)
     return means - half, means + half
+
+
+def as_floats(values: ArrayLike) -> FloatArray:
+    """Return numbers as a float64 array, with NaN for the values that a masked array hides.
+
+    Args:
+        values: numbers of any shape.
+
+    Example:
+        >>> as_floats(np.ma.masked_greater([1, 2], 1)).tolist()
+        [1.0, nan]
+    """
+    return np.asarray(np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan))
 
 
 def aligned(
@@ -334,8 +346,8 @@ def aligned(
         >>> labels.tolist()
         [True, False]
     """
-    values = np.asarray(uncertainty, dtype=np.float64)
-    labels = _as_booleans(np.asarray(correct))
+    values = as_floats(uncertainty)
+    labels = _as_booleans(np.ma.asarray(correct))
     if values.ndim != 1 + columns or len(values) != len(labels):
         shape = f"({len(labels)}, A)" if columns else f"({len(labels)},)"
         raise ValueError(
@@ -349,19 +361,20 @@ def aligned(
     return values, labels
 
 
-def _as_booleans(labels: NDArray[Any]) -> Labels:
+def _as_booleans(labels: np.ma.MaskedArray) -> Labels:
     """Return labels (n,) as booleans, or raise `ValueError` if one is not True, False, 0 or 1."""
     # A column of booleans that may have missing values has the type object.
-    is_boolean = labels.dtype == bool or all(
+    has_type = labels.dtype == bool and not np.ma.is_masked(labels)
+    is_boolean = has_type or all(
         isinstance(label, (bool, int, float)) and label in (0, 1)
-        for label in np.ravel(labels).tolist()
+        for label in labels.ravel().tolist()  # None for a label that the mask hides
     )
     if not is_boolean or labels.ndim != 1:
         raise ValueError(
             "correct must be (n,) booleans, such as rouge_l > 0.3, or 0 and 1, "
             f"not {labels.dtype} {labels.shape}"
         )
-    return labels.astype(bool)
+    return np.asarray(labels, dtype=bool)
 
 
 def need_both(correct: Labels, what: str) -> None:

@@ -16,6 +16,7 @@ from pro_lib.metrics.auroc import (
     FloatArray,
     Labels,
     aligned,
+    as_floats,
     auroc_intervals,
     cluster_codes,
     jackknife_variance,
@@ -496,8 +497,8 @@ def count_differing(scores: ArrayLike, reference: ArrayLike) -> NDArray[np.int64
         >>> count_differing([[1.0, 2.0], [0.5, 0.5]], [1.0, 0.5])
         array([0, 1])
     """
-    column = np.asarray(reference)[:, None]
-    is_same = np.isclose(np.asarray(scores), column, rtol=ROUNDING, atol=ROUNDING)
+    column = as_floats(reference)[:, None]
+    is_same = np.isclose(as_floats(scores), column, rtol=ROUNDING, atol=ROUNDING)
     return np.asarray((~is_same).sum(axis=0))
 
 
@@ -650,7 +651,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
         >>> holm([0.01, 0.04, np.nan]).tolist()
         [0.02, 0.04, nan]
     """
-    values = np.asarray(p_values, dtype=np.float64)
+    values = as_floats(p_values)
     n_tests = np.count_nonzero(~np.isnan(values))
     order = np.argsort(values)[:n_tests]  # NaN is last
     factors = np.arange(n_tests, 0, -1)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray, Labels, aligned, need_both, wilson
+from pro_lib.metrics.auroc import FloatArray, Labels, aligned, as_floats, need_both, wilson
 
 _N_BINS = 10
 
@@ -78,8 +78,8 @@ def answered_weights(uncertainty: ArrayLike, n_answered: ArrayLike) -> FloatArra
         >>> answered_weights([0.9, 0.2, 0.9], [1, 2]).tolist()
         [[0.0, 1.0, 0.0], [0.5, 1.0, 0.5]]
     """
-    values = np.asarray(uncertainty, dtype=np.float64)
-    counts = np.asarray(n_answered, dtype=np.float64)[:, None]
+    values = as_floats(uncertainty)
+    counts = as_floats(n_answered)[:, None]
     _, tie_numbers, tie_sizes = np.unique(values, return_inverse=True, return_counts=True)
     n_before = np.cumsum(tie_sizes) - tie_sizes
     shares = np.clip((counts - n_before) / tie_sizes, 0, 1)
@@ -227,7 +227,7 @@ def calibration(
     isotonic.fit(-np.clip(fit_values, smallest, largest), fit_labels.astype(np.float64))
 
     def fit(scores: ArrayLike) -> FloatArray:
-        return np.asarray(isotonic.predict(-np.clip(np.asarray(scores), smallest, largest)))
+        return np.asarray(isotonic.predict(-np.clip(as_floats(scores), smallest, largest)))
 
     probability = fit(values)
     table = _reliability(probability, labels)

@@ -14,7 +14,7 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pro_lib.common.files import check_output, write_whole, writing
+from pro_lib.common.files import check_output, csv_text, write_whole, writing
 from pro_lib.common.validation import not_empty
 from pro_lib.plots.style import NOT_XML, STYLE, plt
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # CSV files hold six significant digits, so that one unit in the last is at most 1e-5 of a value.
 _RELATIVE_TOLERANCE = 1.01e-5
 _ABSOLUTE_TOLERANCE = 1e-9
+# Whole numbers, such as counts, are stored and compared exactly. From this one on they have more
+# than six digits.
+_WHOLE = re.compile(r"-?\d+")
+_ONE_MORE_DIGIT = 1e6
 # Largest move of a point of a drawing that is not seen, in points (1/72 inch).
 _DRAWING_TOLERANCE = 0.1
 _IDENTIFIER = re.compile(r'(?<=id=")[^"]*|(?<=href="#)[^"]*|(?<=url\(#)[^)]*')
@@ -44,9 +48,10 @@ def save_figure(
 ) -> list[Path]:
     """Write `<name>.csv`, the numbers, and `<name>.png` and `<name>.svg`, the figure.
 
-    The files are kept as they are if all of them exist and agree with the new ones. They agree if
-    texts are equal, numbers of the table differ by at most one unit in the sixth significant digit,
-    and no point of the drawing moves by more than 0.1 pt. Otherwise all of them are written.
+    The files are kept as they are if all of them exist, can be opened and agree with the new ones.
+    They agree if texts and whole numbers are equal, other numbers of the table differ by at most
+    one unit in the sixth significant digit, and no point of the drawing moves by more than 0.1 pt.
+    Otherwise all of them are written.
 
     Args:
         figure: the figure, or None for a table without one.
@@ -70,11 +75,9 @@ def save_figure(
     inputs = list(inputs)
     for path in paths:
         check_output(path, option=f"figures_dir={folder}", inputs=inputs)
-    numbers = table.to_csv(index=False, float_format="%.6g")
+    numbers = csv_text(table, format_float=_number_text)
     drawing = "" if figure is None else svg_text(figure)
-    stored = [path.read_bytes().decode(errors="replace") for path in paths if path.is_file()]
-    is_complete = len(stored) == len(paths)
-    if is_complete and tables_agree(numbers, stored[0]) and drawings_agree(drawing, stored[-1]):
+    if _are_current(paths, numbers, drawing):
         written = []
     else:
         written = paths
@@ -85,6 +88,37 @@ def save_figure(
     if figure is not None:
         plt.close(figure)
     return written
+
+
+def _number_text(value: float) -> str:
+    """Return a number with six significant digits, or all digits if it is whole, as a count is."""
+    is_exact = float(value).is_integer() and abs(value) < 2**53
+    return f"{value:.0f}" if is_exact else f"{value:.6g}"
+
+
+def _are_current(paths: list[Path], numbers: str, drawing: str) -> bool:
+    """Return whether all files exist, agree with the new ones, and can be opened."""
+    if not all(path.is_file() for path in paths):
+        return False
+    stored = {path.suffix: path.read_bytes() for path in paths}
+    if not tables_agree(numbers, stored[".csv"].decode(errors="replace")):
+        return False
+    if not drawing:
+        return True
+    stored_drawing = stored[".svg"].decode(errors="replace")
+    return drawings_agree(drawing, stored_drawing) and _is_picture(stored[".png"])
+
+
+def _is_picture(data: bytes) -> bool:
+    """Return whether bytes are a PNG picture that is whole, by its checksums."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
+            picture.verify()
+    except Exception:  # a damaged file raises errors of many types
+        return False
+    return True
 
 
 def tables_agree(one: str, other: str) -> bool:
@@ -117,6 +151,9 @@ def _cells_agree(one: str, other: str) -> bool:
         values = float(one), float(other)
     except ValueError:
         return False
+    n_whole = sum(_WHOLE.fullmatch(cell) is not None for cell in (one, other))
+    if n_whole == 2 or (n_whole and max(map(abs, values)) >= _ONE_MORE_DIGIT):
+        return values[0] == values[1] and n_whole == 2
     return isclose(*values, rel_tol=_RELATIVE_TOLERANCE, abs_tol=_ABSOLUTE_TOLERANCE)
 
 

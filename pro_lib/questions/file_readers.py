@@ -241,7 +241,8 @@ def _parquet(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
     check_names(table.column_names, path)
     # The metadata of pandas are not needed here, and they may be damaged too.
     table = table.replace_schema_metadata(None)
-    rows = table.to_pandas(integer_object_nulls=True).to_dict("records")
+    frame = table.to_pandas(integer_object_nulls=True, maps_as_pydicts="strict")
+    rows = frame.to_dict("records")
     yield from ((f"{path}, row {n}", row) for n, row in enumerate(rows, start=1))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.auroc import FloatArray, as_floats
 
 IntArray = NDArray[np.int64]
 # How far a log-probability may be above 0, or the mass of a question above 1.
@@ -163,7 +163,7 @@ def pro_at_k(
         >>> pro_at_k(np.log([[0.5, 0.25]]), [1, 2]).round(4).tolist()
         [[0.6931, 1.0397]]
     """
-    requested = np.asarray(k)
+    requested = np.ma.filled(k, 0)  # a value that a mask hides is not a K
     is_integer = requested.dtype.kind in "iu" and requested.ndim <= 1 and requested.size > 0
     if not is_integer or (requested < 1).any():
         raise ValueError(f"k must be an integer of at least 1, or several of them, not {k!r}")
@@ -296,7 +296,7 @@ def tree_bound(
         [0.8]
     """
     checked = as_log_probs(prefix_log_probs, "prefix_log_probs")
-    entropies = np.asarray(next_entropies, dtype=np.float64)
+    entropies = as_floats(next_entropies)
     nan_without_prefixes = np.where(np.isnan(checked).all(axis=1), np.nan, 0.0)
 
     def bound(selected: FloatArray, log_alpha: float) -> FloatArray:
@@ -426,7 +426,7 @@ def as_log_probs(
         >>> as_log_probs([[-1, float("nan")]]).tolist()
         [[-1.0, nan]]
     """
-    array = np.asarray(log_probs, dtype=np.float64)
+    array = as_floats(log_probs)
     if array.ndim != 2 or shape not in (None, array.shape):
         raise ValueError(f"{name} must have the shape {shape or '(n, N)'}, not {array.shape}")
     is_bad = np.isinf(array) | (array > _ROUNDING)
@@ -476,7 +476,7 @@ def _by_alpha(
     Returns:
         The scores, of shape (n,) or (n, A).
     """
-    alphas = np.asarray(alpha, dtype=np.float64)
+    alphas = as_floats(alpha)
     is_vector = alphas.ndim <= 1 and alphas.size > 0
     if not is_vector or not ((alphas >= 0) & (alphas <= 1)).all():
         raise ValueError(f"alpha must lie in [0, 1], not {alphas}")

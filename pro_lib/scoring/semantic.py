@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.auroc import FloatArray, as_floats
 from pro_lib.scoring.likelihood import as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]
@@ -173,7 +173,7 @@ class _Labels(NamedTuple):
 
 def _checked(compared: ArrayLike) -> tuple[_Labels, Mask]:
     """Return probabilities of three labels, and which answers are present (n, N)."""
-    array = np.asarray(compared, dtype=np.float64)
+    array = as_floats(compared)
     has_answers = array.ndim in (3, 4) and array.shape[1] == array.shape[2]
     if not has_answers or array.shape[3:] not in ((), (3,)):
         shapes = "(n, N, N) or (n, N, N, 3)"
@@ -208,7 +208,7 @@ def _fitting(log_probs: ArrayLike, present: Mask) -> FloatArray:
 
 def _masses(log_probs: ArrayLike, meaning: ArrayLike) -> FloatArray:
     """Return log P(c) (n, C) in ascending order, -inf where a question has fewer meanings."""
-    numbers = np.asarray(meaning)
+    numbers = np.ma.filled(meaning, -1)
     logs = np.nan_to_num(_fitting(log_probs, numbers >= 0), nan=-np.inf)[:, :, None]
     n_meanings = max(numbers.max(initial=0) + 1, 1)
     is_member = numbers[:, :, None] == np.arange(n_meanings)

@@ -16,6 +16,7 @@ from pro_lib import metrics
 from pro_lib.common.catalog import fingerprint
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import SentenceError, not_empty, refusing
+from pro_lib.metrics.auroc import as_floats
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]
@@ -106,7 +107,7 @@ def pairwise_similarity(
     pair_codes = (first * len(values) + second)[are_present]
     pairs, place = np.unique(pair_codes, return_inverse=True)
     i, j = np.divmod(pairs, max(len(values), 1))
-    compared = np.asarray(compare(values[i], values[j]), dtype=np.float64)
+    compared = as_floats(compare(values[i], values[j]))
     result = np.full((*are_present.shape, *compared.shape[1:]), np.nan)
     result[are_present] = compared[place]
     return result

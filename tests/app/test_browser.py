@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
@@ -322,6 +323,14 @@ def overlap(first, second):
     return all(end - start > 3 for start, end in zip(starts, ends, strict=True))
 
 
+def difference_in_words(pro, lexical, right):
+    """Return PRO minus SE with its interval, as the page writes it."""
+    scores = pd.DataFrame({"PRO": pro, "SE": lexical})
+    compared = metrics.compare_aurocs(scores, right, reference="SE")
+    [words] = metrics.differences_in_words(compared, "SE")
+    return re.sub(r"SE (\S+) \[(\S+), (\S+)\]", r"SE, lexical \1 (95 %: \2 to \3)", words)
+
+
 def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
     run = many(n=400)
     run = replace(run, answers=run.answers.assign(finished=run.answers["question_id"] != "q00"))
@@ -372,7 +381,8 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         expect(app).to_contain_text("Asking needs a model and a running kernel")
         page.get_by_role("tab", name="Compare").click()
         expect(app).to_contain_text(
-            f"SE, lexical {auroc(methods['SE, lexical'])}. 399 of the 400 questions shown"
+            f"SE, lexical {auroc(methods['SE, lexical'])}; "
+            f"{difference_in_words(pro, methods['SE, lexical'], right)}. 399 of the 400 questions"
         )
         labels = [label.bounding_box() for label in app.locator(".pro-number").all()]
         assert len(labels) == 10

@@ -170,53 +170,91 @@ def test_the_page_computes_pro_as_pro_lib_does(tmp_path):
         )
 
 
-def test_the_page_computes_auroc_and_ranks_as_pro_lib_does(tmp_path):
+def test_the_page_ranks_as_scipy_does(tmp_path):
     rng = np.random.default_rng(1)
-    uncertainty = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
-    correct = [(rng.random(200) < 0.4).tolist() for _ in uncertainty]
-    uncertainty += [
-        uncertainty[0],
-        [0.0, 1.0, 2.0, 3.0],
-        [3.0, 2.0, 1.0, 0.0],
-        [1.0] * 4,
-        [0.0, 1.0],
-    ]
-    correct += [[True, *[False] * 199], *[[True, True, False, False]] * 3, [False, True]]
-    code = """({ u, c }) => u.map((values, index) => [
-        page.aurocWithInterval(values, c[index]), page.percentRanks(values)
-    ])"""
-    results = run_javascript(tmp_path, code, {"u": uncertainty, "c": correct})
-    for values, right, (auroc, ranks) in zip(uncertainty, correct, results, strict=True):
-        assert auroc == pytest.approx(
-            np.ravel(metrics.auroc_intervals(np.transpose([values]), right)), abs=1e-9
-        )
+    lists = [rng.integers(0, 4 + i, size=200).astype(float).tolist() for i in range(20)]
+    results = run_javascript(tmp_path, "(lists) => lists.map(page.percentRanks)", lists)
+    for values, ranks in zip(lists, results, strict=True):
         assert ranks == pytest.approx(100 * rankdata(values) / len(values))
-    one_class = (
-        "() => [page.aurocWithInterval([1, 2], [true, true]), page.aurocWithInterval([], [])]"
-    )
-    assert run_javascript(tmp_path, one_class, None) == [[None] * 3] * 2  # None is NaN in JSON
+
+
+def with_relations(run):
+    """Return a run whose questions are in clusters of eight."""
+    rows = np.arange(len(run.questions))
+    return replace(run, questions=run.questions.assign(relation=[f"r{row // 8}" for row in rows]))
+
+
+def clusters_of(run):
+    return run.questions.get("relation")
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
+@pytest.mark.parametrize("has_clusters", [True, False])
 @pytest.mark.parametrize("distinct", [True, False])
-def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, tmp_path):
+def test_the_page_sweeps_alpha_as_pro_lib_does(distinct, has_clusters, tmp_path):
     twice = pd.concat([RUN.answers, RUN.answers[RUN.answers["rank"] == 1]], ignore_index=True)
-    run = replace(RUN, answers=twice).select(split="test")
-    data = explorer.run_data(run)
+    whole = replace(RUN, answers=twice)
+    if has_clusters:
+        whole = with_relations(whole)
+    data = explorer.run_data(whole)
     code = """({ data, repeats }) => { const view = new page.RunView(data, "test", repeats);
-        return [view.sweep.map((at) => [...at.auroc, ...at.meanKept]), view.uncertainty] }"""
+        const { auroc, mean_kept } = view.sweep;
+        return [auroc.map((row, index) => [...row, ...mean_kept[index]]), view.uncertainty] }"""
     sweep, uncertainty = run_javascript(tmp_path, code, {"data": data, "repeats": not distinct})
+    run = whole.select(split="test")
     log_probs, alphas = run.log_probs(distinct=distinct), np.array(data["alphas"])
     expected = scoring.pro(log_probs, alpha=alphas)
     assert np.transpose(uncertainty) == pytest.approx(expected, rel=1e-9)
-    aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)))
+    clusters = clusters_of(run)
+    aurocs = metrics.auroc_intervals(expected, np.array(corrects(run)), clusters=clusters)
     kept = scoring.adaptive_k(log_probs, alphas)
-    means = kept.mean(axis=0), kept.std(axis=0, ddof=1) / np.sqrt(len(kept))
-    low, high = metrics.normal(*means)
+    each = np.arange(len(kept)) if clusters is None else clusters
+    sums = pd.DataFrame(kept - kept.mean(axis=0)).groupby(np.asarray(each)).sum() / len(kept)
+    errors = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum())
+    low, high = metrics.normal(kept.mean(axis=0), errors)
     assert low.min() < 1
     assert np.array(sweep) == pytest.approx(
-        np.column_stack([*aurocs, means[0], np.maximum(low, 1), high]), rel=1e-9
+        np.column_stack([*aurocs, kept.mean(axis=0), np.maximum(low, 1), high]), rel=1e-9
     )
+
+
+@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
+@pytest.mark.parametrize("split", ["all", "test"])
+@pytest.mark.parametrize("has_clusters", [True, False])
+def test_the_page_compares_methods_as_pro_lib_does(has_clusters, split, tmp_path):
+    whole = many(n=80)
+    if has_clusters:
+        whole = with_relations(whole)
+    data, comparison = page_data(explorer.to_html(whole, tmp_path / "run.html", alpha=0.3))
+    run = whole if split == "all" else whole.select(split=split)
+    ids = list(run.questions["question_id"])
+    scores = pd.DataFrame(comparison["scores"], comparison["ids"]).loc[ids]
+    scores.insert(0, "PRO", scoring.pro(run.log_probs(), alpha=0.3))
+    given = comparison["splits"][split]
+    place = data["alphas"].index(0.3)
+    for reference in ("NLL", "SE, lexical", "PRO"):
+        expected = metrics.compare_aurocs(
+            scores, corrects(run), reference=reference, clusters=clusters_of(run)
+        ).set_index("method")
+        for method, row in expected.iterrows():
+            index = place if method == "PRO" else 0
+            shown = given["aurocs"][method][index]
+            assert shown == pytest.approx(row[["auroc", "low", "high"]].tolist(), abs=1e-9)
+            if method == reference:
+                continue
+            code = "([split, names, place]) => page.describePairedDifference(split, names, place)"
+            text = run_javascript(tmp_path, code, [given, [method, reference], place])
+            columns = ["difference", "difference_low", "difference_high"]
+            numbers = [f"{row[name]:+z.3f}".replace("+0.000", "0.000") for name in columns]
+            words = "{} (95\u00a0%: {} to {})".format(*numbers).replace("-", "−")
+            assert text == f"; {method} minus {reference} {words}"
+
+
+def test_a_difference_of_few_answers_has_no_interval(tmp_path):
+    given = explorer.comparison_data(many(n=12))["splits"]["all"]
+    code = "(split) => page.describePairedDifference(split, ['PRO', 'NLL'], 0)"
+    text = run_javascript(tmp_path, code, given)
+    assert text.endswith(", without an interval: fewer than 5 right answers")
 
 
 @pytest.fixture(scope="module")

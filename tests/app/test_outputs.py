@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import webbrowser
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -224,6 +225,17 @@ def test_a_foreign_file_is_replaced_only_with_force(name, place):
     assert file.read_bytes() != changed
 
 
+def test_the_page_of_another_file_is_a_foreign_file(place):
+    shutil.copy("records.jsonl", "other.jsonl")
+    typed("explore", "records.jsonl", "--html", "page.html")
+    before = Path("page.html").read_bytes()
+    words = ["explore", "other.jsonl", "--html", "page.html"]
+    assert "page.html exists and is not a page of the same RUN" in refused(*words)
+    assert Path("page.html").read_bytes() == before
+    typed(*words, "--force")
+    assert Path("page.html").read_bytes() != before
+
+
 def test_the_copy_of_another_notebook_is_a_foreign_file(place):
     words = ["run", "mine.ipynb", "--executed", "output"]
     Path("output").mkdir()
@@ -278,6 +290,51 @@ def test_a_link_to_what_is_not_a_file_is_refused_and_stays(words, target, reason
 @pytest.mark.parametrize("words", WITH_OUTPUT)
 def test_an_output_in_a_folder_that_does_not_exist_is_refused(words, place):
     assert "the folder no does not exist" in refused(*words, "no/output")
+
+
+# Names that are too long, and folders without permission
+
+
+@contextmanager
+def permissions_hold():
+    """Let permissions hold for a test that runs as root."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+TOO_LONG = [(words, 300) for words in (SCORE, REPORT, EXPLORE, RUN, JUDGE)]
+TOO_LONG.append((JUDGE, 245))  # the replies are in a file with a longer name
+
+
+@pytest.mark.parametrize(("words", "length"), TOO_LONG)
+def test_a_name_that_is_too_long_is_told_in_words(words, length, place):
+    message = refused(*words, "x" * length)
+    assert "the name is too long, use a shorter one" in message
+    assert "rrno" not in message
+    assert "ENAMETOOLONG" not in message
+
+
+@pytest.mark.parametrize("words", [SCORE, REPORT, EXPLORE], ids=lambda words: words[0])
+def test_a_folder_without_permission_is_told_in_words(words, place):
+    typed(*words, "output")  # loads all modules
+    Path("locked").mkdir(mode=0)
+    Path("read_only").mkdir(mode=0o555)
+    place.chmod(0o755)
+    with permissions_hold():
+        messages = [
+            refused(*words, "locked/output"),
+            refused(*words, "read_only/output"),
+            refused(words[0], "locked"),
+        ]
+    reason = "you do not have permission for it or for its folder"
+    assert messages[0].startswith(f"locked/output cannot be written: {reason}")
+    assert messages[1].startswith(f"read_only/output cannot be written: {reason}")
+    assert messages[2].startswith(f"locked/run.json cannot be read: {reason}")
 
 
 def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch):

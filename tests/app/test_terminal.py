@@ -212,7 +212,8 @@ def test_letters_and_spaces_of_all_languages_are_printed():
 # Spreadsheets
 
 FORMULAS = ["=1+1", "+1", "-5", "@SUM(1)", "\tx", "\r=1", "'=1", "''-1"]
-PLAIN = ["Paris", "1-1", "'quoted'", "", "'", "a\rb", 'a "b"', "a,b"]
+FORMULAS += ["＝1", "＋1", "－1", "＠SUM(1)", "\n=1", "  =1", "\u3000+1", ";=1", " ,;-1", "' =1"]
+PLAIN = ["Paris", "1-1", "'quoted'", "", "'", "a\rb", 'a "b"', "a,b", "; and", " x=1", "\n"]
 
 
 def write_answers(folder, texts):
@@ -220,7 +221,9 @@ def write_answers(folder, texts):
     rows = []
     for n, text in enumerate(texts):
         answers = [{"text": text, "log_prob": -1.0 - n}]
-        rows.append({"question_id": f"{text}{n}", "question": text, "answers": answers})
+        name = f"{text}{n}"
+        row = {"question_id": name, "question": name, "scores": {"=x": 1.0}}
+        rows.append(row | {"answers": answers})
     file = folder / "records.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     return file
@@ -241,8 +244,10 @@ def test_texts_that_look_like_formulas_are_marked_unless_raw_text_is_asked_for(
     printed("score", file, "--output", output, *options)
     for row, text in zip(cells(output), [*FORMULAS, *PLAIN], strict=True):
         expected = mark + text if text in FORMULAS else text
-        assert (row["text"], row["question"]) == (expected, expected)
+        assert row["text"] == expected
+        assert row["question"] == row["question_id"]
         assert row["question_id"].startswith(expected)
+        assert row[f"{mark}=x"] == "1.0"
 
 
 def test_numbers_are_not_marked_as_formulas(tmp_path):
@@ -278,10 +283,10 @@ def test_labels_made_from_that_table_match_the_answers(tmp_path):
     assert words in printed("score", file, "--labels", labels)
 
 
-@given(st.text(alphabet="'=+-@\t\ra "))
+@given(st.text(alphabet="'=+-@\t\ra \n;＝"))
 def test_a_mark_is_removed_again(text):
     marked = files.spreadsheet_text(text)
-    assert not re.match(r"[=+\-@\t\r]", marked)
+    assert not re.match(r"[\s;]*[=+\-@＝]|[\t\r]", marked)
     assert files.without_spreadsheet_mark(marked) == text
 
 

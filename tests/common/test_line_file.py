@@ -1,4 +1,7 @@
-"""Append-only files of JSON lines: what a killed process leaves does no harm."""
+"""Append-only files of JSON lines: neither a killed process nor a second one does harm."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +14,18 @@ def test_lines_are_read_as_they_were_appended(tmp_path):
     append_lines(path, [{"a": 1}, {"b": "é"}])
     append_lines(path, [{"c": None}])
     assert read_lines(path) == [{"a": 1}, {"b": "é"}, {"c": None}]
+
+
+def test_three_processes_that_append_keep_all_lines(tmp_path):
+    code = (
+        "import os, sys; from pro_lib.common.line_file import append_lines\n"
+        "os.fsync = lambda _: None\n"  # so that it takes a second
+        "for n in range(300): append_lines('lines.jsonl', [{'n': n, 'text': 'x' * n}])"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    numbers = [line["n"] for line in read_lines(tmp_path / "lines.jsonl")]
+    assert sorted(numbers) == sorted([*range(300)] * 3)
 
 
 def test_a_file_that_does_not_exist_has_no_lines(tmp_path):

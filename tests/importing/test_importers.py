@@ -299,3 +299,33 @@ def test_questions_may_be_a_file_whose_rows_are_all_read(tmp_path):
         run = import_answers(records, questions=given)
         assert run.questions["question"].tolist() == ["Q0?", "Q1?", "Q2?"]
         assert run.questions["references"].tolist() == [["A0"], ["A1"], ["A2"]]
+
+
+QUESTION_FILES = {
+    "questions.csv": "question,references\n0?,Paris\n",
+    "questions.jsonl": '{"question": "0?", "answer": "Paris"}',
+    "lists.jsonl": '{"question": "0?", "answers": ["Paris"]}',
+    "squad.json": '{"data": [{"question": "0?", "answers": {"text": ["Paris"]}}]}',
+}
+
+
+@pytest.mark.parametrize("name", QUESTION_FILES)
+def test_a_question_file_in_the_place_of_answers_is_named(name, tmp_path):
+    (tmp_path / name).write_text(QUESTION_FILES[name])
+    words = f"{name} is a question file: .* pro generate MODEL STRATEGY --dataset .*--questions"
+    with pytest.raises(RunError, match=words):
+        import_answers(tmp_path / name)
+
+
+NO_QUESTION_FILES = {
+    "log_prob=1 must be": {"answers": [{"text": "Paris", "log_prob": 1}]},
+    "logprobs are missing": {"response": {"choices": [{"text": "Paris", "finish_reason": "stop"}]}},
+}
+
+
+@pytest.mark.parametrize("words", NO_QUESTION_FILES)
+def test_a_file_of_damaged_answers_is_not_called_a_question_file(words, tmp_path):
+    entry = {"question": "0?", "references": ["Paris"], **NO_QUESTION_FILES[words]}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(entry))
+    with pytest.raises(RunError, match=words):
+        import_answers(tmp_path / "answers.jsonl")

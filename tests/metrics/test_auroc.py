@@ -26,6 +26,7 @@ NO_LABELS = (
     ["a", "b"],
     [[0], [1]],
     pd.array([True, None], "boolean"),
+    np.ma.array([True, False], mask=[0, 1]),
 )
 
 
@@ -68,6 +69,11 @@ def test_auroc_agrees_with_sklearn(rows):
             "2 of 3 rows, first in row 1",
         ),
         (
+            lambda: metrics.auroc(np.ma.array([1.0, 2.0], mask=[0, 1]), [True, False]),
+            ValueError,
+            "1 of 2 rows, first in row 1",
+        ),
+        (
             lambda: metrics.auroc_intervals([[1.0], [np.nan]], [True, False]),
             ValueError,
             "1 of 2 rows, first in row 1",
@@ -107,6 +113,8 @@ def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
     reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
     assert sentence == f"3 of 5 questions are left out (b, c, d): {reasons}."
     assert metrics.usable(table[["PRO"]].dropna(), [True] * 4)[1] == "All 4 questions are used."
+    hidden = np.ma.array([True] * 4, mask=[0, 1, 0, 0])
+    assert metrics.usable(table[["PRO"]].dropna(), hidden)[0].tolist() == [True, False, True, True]
     _, sentence = metrics.usable(
         pd.DataFrame({"NLL": [nan, 1.0, 2.0], "X": [1.0, nan, 2.0]}), [True] * 3
     )

@@ -51,6 +51,33 @@ def test_files_are_written_if_one_is_missing(tmp_path):
         assert save(tmp_path) == FILES
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_written_if_one_is_damaged(name, tmp_path):
+    save(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    middle = len(whole) // 2
+    for damaged in (b"", whole[:-20], whole[:middle] + bytes(20) + whole[middle + 20 :]):
+        (tmp_path / name).write_bytes(damaged)
+        assert save(tmp_path) == FILES
+        assert (tmp_path / name).read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_count_is_stored_and_compared_exactly(kind, tmp_path):
+    def saved(*counts):
+        table = TABLE.assign(n_tokens=[kind(count) for count in counts])
+        return save(tmp_path, table), (tmp_path / "a.csv").read_text().splitlines()[1]
+
+    assert saved(1_000_000, 1, 2) == (FILES, "0,9.12346,m,1000000")
+    assert saved(1_000_009, 1, 2) == (FILES, "0,9.12346,m,1000009")
+    assert saved(1_000_009, 1, 2)[0] == set()
+
+
+def test_texts_that_look_like_formulas_are_marked(tmp_path):
+    save(tmp_path, TABLE.assign(model="=1+1"))
+    assert (tmp_path / "a.csv").read_text().count(",'=1+1\n") == len(TABLE)
+
+
 def test_a_table_without_a_figure_is_one_file(tmp_path):
     assert plots.save_figure(None, TABLE, "b", figures_dir=tmp_path) == [tmp_path / "b.csv"]
     assert plots.save_figure(None, TABLE, "b", figures_dir=tmp_path) == []
@@ -70,6 +97,8 @@ DIFFERENT = {
     "a row": ("m,x\na,1\n", "m,x\na,1\na,1\n"),
     "a missing value": ("m,x\na,1\n", "m,x\na,\n"),
     "the fifth digit": ("m,x\na,1.2345\n", "m,x\na,1.2346\n"),
+    "a count": ("m,x\na,1000000\n", "m,x\na,1000009\n"),
+    "a count with six digits before": ("m,x\na,1e+06\n", "m,x\na,1000009\n"),
 }
 
 
@@ -79,7 +108,7 @@ def test_tables_that_differ(one):
 
 
 def test_tables_that_differ_by_one_unit_in_the_sixth_digit_agree():
-    assert tables_agree("x,y\n0.123456,0\n", "x,y\n0.123457,-1e-12\n")
+    assert tables_agree("x,y,z\n0.123456,0,1\n", "x,y,z\n0.123457,-1e-12,0.999999\n")
 
 
 LINE = (

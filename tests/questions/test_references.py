@@ -5,6 +5,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,6 +157,16 @@ def test_whole_numbers_of_a_column_with_gaps_are_whole(tmp_path):
     assert references == [["1969"], ["1989"]]
     assert said[0] == "references from column 'answer', whole numbers without .0"
     assert asked("1969.0", "version 2.0")[0] == [["1969.0"], ["version 2.0"]]
+
+
+def test_a_map_of_parquet_is_an_object(tmp_path):
+    maps = pa.map_(pa.string(), pa.list_(pa.string()))
+    answers = pa.array([[("text", ["Rome"])], [("IT", ["Roma"]), ("EN", ["Rome"])]], maps)
+    table = pa.table({"question": ["A?", "B?"], "answers": answers})
+    pq.write_table(table, tmp_path / "set.parquet")
+    with pytest.warns(UserWarning, match=r"row 2: references=\{'IT': .* must be text or lists"):
+        read = load_questions(path=tmp_path / "set.parquet", n_shots=0).table
+    assert read["references"].tolist() == [["Rome"]]
 
 
 @pytest.mark.parametrize(

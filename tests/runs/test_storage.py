@@ -380,7 +380,14 @@ def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, fini
             use()
 
 
-@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+DISK_ERRORS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "quota exceeded",
+    errno.EROFS: "on a disk that is read-only",
+}
+
+
+@pytest.mark.parametrize("reason", DISK_ERRORS)
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 @pytest.mark.parametrize("succeed", range(4))
 def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(
@@ -396,7 +403,7 @@ def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(
 
     with monkeypatch.context() as patched:
         patched.setattr(files.os, call, refusing)
-        with pytest.raises(RunError, match=errno.errorcode[reason]):
+        with pytest.raises(RunError, match=DISK_ERRORS[reason]):
             written(path)
     assert not list(path.glob(".part*"))
     written(path)

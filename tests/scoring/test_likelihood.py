@@ -128,16 +128,40 @@ def test_impossible_log_probabilities_name_row_and_answer(score):
         score(np.array([-1.0, -2.0]))
 
 
+# Arrays of answers and of numbers, of which a mask hides some.
+HIDDEN = np.ma.masked_array([[-1.0, -0.1], [-2.0, -0.2]], mask=[[False, True], [True, False]])
+WITH_MASKS = {
+    "list of rows": lambda x: scoring.pro(list(x)),
+    "pro_all_k": scoring.pro_all_k,
+    "mass": scoring.mass,
+    "above_one": lambda x: scoring.above_one(x + 0.1),
+    "adaptive_k": lambda x: scoring.adaptive_k(x, 0.1),
+    "mass_not_found": lambda x: scoring.mass_not_found(x, alpha=0.1),
+    "alpha_floor": lambda x: scoring.alpha_floor([[-1.0]] * 2, alpha=0.1, open_log_probs=x),
+    "prefixes": lambda x: scoring.tree_bound(x, [[0.5, 0.5]] * 2),
+    "entropies": lambda x: scoring.tree_bound([[-1.0, -2.0]] * 2, -x),
+    "meanings": lambda x: scoring.meaning_log_probs(
+        [[-1.0, NAN], [NAN, -0.2]],
+        np.ma.array([[0, 5], [5, 0]], mask=x.mask) if np.ma.is_masked(x) else [[0, -1], [-1, 0]],
+    ),
+    "similarity": lambda x: scoring.degree(np.exp(x[:, :, None] + x[:, None, :])),
+    "semantic_entropy": lambda x: scoring.semantic_entropy(x, [[0, -1], [-1, 0]]),
+}
+
+
+@pytest.mark.parametrize("score", [*ALL_SCORES, *WITH_MASKS.values()])
+def test_a_value_that_a_mask_hides_is_missing(score):
+    np.testing.assert_array_equal(score(HIDDEN), score(HIDDEN.filled(NAN)))
+
+
 ONE = [[-1.0]]
+BAD_KS = (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int), np.ma.array([1, 2], mask=[0, 1]))
 REFUSED = [
     *(
         ("alpha", partial(scoring.pro, ONE, alpha=alpha))
-        for alpha in (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]])
+        for alpha in (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]], np.ma.array([0.1, 0.2], mask=[0, 1]))
     ),
-    *(
-        ("k", partial(scoring.pro_at_k, ONE, k))
-        for k in (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int))
-    ),
+    *(("k", partial(scoring.pro_at_k, ONE, k)) for k in BAD_KS),
     ("alpha", partial(scoring.adaptive_k, ONE, 2)),
     ("alpha", partial(scoring.alpha_floor, ONE, alpha=0.0)),
     ("search_alpha", partial(scoring.pro, ONE, alpha=0.1, search_alpha=0.2)),

@@ -57,10 +57,10 @@ def explore_command(
 
     inputs = [path for path in (run, reading["questions"]) if path]
     if html:  # checked before the run is read, which may take long
-        _check_page(html, inputs, force)
+        _check_page(html, run, inputs, force)
     answers = read_answers(run, reading)
     page = html or _default_page(run, answers)
-    _check_page(page, inputs, force)
+    _check_page(page, run, inputs, force)
     explorer.to_html(answers, page, alpha=alpha, source=run)
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
     say(f"{counts}; page: {printable(page)}")
@@ -68,16 +68,17 @@ def explore_command(
         webbrowser.open(Path(page).absolute().as_uri())
 
 
-def _check_page(page: Path, inputs: Sequence[str], force: bool) -> None:
-    """Check that writing a page does not lose an input or a file that is not a page."""
-    check_output(page, option="--html", inputs=inputs, force=force, is_ours=_is_page)
-
-
-def _is_page(path: Path) -> bool:
-    """Return whether a file is a page that `pro explore` wrote."""
+def _check_page(page: Path, run: str, inputs: Sequence[str], force: bool) -> None:
+    """Check that writing a page does not lose an input or a file that is not a page of the run."""
     from pro_lib.app import explorer
 
-    return explorer.page_source(path) is not None
+    def is_ours(path: Path) -> bool:
+        return explorer.page_source(path) == explorer.source_digest(run)
+
+    foreign = "is not a page of the same RUN"
+    check_output(
+        page, option="--html", inputs=inputs, force=force, is_ours=is_ours, foreign=foreign
+    )
 
 
 def _default_page(path: str, run: Run) -> Path:

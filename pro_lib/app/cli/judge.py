@@ -86,7 +86,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib.app import verdicts
-    from pro_lib.app.score_table import csv_text
+    from pro_lib.common.files import csv_text
 
     inputs = [path for path in (answers, reading["questions"]) if path]
     check_output(
@@ -103,7 +103,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
         cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
         click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
     table = verdicts.verdicts(table, model=judge, cache=cache)
-    write_whole(csv_text(table, raw_text=False).encode(), output)
+    write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 
 

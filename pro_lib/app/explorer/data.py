@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
+from pro_lib.app.explorer.intervals import comparisons, sweeps
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import evaluate
@@ -33,7 +34,7 @@ _CERTIFICATE_COLUMNS = [
 
 
 def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
-    """Return a run as JSON data, from which the page computes PRO, K and AUROC.
+    """Return a run as JSON data, from which the page computes PRO and K.
 
     Args:
         run: a run with log-probabilities.
@@ -44,6 +45,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
 
         - `name`, `model`, `has_texts`: about the run;
         - `alpha`, `alphas`, `log_alphas`: the slider. `log_alphas` has None for log 0;
+        - `sweeps`: AUROC and mean K with their intervals, as `sweeps` of intervals.py returns them;
         - `questions`: a dict per question;
         - `answers`: a list per question, in descending order of probability, those that were cut
           last. An answer is a list [text, log-probability of the complete answer in nats,
@@ -72,6 +74,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
         "alpha": alpha,
         "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
+        "sweeps": sweeps(run, alphas, [question["correct"] for question in questions]),
         "questions": questions,
         "answers": answers,
     }
@@ -170,18 +173,20 @@ def _cut_answers(run: Run) -> pd.DataFrame:
 
 
 def comparison_data(
-    run: Run, samples: Run | None = None, *, distinct: bool = True
+    run: Run, samples: Run | None = None, *, alpha: float = 0.4, distinct: bool = True
 ) -> dict[str, Any]:
     """Return the scores of every method but PRO on the questions of a run, as JSON data.
 
     Args:
         run: a run with log-probabilities.
         samples: a run of samples of the same questions, for the methods that need them.
+        alpha: where the slider stands first.
         distinct: whether repeated answers count once.
 
     Returns:
-        A dict with the lists `ids`, `texts` and `correct`, the lists of `scores` by method, and
-        `counts`, a sentence about the questions that are left out.
+        A dict with the lists `ids`, `texts` and `correct`, the lists of `scores` by method,
+        `counts`, a sentence about the questions that are left out, and `splits`, AUROCs and
+        differences as `comparisons` of intervals.py returns them.
 
     Raises:
         RunError: if no answer can be judged.
@@ -195,6 +200,7 @@ def comparison_data(
         "correct": judged.correct.tolist(),
         "scores": judged.baselines.to_dict("list"),
         "counts": judged.exclusions,
+        "splits": comparisons(run, judged, _slider_alphas(run, alpha)),
     }
 
 

@@ -45,7 +45,7 @@ def to_html(
     not_empty(path, "path")
     scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
     try:
-        comparison = comparison_data(run)
+        comparison = comparison_data(run, alpha=alpha)
     except RunError as error:
         comparison = {"why": str(error)}
     data = [run_data(run, alpha=alpha), comparison]

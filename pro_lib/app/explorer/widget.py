@@ -134,7 +134,9 @@ class Explorer(anywidget.AnyWidget):
 
     def _compare(self, distinct: bool) -> dict[str, Any]:
         """Compare every method on the run, with stored samples if there are any."""
-        comparison = comparison_data(self._run, self._stored_samples(), distinct=distinct)
+        alpha = self._experiment.alpha
+        samples = self._stored_samples()
+        comparison = comparison_data(self._run, samples, alpha=alpha, distinct=distinct)
         return {"kind": "comparison"} | comparison
 
     def _label(

@@ -8,14 +8,15 @@ import {
   countQuestions,
   formatCount,
   formatNumber,
+  formatSigned,
   formatWithInterval,
 } from "./formats.js";
-import { aurocWithInterval, percentRanks } from "./numbers.js";
+import { percentRanks } from "./numbers.js";
 import { FEW_ANSWERS, FEW_QUESTIONS } from "./run_view.js";
 
 /** @import { Point } from "./charts.js" */
 /** @import { Explorer } from "./explorer.js" */
-/** @import { Question } from "./run_view.js" */
+/** @import { Interval, Question } from "./run_view.js" */
 
 /**
  * The scores of every method but PRO, as `comparison_data` of page.py returns them, or in `why` the
@@ -29,6 +30,18 @@ import { FEW_ANSWERS, FEW_QUESTIONS } from "./run_view.js";
  * @property {boolean[]} [correct]
  * @property {Record<string, number[]>} [scores]
  * @property {string} [counts]
+ * @property {Record<string, Aurocs>} [splits]
+ */
+
+/**
+ * AUROCs by method, and their differences by the method that is subtracted and the other one. Each
+ * is a list with one element, or for PRO with one for each α. `reason` says why differences have no
+ * interval.
+ *
+ * @typedef {object} Aurocs
+ * @property {Record<string, Interval[]>} aurocs
+ * @property {Record<string, Record<string, Interval[]>>} differences
+ * @property {string} reason
  */
 
 /**
@@ -113,7 +126,7 @@ export class CompareTab {
       createElement(
         "p",
         {},
-        `${describeAurocs(pair, scored)} ${this.describeCount(scored, comparison)}`,
+        `${this.describeAurocs(pair, comparison)} ${this.describeCount(scored, comparison)}`,
       ),
       isFew ? describeFew(scored.rows.length) : createRankLegend(),
       createElement(
@@ -188,6 +201,28 @@ export class CompareTab {
       xRanks: percentRanks(scores[first]),
       yRanks: percentRanks(scores[second]),
     };
+  }
+
+  /**
+   * Return AUROC of both methods and their difference with their intervals, or that there are too
+   * few questions.
+   *
+   * @param {MethodPair} pair
+   * @param {Comparison} comparison
+   * @returns {string}
+   */
+  describeAurocs({ names, xScores }, { splits = {} }) {
+    if (xScores.length < FEW_ANSWERS) {
+      return `${xScores.length} questions are too few for an AUROC.`;
+    }
+    const split = splits[this.explorer.split];
+    const { alphaIndex } = this.explorer;
+    const aurocs = names.map((name) => {
+      const rows = split.aurocs[name];
+      return `${name} ${formatWithInterval(rows[alphaIndex] ?? rows[0])}`;
+    });
+    const difference = describePairedDifference(split, names, alphaIndex);
+    return `AUROC: ${aurocs.join("; ")}${difference}.`;
   }
 
   /**
@@ -281,19 +316,34 @@ function largestDifferences({ xRanks, yRanks }) {
 }
 
 /**
- * Return AUROC of both methods with its interval, or that there are too few questions.
+ * Return the paired difference of two methods with its interval, as in "; PRO minus NLL +0.012
+ * (95 %: −0.003 to +0.027)"; empty for one method.
  *
- * @param {MethodPair} pair
- * @param {ScoredQuestions} scored
+ * @param {Aurocs} split
+ * @param {[string, string]} names
+ * @param {number} alphaIndex
  * @returns {string}
  */
-function describeAurocs({ names, xScores, yScores }, { correct }) {
-  if (correct.length < FEW_ANSWERS) {
-    return `${correct.length} questions are too few for an AUROC.`;
-  }
-  const first = formatWithInterval(aurocWithInterval(xScores, correct));
-  const second = formatWithInterval(aurocWithInterval(yScores, correct));
-  return `AUROC: ${names[0]} ${first}; ${names[1]} ${second}.`;
+export function describePairedDifference({ differences, reason }, [first, second], alphaIndex) {
+  if (first === second) return "";
+  const words = `; ${first} minus ${second}`;
+  const isPro = second === "PRO"; // it is never subtracted in the data
+  const rows = isPro ? differences[first].PRO : differences[second][first];
+  const interval = rows[alphaIndex] ?? rows[0];
+  const [value, low, high] = isPro ? negated(interval) : interval;
+  const number = `${words} ${formatSigned(value)}`;
+  if (low === null || high === null) return `${number}, without an interval: ${reason}`;
+  return `${number} (95\u00a0%: ${formatSigned(low)} to ${formatSigned(high)})`;
+}
+
+/**
+ * Return minus a number, with its interval.
+ *
+ * @param {Interval} interval
+ * @returns {Interval}
+ */
+function negated([value, low, high]) {
+  return [value && -value, high && -high, low && -low];
 }
 
 /**

@@ -273,7 +273,7 @@ export class Explorer {
   /** Draw the line with AUROC, mean K and the size of the run. */
   drawSummary() {
     const { view, data } = this;
-    const { auroc } = view.sweep[this.alphaIndex];
+    const auroc = view.sweep.auroc[this.alphaIndex];
     const questionCount = formatCount(view.questions.length);
     const noTexts = " · This run has no texts: questions and answers are numbered.";
     const children = [
@@ -292,7 +292,7 @@ export class Explorer {
    */
   describeKept() {
     if (!this.view.scoredRows.length) return "no answer ended";
-    const { meanKept } = this.view.sweep[this.alphaIndex];
+    const meanKept = this.view.sweep.mean_kept[this.alphaIndex];
     const isFew = this.view.questions.length < FEW_ANSWERS;
     return `mean K ${isFew ? formatNumber(meanKept[0]) : formatWithInterval(meanKept)}`;
   }

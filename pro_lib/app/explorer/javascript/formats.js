@@ -24,23 +24,35 @@ export function countQuestions(count) {
 }
 
 /**
- * Return a number with a fixed number of digits, or a dash if it is not finite.
+ * Return a number with a fixed number of digits, or a dash if it is not defined.
  *
- * @param {number} value
+ * @param {number | null} value
  * @param {number} [digits]
  * @returns {string}
  */
 export function formatNumber(value, digits = 3) {
-  if (!Number.isFinite(value)) return "–";
+  if (value === null || !Number.isFinite(value)) return "–";
   // Adding 0 turns -0, the rounded value of a tiny negative number, into 0.
   return (Number(value.toFixed(digits)) + 0).toFixed(digits);
 }
 
 /**
+ * Return a difference with its sign; 0 and rounded zeros have none.
+ *
+ * @param {number | null} value
+ * @returns {string}
+ */
+export function formatSigned(value) {
+  const text = formatNumber(value);
+  if (value === null || Number(text) === 0) return text;
+  return value > 0 ? `+${text}` : text.replace("-", "−");
+}
+
+/**
  * Return the ends of an interval, as in "0.100 to 0.200".
  *
- * @param {number} low
- * @param {number} high
+ * @param {number | null} low
+ * @param {number | null} high
  * @returns {string}
  */
 export function formatRange(low, high) {
@@ -50,7 +62,7 @@ export function formatRange(low, high) {
 /**
  * Return a number with its 95 % interval, or the number alone if the interval is not finite.
  *
- * @param {[number, number, number]} value [value, low, high]
+ * @param {(number | null)[]} value [value, low, high]
  * @returns {string}
  */
 export function formatWithInterval([value, low, high]) {

@@ -7,6 +7,7 @@ import { adaptiveK } from "./numbers.js";
 
 /** @import { Point } from "./charts.js" */
 /** @import { Explorer } from "./explorer.js" */
+/** @import { Interval } from "./run_view.js" */
 
 const ALPHA_TICKS = [0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1];
 
@@ -90,17 +91,27 @@ function spread(row) {
 }
 
 /**
+ * Return a number with its interval as numbers, NaN where one is not defined.
+ *
+ * @param {Interval} interval
+ * @returns {[number, number, number]}
+ */
+function asNumbers([value, low, high]) {
+  return [value ?? NaN, low ?? NaN, high ?? NaN];
+}
+
+/**
  * Return the chart of AUROC or of mean K against α.
  *
  * @param {Explorer} explorer
  * @param {string} title
- * @param {"auroc" | "meanKept"} name
+ * @param {"auroc" | "mean_kept"} name
  * @param {string} reasonWithout why there is no chart; empty if there is one
  * @returns {HTMLElement} a chart, or a paragraph with the reason
  */
 export function createSweepChart(explorer, title, name, reasonWithout) {
   const { alphas } = explorer.data;
-  const values = explorer.view.sweep.map((point) => point[name]);
+  const values = explorer.view.sweep[name].map(asNumbers);
   const isDefined = values.every(([value]) => Number.isFinite(value));
   if (reasonWithout || !isDefined) {
     return createElement("p", { class: "pro-chart pro-quiet" }, reasonWithout);

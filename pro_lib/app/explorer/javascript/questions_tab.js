@@ -210,7 +210,7 @@ export class QuestionsTab {
     const reason = explorer.view.reasonWithoutAuroc;
     this.sweepCharts.replaceChildren(
       createSweepChart(explorer, "AUROC", "auroc", reason && `AUROC ${reason}.`),
-      createSweepChart(explorer, "mean K", "meanKept", ""),
+      createSweepChart(explorer, "mean K", "mean_kept", ""),
     );
   }
 

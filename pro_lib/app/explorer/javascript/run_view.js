@@ -1,7 +1,7 @@
 // A run as the kernel sends it, and the view of it that the page shows.
 
 import { formatCount } from "./formats.js";
-import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./numbers.js";
+import { adaptiveK, proForEachK } from "./numbers.js";
 
 /**
  * An answer in the data: text, log-probability (nats), identity, finished, correct.
@@ -56,6 +56,7 @@ import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./n
  * @property {number} alpha
  * @property {number[]} alphas the positions of the slider
  * @property {(number | null)[]} log_alphas null stands for −∞
+ * @property {Record<"distinct" | "repeats", Record<string, Sweep>>} sweeps by split
  * @property {Question[]} questions
  * @property {AnswerRow[][]} answers
  * @property {string} [label]
@@ -79,11 +80,17 @@ import { adaptiveK, aurocWithInterval, meanWithInterval, proForEachK } from "./n
  */
 
 /**
- * AUROC and mean K at one α, each as [value, low, high].
+ * A number with the ends of its 95 % interval: [value, low, high], null where it is not defined.
  *
- * @typedef {object} SweepPoint
- * @property {[number, number, number]} auroc
- * @property {[number, number, number]} meanKept
+ * @typedef {[number | null, number | null, number | null]} Interval
+ */
+
+/**
+ * AUROC and mean K at every α.
+ *
+ * @typedef {object} Sweep
+ * @property {Interval[]} auroc
+ * @property {Interval[]} mean_kept
  */
 
 export const FEW_ANSWERS = 10; // an AUROC of fewer judged answers says very little
@@ -128,7 +135,7 @@ export class RunView {
     this.uncertainty = kByAlpha.map((kByRow) =>
       kByRow.map((k, row) => this.proByK[row][k - 1] ?? NaN),
     );
-    this.sweep = kByAlpha.map((kByRow, alphaIndex) => this.sweepPoint(kByRow, alphaIndex));
+    this.sweep = data.sweeps[countsRepeats ? "repeats" : "distinct"][split];
   }
 
   /**
@@ -139,22 +146,6 @@ export class RunView {
    */
   rowsWhere(correct) {
     return this.scoredRows.filter((row) => this.questions[row].correct === correct);
-  }
-
-  /**
-   * Return AUROC and mean K at one α.
-   *
-   * @param {number[]} kByRow
-   * @param {number} alphaIndex
-   * @returns {SweepPoint}
-   */
-  sweepPoint(kByRow, alphaIndex) {
-    const judgedScores = this.judgedRows.map((row) => this.uncertainty[alphaIndex][row]);
-    const [mean, low, high] = meanWithInterval(this.scoredRows.map((row) => kByRow[row]));
-    return {
-      auroc: aurocWithInterval(judgedScores, this.correct),
-      meanKept: [mean, Math.max(low, 1), high], // no K is below 1
-    };
   }
 
   /** Why the page shows no AUROC; empty if it shows one. */
