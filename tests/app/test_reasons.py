@@ -174,12 +174,16 @@ def sample(n, text):
 
 def test_samples_of_few_questions_keep_their_log_probabilities(write):
     rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
-    questions = [{"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris"} for n in range(9)]
+    questions = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n else "Lyon"}
+        for n in range(9)
+    ]
     path = write(*rows, name="responses.jsonl")
     content = json_of(path, "--questions", write(*questions, name="questions.jsonl"))
     assert content["exclusions"].startswith("6 of 9 questions are left out")
     assert content["exclusions"].endswith("no answer (6).")
     assert content["answers"][0]["nll"] == 1.0
+    assert content["auroc"][0] | {"method": "PRO", "auroc": 0.5} == content["auroc"][0]
 
 
 def test_questions_without_references_are_named(write):
