@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pro_lib.common.reasons import count_reasons, reasons_in_words
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
@@ -49,13 +50,38 @@ def count_lines(scored: ScoredAnswers) -> list[str]:
     words = f"{n:,} questions"
     evaluation = scored.evaluation
     if evaluation is None or not len(evaluation.correct):
-        return [f"{words}, {len(scored.run.answers):,} answers."]
+        counts = reasons_in_words(_unused_questions(scored))
+        unused = f"Questions without a usable answer: {counts}." if counts else ""
+        lines = [f"{words}, {len(scored.run.answers):,} answers.", unused, *_unused_lines(scored)]
+        return [line for line in lines if line]
     n_judged = len(evaluation.correct)
     n_right = int(evaluation.correct.sum())
     counts = f"{n_right:,} of {n_judged:,} judged answers"
     lines = [f"{words}, {evaluation.correct.mean():.1%} answered correctly ({counts})."]
-    lines += [printable(evaluation.exclusions), evaluation.cautions()]
+    lines += [printable(evaluation.exclusions), evaluation.cautions(), *_unused_lines(scored)]
     return [line for line in lines if line]
+
+
+def _unused_questions(scored: ScoredAnswers) -> dict[str, int]:
+    """Return the number of questions that are not used, by reason."""
+    evaluation = scored.evaluation
+    if evaluation is None:
+        return count_reasons(scored.run.reasons())
+    return dict(evaluation.reasons)
+
+
+def _unused_lines(scored: ScoredAnswers) -> list[str]:
+    """Return which answers are not used, and how many of those that were cut are more probable."""
+    counts = reasons_in_words(scored.run.unused_answers())
+    lines = [f"Answers that are not used: {counts}."] if counts else []
+    n_likelier = int(scored.run.has_likelier_cut().sum())
+    if n_likelier:
+        questions = "1 question" if n_likelier == 1 else f"{n_likelier:,} questions"
+        lines.append(
+            f"In {questions}, marked with … in the table, a cut answer is more probable than the "
+            "judged one, which is the most probable answer that ended."
+        )
+    return lines
 
 
 def alpha_lines(scored: ScoredAnswers) -> list[str]:
@@ -67,8 +93,9 @@ def alpha_lines(scored: ScoredAnswers) -> list[str]:
         )
         return [words] if scored.run.is_texts else []
     lines = [scored.alpha.reason]
-    if scored.n_texts_alone:
-        share = f"{scored.n_texts_alone:,} of {len(scored.rows):,} questions"
+    n_texts_alone = scored.run.n_texts_alone()
+    if n_texts_alone:
+        share = f"{n_texts_alone:,} of {len(scored.rows):,} questions"
         lines.append(f"{share} have answers without log-probabilities, which PRO and NLL need.")
     if scored.rows["n_kept"].max() <= 1:
         words = "PRO keeps one answer of each question, so it equals NLL."
@@ -160,6 +187,11 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),
         "n_judged": 0,
+        "not_used": {
+            "questions": _unused_questions(scored),
+            "answers": scored.run.unused_answers(),
+        },
+        "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
         "accuracy": None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,

@@ -31,7 +31,11 @@ _MOST_KEPT = 3  # answers of a question that the terminal shows
 
 
 def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
-    """Return a row per question, in the order of the run: verdict, scores, and kept answers."""
+    """Return a row per question, in the order of the run: verdict, scores, and kept answers.
+
+    `reason` says why a question has no usable answer, and `likelier_cut` whether a cut answer is
+    more probable than the judged one.
+    """
     table = scored.rows.copy()
     table.insert(3, "mistrust", mistrust.is_mistrusted)
     if "n_kept" in table:
@@ -39,6 +43,8 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
             "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
             for answers in _kept_answers(scored)
         ]
+    table["reason"] = scored.run.reasons().to_numpy()
+    table["likelier_cut"] = scored.run.has_likelier_cut()
     return table
 
 
@@ -60,16 +66,22 @@ def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
 
 
 def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.DataFrame:
-    """Return the table of the terminal: mark, question, answer, verdict, score, kept answers."""
+    """Return the table of the terminal: mark, question, answer, verdict, score, kept answers.
+
+    The mark `…` says that a cut answer is more probable. The reason why a question has no answer
+    stands in parentheses in its place.
+    """
     import pandas as pd
 
     rows = scored.rows
     marks = pd.Series(mistrust.is_mistrusted, index=rows.index).map({True: "!", False: ""})
+    marks += pd.Series(scored.run.has_likelier_cut(), index=rows.index).map({True: "…", False: ""})
     table = pd.DataFrame({"": marks})
     question = rows["question"]
     ids = rows["question_id"].astype(str)
     table["question"] = question.where(question.notna(), ids)
-    table["answer"] = rows["text"].fillna("")
+    reasons = [f"({reason})" if reason else "" for reason in scored.run.reasons()]
+    table["answer"] = rows["text"].fillna(pd.Series(reasons, index=rows.index))
     if scored.evaluation is not None:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
     table[method] = scored.scores_of(method)

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
+from pro_lib.common.reasons import NO_REFERENCE, count_reasons, reasons_in_words
 from pro_lib.evaluation.dependence import dependence_columns
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
-    AnswerMatrices,
     MethodScores,
     Protocol,
     Similarities,
@@ -148,7 +148,7 @@ def evaluations(
     results = []
     for rule in rules:
         scores = method_scores(matrices, sampled, rule, compared)
-        results.append(_evaluation(runs, rule, answers, matrices, scores, split or "all"))
+        results.append(_evaluation(runs, rule, answers, scores, split or "all"))
     return results
 
 
@@ -176,7 +176,7 @@ class _EvaluatedRuns:
     ) -> "_EvaluatedRuns":
         """Select the questions of a split, and leave out log-probabilities that are too few."""
         # This is decided on all questions of the run, so that its splits are scored alike.
-        has_few_log_probs = 0 < beams.n_with_log_probs() < len(beams.questions) / 2
+        has_few_log_probs = 0 < beams.n_with_log_probs() < beams.n_texts_alone()
         are_texts = samples is not None and has_few_log_probs
         are_samples = samples is beams
         if split is not None:
@@ -209,9 +209,11 @@ def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
         _check_labels(answers, choices.labels, runs.beams.name)
     answers = answers.join(dependence_columns(questions, choices.cluster))
     if answers["correct"].isna().all():
+        counts = count_reasons(runs.beams.reasons())
+        unused = f" (of {len(answers):,} questions: {reasons_in_words(counts)})" if counts else ""
         raise RunError(
-            f"run {runs.beams.name}: no answer can be judged; the run needs texts and references, "
-            "or a column rouge_l or correct"
+            f"run {runs.beams.name}: no answer can be judged{unused}; the run needs texts and "
+            "references, or a column rouge_l or correct"
         )
     return answers
 
@@ -220,7 +222,6 @@ def _evaluation(
     runs: _EvaluatedRuns,
     rule: Protocol,
     answers: pd.DataFrame,
-    matrices: AnswerMatrices,
     scores: MethodScores,
     split: str,
 ) -> Evaluation:
@@ -231,12 +232,13 @@ def _evaluation(
     if runs.are_texts:
         counts = (runs.n_with_log_probs, len(answers))
         left_out = {"every score of log-probabilities": counts, **left_out}
-    has_text = ~pd.isna(matrices.texts).all(axis=1)
+    reasons = runs.beams.reasons()
     is_usable, exclusions = metrics.usable(
         compared_methods.set_axis(list(runs.beams.questions["question_id"])),
         answers["correct"],
-        has_only_texts=np.isnan(matrices.log_probs).all(axis=1) & has_text,
+        reasons=reasons,
     )
+    reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
     info = runs.beams.info
     every_question = Evaluation(
         model=info.model,
@@ -253,6 +255,7 @@ def _evaluation(
         meanings=_meanings_of_methods(scores.meanings, compared_methods),
         note=info.provenance.get("note", ""),
         n_unlabelled=_count_unlabelled(answers, compared_methods),
+        reasons=count_reasons(reasons),
     )
     return _without_unique_texts(every_question.rows(is_usable))
 

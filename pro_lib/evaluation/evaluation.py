@@ -74,6 +74,8 @@ class Evaluation:
         n_unlabelled: the number of further questions that have scores but no label.
         sampled_labels: labels of a sample of the answers, from which tables estimate AUROCs and
             accuracy; None if `answers` says which answers are right.
+        reasons: the number of questions without a usable or judged answer, by reason
+            (`common.reasons.REASONS`). `answers` does not have these questions.
     """
 
     model: str
@@ -92,6 +94,7 @@ class Evaluation:
     note: str = ""
     n_unlabelled: int = 0
     sampled_labels: "SampledLabels | None" = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def correct(self) -> NDArray[np.bool_]:

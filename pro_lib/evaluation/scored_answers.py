@@ -58,7 +58,7 @@ class Mistrust:
 
     Attributes:
         method: the method whose score decides.
-        is_mistrusted: (n,); True for an answer to mistrust, and for one without a score.
+        is_mistrusted: (n,); True for an answer to mistrust, False for one without a score.
         sentence: the rule in words.
         guarantee: the guarantee of the accuracy of the other answers. None for the rule of the
             most uncertain quarter.
@@ -90,13 +90,6 @@ class ScoredAnswers:
     rows: pd.DataFrame
     methods: tuple[str, ...]
     evaluation: Evaluation | None
-
-    @property
-    def n_texts_alone(self) -> int:
-        """The number of questions that have texts but no log-probability."""
-        if "nll" not in self.rows:
-            return len(self.rows)
-        return int((self.rows["text"].notna() & self.rows["nll"].isna()).sum())
 
     @property
     def main_method(self) -> str:
@@ -239,7 +232,7 @@ class ScoredAnswers:
         sentence = f"By {method}: {shown.sentence()}"
         if "cluster" in self.judged().answers:
             sentence += " This takes questions as independent, but they come in clusters."
-        return Mistrust(method, ~is_trusted, sentence, shown)
+        return Mistrust(method, ~is_trusted & ~np.isnan(scores), sentence, shown)
 
     def _guarantee(self, method: str, target: float, confidence: float) -> Guarantee:
         evaluation = self.judged()
@@ -266,7 +259,7 @@ class ScoredAnswers:
             words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
         if is_missing.any():
             words.append(f"{int(is_missing.sum()):,} questions have no score.")
-        return Mistrust(method, is_high | is_missing, " ".join(words))
+        return Mistrust(method, is_high, " ".join(words))
 
     def judged(self) -> Evaluation:
         """Return the judged answers.
@@ -320,7 +313,7 @@ def score_answers(
     matrices = answer_matrices(run)
     samples = run if _are_samples(run, matrices) else None
     # Texts next to log-probabilities would take the place of all log-probabilities.
-    is_mixed = not run.is_texts and run.n_with_log_probs() < _n_with_texts(run)
+    is_mixed = run.n_texts_alone() > 0
     options: dict[str, Any] = {"samples": samples, "similarities": {"lexical": similarity}}
     if methods is not None and _COMPARE_NOTHING.issuperset(methods):
         options["similarities"] = {}
@@ -349,11 +342,6 @@ def score_answers(
 def score_texts(scored: ScoredAnswers, *, choices: Choices | None = None) -> ScoredAnswers:
     """Score the texts alone of a run in which only some questions have log-probabilities."""
     return score_answers(scored.run.as_texts(), choices=choices)
-
-
-def _n_with_texts(run: Run) -> int:
-    has_text = run.answers["finished"].to_numpy(bool) & run.answers["text"].notna().to_numpy()
-    return int(run.answers.loc[has_text, "question_id"].nunique())
 
 
 def _are_samples(run: Run, matrices: AnswerMatrices) -> bool:

@@ -5,20 +5,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pro_lib.common import reasons
 from pro_lib.common.validation import sentence
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
 from pro_lib.importing.left_out import (
     NO_FINISH_REASON,
-    NO_LOG_PROBS,
     NOT_RETURNED,
     OPEN_THOUGHT,
-    REFUSED,
     THOUGHT_IN_TOKENS,
-    UNREADABLE,
     Problem,
 )
 from pro_lib.importing.records import CheckedAnswer, checked_answer
-from pro_lib.importing.response_formats import NATURAL
+from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.importing.token_alignment import (
     ECHO_UNKNOWN,
     Alignment,
@@ -44,6 +42,12 @@ _THOUGHT_WORDS = (
     "the log-probabilities include those of a thought, "
     "and it cannot be told which belong to the answer"
 )
+# What finish reasons mean, by the reason why answers with them are left out.
+_MEANINGS = {
+    reasons.FAILED: "the request failed",
+    reasons.FILTERED: "a filter or a refusal stopped the answer",
+    reasons.TOOL_CALL: "the model called a tool",
+}
 
 
 def record_of(
@@ -104,30 +108,38 @@ def _validated(answer: ParsedAnswer, text: Any, token_log_probs: Any) -> Checked
     try:
         return checked_answer(fields)
     except ValidationError as error:
-        return Problem(UNREADABLE, sentence(error), is_detail=True)
+        return Problem(reasons.UNREADABLE, sentence(error), is_detail=True)
 
 
 def _missing_part(answer: ParsedAnswer) -> Problem | None:
-    """Return the problem of an answer without a text or a finish reason, or None if it has both."""
-    if answer.text is None and answer.reason is not None:
-        return Problem(REFUSED)
+    """Return the problem of an answer without a text or an ending of its own, or None."""
     if not isinstance(answer.reason, str):
         words = (
             "must be text: it says whether the answer is complete, and no chunk of a stream has it"
         )
-        return Problem(NO_FINISH_REASON, f"finish_reason={answer.reason!r} {words}")
+        message = f"finish_reason={answer.reason!r} {words}"
+        return Problem(reasons.UNREADABLE, message, words=NO_FINISH_REASON)
+    reason = NOT_ENDED.get(answer.reason)
+    if reason in _MEANINGS:
+        message = f"{_MEANINGS[reason]} (finish reason {answer.reason!r})"
+        return Problem(reason, message)
+    if answer.text is None and answer.reason in NATURAL:
+        return Problem(reasons.NO_ANSWER, "the answer has no text")
+    if answer.text is None:
+        return Problem(reasons.CUT, "the answer was cut before its text; raise the limit of tokens")
     if answer.has_thoughts and answer.text == "":
-        return Problem(OPEN_THOUGHT, "the answer ends within a thought; raise the limit of tokens")
+        message = "the answer ends within a thought; raise the limit of tokens"
+        return Problem(reasons.CUT, message, words=OPEN_THOUGHT)
     return None
 
 
 def _unusable_log_probs(answer: ParsedAnswer, token_log_probs: Any) -> Problem | None:
     """Return the problem of an answer whose log-probabilities are not those of the answer."""
     if answer.reason in NATURAL and token_log_probs == []:
-        return Problem(NOT_RETURNED)
+        return Problem(reasons.NO_LOG_PROBS, words=NOT_RETURNED)
     has_only_sum = token_log_probs is None and answer.log_prob is not None
     if answer.has_thoughts and has_only_sum:
-        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
+        return Problem(reasons.NO_LOG_PROBS, _THOUGHT_WORDS, words=THOUGHT_IN_TOKENS)
     return None
 
 
@@ -155,12 +167,13 @@ def _mismatch_problem(mismatch: Mismatch, log_probs: list) -> Problem:
     if mismatch.reason == NOT_RETURNED:
         placeholders = [(n, value) for n, value in enumerate(log_probs) if is_placeholder(value)]
         place = "[{}]={}".format(*placeholders[0]) if placeholders else ""
-        words = "stands for a probability that was not returned"
-        return Problem(NOT_RETURNED, f"token_log_probs{place} {words}")
+        message = f"token_log_probs{place} stands for a probability that was not returned"
+        return Problem(reasons.NO_LOG_PROBS, message, words=NOT_RETURNED)
     if mismatch.reason == THOUGHT_IN_TOKENS:
-        return Problem(THOUGHT_IN_TOKENS, _THOUGHT_WORDS)
+        return Problem(reasons.NO_LOG_PROBS, _THOUGHT_WORDS, words=THOUGHT_IN_TOKENS)
     remedy = "ask with echo=false" if mismatch.reason == ECHO_UNKNOWN else ""
-    return Problem(mismatch.reason, f"an answer {mismatch.reason}", remedy)
+    message = f"an answer {mismatch.reason}"
+    return Problem(reasons.CONTRADICTORY, message, remedy, words=mismatch.reason)
 
 
 def _notes(answer: ParsedAnswer, alignment: Alignment) -> list[str]:
@@ -181,8 +194,8 @@ def _missing_log_probs(answer: ParsedAnswer, response_format: ResponseFormat) ->
     if not is_missing or answer.log_prob is not None:
         return None
     if answer.problem is not None:
-        return Problem(NO_LOG_PROBS, answer.problem)
+        return Problem(reasons.NO_LOG_PROBS, answer.problem)
     if answer.lacks_log_probs or not response_format.request:
         return None
     remedy = f"ask for them with {response_format.request}"
-    return Problem(NO_LOG_PROBS, "logprobs are missing", remedy)
+    return Problem(reasons.NO_LOG_PROBS, "logprobs are missing", remedy)

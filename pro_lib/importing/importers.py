@@ -12,7 +12,7 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.importing.asked import question_texts
-from pro_lib.importing.left_out import OTHER_FILTER, Problem, collection_paused
+from pro_lib.importing.left_out import Problem, collection_paused
 from pro_lib.importing.pairing import paired, question_table
 from pro_lib.importing.question_ids import question_ids, set_own_ids
 from pro_lib.importing.read_responses import (
@@ -27,7 +27,7 @@ from pro_lib.importing.records import (
     TABLES,
     from_records,
     names_in,
-    record_tables,
+    run_of_records,
 )
 from pro_lib.importing.response_formats import response_format_of
 from pro_lib.questions.file_readers import Source, json_lines, source_path, unzipped
@@ -89,22 +89,22 @@ def from_openai(
         set_own_ids(reading.responses, known_ids)
         records = _records(reading, path)
         check_stream(reading)
-        answers, table = record_tables(records.values(), path, reading.left_out)
+        format_name = reading.format_name or "responses"
+        info = RunInfo(unzipped(path).stem, format_name, format_name)
+        run = run_of_records(records.values(), path, reading.left_out, info)
     reading.left_out.warn()
     warn_of_answers(reading, path)
-    if not answers["finished"].any():
+    if not run.answers["finished"].any():
         endings = first_values(reading.endings)
-        words = (
-            f"none of the {len(answers)} answers is finished; their finish reasons are {endings}"
-        )
+        n_answers = len(run.answers)
+        words = f"none of the {n_answers} answers is finished; their finish reasons are {endings}"
         raise RunError(f"{path}: {words}")
     if questions is not None:
         file_ids = {read.own_id for read in reading.responses} - {None}
-        answers, table = paired(questions, answers, table, path, known_ids=file_ids)
+        run = paired(questions, run, path, known_ids=file_ids)
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
-        warn_of_repeats(table, f"responses {path.name}")
-    format_name = reading.format_name or "responses"
-    return Run(answers, table, RunInfo(unzipped(path).stem, format_name, format_name))
+        warn_of_repeats(run.questions, f"responses {path.name}")
+    return run
 
 
 # One function reads every response format, because each can be recognised by its fields.
@@ -138,9 +138,7 @@ def _records(reading: Reading, path: Path) -> dict[str, tuple[str, dict]]:
         key = str(question_id)
         first_filter = filters.setdefault(key, str(response.filter))
         if first_filter != str(response.filter):
-            reading.left_out.add(response.where, Problem(OTHER_FILTER))
-            continue
-        if response.failure is not None and read.own_id is not None:
+            reading.left_out.add(response.where, Problem(""))
             continue
         new_record: dict[str, Any] = {
             "question_id": question_id,
@@ -151,6 +149,8 @@ def _records(reading: Reading, path: Path) -> dict[str, tuple[str, dict]]:
         }
         _, record = records.setdefault(key, (response.where, new_record))
         record["answers"] += read.records
+        for answer in read.left_out:
+            answer.question_id = key
     return records
 
 

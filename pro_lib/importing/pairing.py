@@ -4,6 +4,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.question_sets import QuestionSet, rename_reserved
+from pro_lib.runs.run import Run
 
 
 def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
@@ -19,57 +21,74 @@ def question_table(questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
 
 
 def paired(
-    given_set: QuestionSet | pd.DataFrame,
-    answers: pd.DataFrame,
-    questions: pd.DataFrame,
-    path: Path,
-    *,
-    known_ids: Collection,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers with the ids of the given questions, and the given questions.
+    given_set: QuestionSet | pd.DataFrame, run: Run, path: Path, *, known_ids: Collection
+) -> Run:
+    """Return the run of the given questions, with their ids.
 
     A question of the file is paired with the given question that has its id, otherwise with the one
     that has its text. If the file has neither ids nor texts, the order decides, and a warning says
-    so.
+    so. A question whose answers are all left out need not be among the given ones.
 
     Args:
         given_set: the questions that were asked, with columns question_id and question.
-        answers: the answers in the file, one row each, with the file's question_id.
-        questions: the questions in the file, one row each.
+        run: the questions and the answers in the file, with the file's question_id.
         path: the file, for messages.
-        known_ids: the ids that are in the file. The other ids of `questions` are places in the
-            file.
+        known_ids: the ids that are in the file. The other ids of the run are places in the file.
 
     Returns:
-        The answers, with the ids of the given questions; and the given questions, with the scores
-        and the empty columns that the file's questions have.
+        The run of the given questions, with the scores and the empty columns that the file's
+        questions have.
 
     Raises:
         RunError: a question of the file is not among the given ones, two are the same given
             question, or the two texts of a question disagree.
     """
     if isinstance(given_set, QuestionSet):
-        answers, questions = _without_left_out(given_set, answers, questions, path)
+        run = _without_left_out(given_set, run, path)
     given_table = _checked_table(given_set)
     given_texts = dict(zip(given_table["question_id"], given_table["question"], strict=True))
-    file_texts = dict(zip(questions["question_id"], questions["question"], strict=True))
-    texts = {name: text for name, text in file_texts.items() if isinstance(text, str)}
-    if not known_ids and not texts and len(file_texts) == len(given_texts):
-        targets = _by_order(list(file_texts), list(given_texts), path)
-    else:
-        targets = {name: name for name in file_texts if name in given_texts and name in known_ids}
-    unpaired = {name: text for name, text in texts.items() if name not in targets}
-    targets |= _by_text(unpaired, given_texts, path)
-    _check_all_paired(file_texts, texts, targets, path)
-    _check_texts([(name, text, given_texts[targets[name]]) for name, text in texts.items()], path)
+    targets = _targets(given_texts, run, path, known_ids)
     has_row_numbers = isinstance(given_set, QuestionSet) and not given_set.has_own_ids
-    if has_row_numbers and set(targets) - set(texts):
+    if has_row_numbers and set(targets) - set(_texts_of(run)):
         words = "has no texts of questions, and the ids of the given questions are row numbers"
         risk = "if rows were moved, answers belong to the wrong questions"
         warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=3)
+    # The id of a line that cannot be read is not among the questions of the file.
+    all_targets = {name: name for name in given_texts} | targets
+    left_out_ids = run.left_out["question_id"].map(all_targets)
+    return replace(
+        run,
+        answers=run.answers.assign(question_id=run.answers["question_id"].map(targets)),
+        questions=_with_file_columns(given_table, run.questions, targets),
+        left_out=run.left_out.assign(question_id=left_out_ids.astype(object)),
+    )
+
+
+def _texts_of(run: Run) -> dict[str, str]:
+    """Return the texts of the questions of a run that have one, by their ids."""
+    texts = zip(run.questions["question_id"], run.questions["question"], strict=True)
+    return {name: text for name, text in texts if isinstance(text, str)}
+
+
+def _targets(
+    given_texts: Mapping[str, str], run: Run, path: Path, known_ids: Collection
+) -> dict[str, str]:
+    """Return the id of the given question that each question of the file is paired with."""
+    file_ids = list(run.questions["question_id"])
+    texts = _texts_of(run)
+    if not known_ids and not texts and len(file_ids) == len(given_texts):
+        targets = _by_order(file_ids, list(given_texts), path)
+    else:
+        targets = {name: name for name in file_ids if name in given_texts and name in known_ids}
+    unpaired = {name: text for name, text in texts.items() if name not in targets}
+    targets |= _by_text(unpaired, given_texts, path)
+    answered_ids = set(run.answers["question_id"])
+    _check_all_paired([name for name in file_ids if name in answered_ids], texts, targets, path)
+    paired_texts = {name: text for name, text in texts.items() if name in targets}
+    pairs = [(name, text, given_texts[targets[name]]) for name, text in paired_texts.items()]
+    _check_texts(pairs, path)
     _check_different(targets, path)
-    paired_answers = answers.assign(question_id=answers["question_id"].map(targets))
-    return paired_answers, _with_file_columns(given_table, questions, targets)
+    return targets
 
 
 def _checked_table(given_set: QuestionSet | pd.DataFrame) -> pd.DataFrame:
@@ -81,16 +100,12 @@ def _checked_table(given_set: QuestionSet | pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _without_left_out(
-    question_set: QuestionSet,
-    answers: pd.DataFrame,
-    questions: pd.DataFrame,
-    path: Path,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _without_left_out(question_set: QuestionSet, run: Run, path: Path) -> Run:
     """Remove the answers to questions that were left out of the question set.
 
     `load_questions` leaves out questions that it cannot use. A warning names their ids.
     """
+    questions = run.questions
     left_out_texts = {text for text in question_set.left_out.values() if text}
     has_left_out_id = questions["question_id"].isin(question_set.left_out)
     has_left_out_text = questions["question"].isin(left_out_texts)
@@ -98,12 +113,11 @@ def _without_left_out(
     has_used_text = questions["question"].isin(question_set.table["question"])
     is_left_out = (has_left_out_id | has_left_out_text) & ~has_used_id & ~has_used_text
     if not is_left_out.any():
-        return answers, questions
+        return run
     names = questions.loc[is_left_out, "question_id"]
     words = "answers to questions that were left out of the question file are left out too"
     warnings.warn(f"{path}: {words}: {', '.join(map(str, names[:5]))}", UserWarning, stacklevel=4)
-    is_kept = ~answers["question_id"].isin(names)
-    return answers[is_kept].reset_index(drop=True), questions[~is_left_out].reset_index(drop=True)
+    return run.select(question_ids=list(questions.loc[~is_left_out, "question_id"]))
 
 
 def _by_order(file_ids: list[str], given_ids: list[str], path: Path) -> dict[str, str]:
@@ -235,6 +249,7 @@ def _with_file_columns(
     given_table: pd.DataFrame, questions: pd.DataFrame, targets: Mapping[str, str]
 ) -> pd.DataFrame:
     """Return the given questions with the scores of the file, and its other columns empty."""
+    questions = questions[questions["question_id"].isin(targets)]
     scores = questions.filter(like="score_")
     scores = scores.set_axis([targets[name] for name in questions["question_id"]])
     scores = scores.reindex(list(given_table["question_id"]))

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.importing.answer_records import record_of
 from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
-from pro_lib.importing.left_out import FAILED, NO_FINISH_REASON, LeftOut, Problem
+from pro_lib.importing.left_out import NO_FINISH_REASON, LeftOut, LeftOutAnswer, Problem
 from pro_lib.importing.records import CheckedAnswer
-from pro_lib.importing.response_formats import CUT, NATURAL
+from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.importing.responses import Response, StreamError, responses_in
 from pro_lib.questions.file_readers import Source, json_lines
 from pro_lib.questions.json_values import decoded
@@ -28,12 +29,14 @@ class ReadResponse:
         question: the text of its question, if it is known.
         own_id: the id that its entry gives the question, if there is one.
         records: the records of its answers.
+        left_out: its answers that cannot be used, or the response itself if it failed.
     """
 
     response: Response
     question: Any
     own_id: Any = None
     records: list[CheckedAnswer] = field(default_factory=list)
+    left_out: list[LeftOutAnswer] = field(default_factory=list)
 
 
 @dataclass
@@ -82,8 +85,8 @@ class Reading:
             self.format_name = response.response_format.name
         if response.failure is not None:
             message = f" ({response.failure})" if response.failure else ""
-            problem = Problem(FAILED, f"the response failed{message}")
-            self.left_out.add(response.where, problem)
+            problem = Problem(reasons.FAILED, f"the response failed{message}")
+            read.left_out.append(self.left_out.add(response.where, problem))
         elif response.response_format is not None:
             self._add_answers(response, response.response_format, read)
 
@@ -100,12 +103,14 @@ class Reading:
                 self._note_texts(answer)
             self.n_with_thoughts += answer.has_thoughts
             record = record_of(answer, response_format, self.notes, prompt)
+            place = f"{response.where}, choice {n}"
             if isinstance(record, Problem):
-                place = f"{response.where}, choice {n}"
-                self.left_out.add(place, record)
+                read.left_out.append(self.left_out.add(place, record))
                 if record.kind == NO_FINISH_REASON:
                     self.unfinished[place] = str(response.served_id)
                 continue
+            if not record.finished:
+                self.left_out.check_cut(place, answer.reason)
             read.records.append(record)
             self.n_without_log_probs += answer.lacks_log_probs
             self.endings[answer.reason] += 1
@@ -197,7 +202,8 @@ def warn_of_answers(reading: Reading, path: Path) -> None:
 
 def _messages(reading: Reading, path: Path) -> Iterator[str]:
     """Yield the messages of `warn_of_answers`."""
-    counts = {name: count for name, count in reading.endings.items() if name not in NATURAL | CUT}
+    known = NATURAL.union(NOT_ENDED)
+    counts = {name: count for name, count in reading.endings.items() if name not in known}
     if counts:
         unknown = first_values(f"{name} ({count})" for name, count in counts.items())
         yield f"endings {unknown} are unknown; such an answer counts as cut"

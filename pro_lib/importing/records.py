@@ -21,15 +21,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, from_json
 
+from pro_lib.common import reasons
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Probability, Text, not_empty, rule, sentence
-from pro_lib.importing.left_out import (
-    NO_LOG_PROBS,
-    UNREADABLE,
-    LeftOut,
-    Problem,
-    collection_paused,
-)
+from pro_lib.importing.left_out import LeftOut, Problem, collection_paused
 from pro_lib.importing.pairing import paired
 from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
 from pro_lib.questions.file_readers import (
@@ -110,7 +105,7 @@ class AnswerRecord(Format):
         token_log_probs = info.data.get("token_log_probs")
         end_log_prob = info.data.get("end_log_prob")
         if token_log_probs is None and end_log_prob is None and text is not None:
-            return None  # a text without a probability; `record_tables` counts these
+            return None  # a text without a probability; `run_of_records` counts these
         # Without tokens and without an ending, the sum would be 0: a probability of 1.
         if token_log_probs is None or (not token_log_probs and end_log_prob is None):
             raise PydanticCustomError("rule", _LOG_PROB_MISSING)
@@ -230,16 +225,17 @@ def from_records(
     has_row_per_answer = isinstance(source, pd.DataFrame) and "answers" not in source
     left_out = LeftOut(path, strict)
     entries = json_lines(source, on_error=None if strict else left_out.add_error)
+    model, dataset = names_in(path) if is_file else ("records", path.stem)
+    info = RunInfo(dataset, model, "records")
     with collection_paused():
         records = _by_question(entries) if has_row_per_answer else entries
-        answers, table = record_tables(records, path, left_out, may_be_mixed=True)
+        run = run_of_records(records, path, left_out, info, may_be_mixed=True)
     left_out.warn()
     if questions is not None:
-        answers, table = paired(questions, answers, table, path, known_ids={*table["question_id"]})
+        run = paired(questions, run, path, known_ids={*run.questions["question_id"]})
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
-        warn_of_repeats(table, f"records {path.name}")
-    model, dataset = names_in(path) if is_file else ("records", path.stem)
-    return Run(answers, table, RunInfo(dataset, model, "records"))
+        warn_of_repeats(run.questions, f"records {path.name}")
+    return run
 
 
 def _answer_rows(path: Path) -> pd.DataFrame:
@@ -307,27 +303,26 @@ def _first_record(path: str | Path) -> dict:
     return entry if isinstance(entry, dict) and "answers" in entry else {}
 
 
-# --- Tables of records ---
+# --- The run of records ---
 
 
-def record_tables(
+def run_of_records(
     entries: Iterable[tuple[str, Mapping]],
     source: Path,
     left_out: LeftOut,
+    info: RunInfo,
     *,
     may_be_mixed: bool = False,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the answers and the questions of records as two tables.
+) -> Run:
+    """Return the run of records.
 
     Args:
         entries: the records, each with its place.
         source: the name of the file, for messages.
         left_out: collects what cannot be read.
+        info: where the run comes from.
         may_be_mixed: what to do if some answers have log-probabilities and others are texts alone.
             True keeps the texts, and a warning counts them; False leaves them out.
-
-    Returns:
-        The answers (one row each, with question_id and rank) and the questions (one row each).
 
     Raises:
         RunError: two records have the same question_id, or no answer is left.
@@ -343,7 +338,7 @@ def record_tables(
         first_places[question_id] = where
         scores = {f"score_{method}": score for method, score in (record.scores or {}).items()}
         questions.append(record.model_dump(exclude={"answers", "scores"}) | scores)
-        for answer in _spelled_answers(checked_answers, record.question, where, left_out):
+        for answer in _spelled_answers(checked_answers, record, where, left_out):
             answers.add(question_id, where, answer)
     if not may_be_mixed:
         answers = _of_one_kind(answers, left_out)
@@ -353,7 +348,8 @@ def record_tables(
     table = answers.table()
     _warn_of_texts_alone(table, answers.places, source)
     empty_columns = [name for name in _OPTIONAL_COLUMNS if table[name].isna().all()]
-    return table.drop(columns=empty_columns), pd.DataFrame(questions)
+    table = table.drop(columns=empty_columns)
+    return Run(table, pd.DataFrame(questions), info, left_out.table())
 
 
 @dataclass
@@ -410,7 +406,7 @@ def _valid_records(
         except RunError as error:
             readable_entry = _without_bad_answers(where, fields, left_out)
             if readable_entry is None:
-                left_out.add_error(where, error)
+                left_out.add_error(where, error, _question_id(fields))
             else:
                 yield from _valid_records([(where, readable_entry)], left_out)
             continue
@@ -427,6 +423,12 @@ def _checked_answers(entry: object) -> list[CheckedAnswer] | None:
     return None
 
 
+def _question_id(entry: object) -> str | None:
+    """Return the id of the question of an entry that cannot be read, or None."""
+    question_id = entry.get("question_id") if isinstance(entry, dict) else None
+    return None if question_id is None else str(question_id)
+
+
 def _without_bad_answers(where: str, entry: object, left_out: LeftOut) -> dict | None:
     """Return an entry without its unreadable answers, or None if these are not the problem."""
     answers = entry.get("answers") if isinstance(entry, dict) else None
@@ -438,15 +440,18 @@ def _without_bad_answers(where: str, entry: object, left_out: LeftOut) -> dict |
             good_answers.append(checked_answer(answer))
         except ValidationError as error:
             words = f"answers[{n}].{sentence(error)}"
-            left_out.add(where, Problem(UNREADABLE, words, is_detail=True))
+            problem = Problem(reasons.UNREADABLE, words, is_detail=True)
+            left_out.add(where, problem, _question_id(entry))
     return {**entry, "answers": good_answers} if len(good_answers) < len(answers) else None
 
 
 def _spelled_answers(
-    answers: Iterable[CheckedAnswer], question: str | None, where: str, left_out: LeftOut
+    answers: Iterable[CheckedAnswer], record: Record, where: str, left_out: LeftOut
 ) -> Iterator[CheckedAnswer]:
     """Yield the answers of a record, each with only the tokens that spell its text."""
     for n, answer in enumerate(answers):
+        if not answer.finished:
+            left_out.check_cut(f"{where}, answers[{n}]")
         if answer.tokens is None or answer.text is None or answer.token_log_probs is None:
             yield answer
             continue
@@ -455,12 +460,13 @@ def _spelled_answers(
             answer.tokens,
             answer.token_log_probs,
             finished=answer.finished,
-            prompt=question,
+            prompt=record.question,
         )
         alignment = align(tokens)
         if isinstance(alignment, Mismatch):
-            words = f"answers[{n}] is one {alignment.reason}"
-            left_out.add(where, Problem(alignment.reason, words))
+            message = f"answers[{n}] is one {alignment.reason}"
+            problem = Problem(reasons.CONTRADICTORY, message, words=alignment.reason)
+            left_out.add(where, problem, record.question_id)
         else:
             yield _with_aligned_tokens(answer, alignment)
 
@@ -497,7 +503,7 @@ def _of_one_kind(answers: _Answers, left_out: LeftOut) -> _Answers:
     for question_id, place, answer, rank in columns:
         if answer.log_prob is None:
             words = f"answers[{rank}].log_prob=None {_LOG_PROB_MISSING}, as of others"
-            left_out.add(place, Problem(NO_LOG_PROBS, words))
+            left_out.add(place, Problem(reasons.NO_LOG_PROBS, words), question_id)
         else:
             kept.add(question_id, place, answer)
     return kept

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pro_lib.common import reasons
 from pro_lib.common.nested import as_items, as_mapping
 from pro_lib.importing.formats import ResponseFormat, libraries, openai, servers, vendors
 
@@ -23,7 +24,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     vendors.ANTHROPIC,
 )
 
-# Finish reasons in lower case: of an answer that the model ended, and of one that was cut.
+# Finish reasons in lower case: of an answer that the model ended.
 NATURAL = {
     "complete",
     "completed",
@@ -35,31 +36,23 @@ NATURAL = {
     "stop_token",
     "word",
 }
-CUT = {
-    "abort",
-    "aborted",
-    "blocklist",
-    "cancelled",
-    "content_filter",
-    "error",
-    "error_limit",
-    "error_toxic",
-    "function_call",
-    "incomplete",
-    "length",
-    "limit",
-    "max_length",
-    "max_output_tokens",
-    "max_tokens",
-    "model_length",
-    "other",
-    "prohibited_content",
-    "recitation",
-    "safety",
-    "spii",
-    "tool_call",
-    "tool_calls",
-    "tool_use",
+# The others, by the reason why such an answer is not used.
+_ENDINGS_BY_REASON = {
+    reasons.CUT: (
+        "error_limit incomplete length limit max_length max_output_tokens max_tokens "
+        "model_context_window_exceeded model_length other pause_turn"
+    ),
+    reasons.FAILED: "abort aborted cancelled error failed",
+    reasons.FILTERED: (
+        "blocklist content_filter content_filtered error_toxic guardrail_intervened image_safety "
+        "language prohibited_content recitation refusal safety spii"
+    ),
+    reasons.TOOL_CALL: (
+        "function_call malformed_function_call tool_call tool_calls tool_use unexpected_tool_call"
+    ),
+}
+NOT_ENDED = {
+    ending: reason for reason, endings in _ENDINGS_BY_REASON.items() for ending in endings.split()
 }
 
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.

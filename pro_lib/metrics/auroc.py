@@ -11,6 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
+from pro_lib.common.reasons import NO_REFERENCE, count_reasons, reasons_in_words
+
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.bool_]
 _Z = float(ndtri(0.975))
@@ -25,14 +27,14 @@ class OneClassError(ValueError):
 
 
 def usable(
-    uncertainties: pd.DataFrame, correct: ArrayLike, *, has_only_texts: ArrayLike = False
+    uncertainties: pd.DataFrame, correct: ArrayLike, *, reasons: ArrayLike = ""
 ) -> tuple[Labels, str]:
     """Find the questions for which all methods have a value and correctness is known.
 
     Args:
         uncertainties: a row per question and a column per method; its index names the questions.
         correct: whether the answers are right (n,), None or NaN where this is unknown.
-        has_only_texts: whether all answers to a question lack log-probabilities, (n,).
+        reasons: why a question has no usable answer (n,), "" if it has one (`Run.reasons`).
 
     Returns:
         Which questions are usable (n,), and a sentence that says why others are left out.
@@ -46,30 +48,29 @@ def usable(
     mask = ~missing.any(axis=1).to_numpy()
     if mask.all():
         return mask, f"All {len(mask)} questions are used."
-    excluded = missing.index[~mask]
-    names = ", ".join(map(str, excluded[:_MOST_NAMES]))
+    excluded = missing[~mask]
+    names = ", ".join(map(str, excluded.index[:_MOST_NAMES]))
     if len(excluded) > _MOST_NAMES:
         names += ", …"
-    reasons = ", ".join(_missing_reasons(missing, has_only_texts))
+    words = _missing_words(excluded, np.broadcast_to(reasons, len(mask))[~mask])
     counts = f"{len(excluded)} of {len(mask)} questions are left out"
-    return mask, f"{counts} ({names}): {reasons}."
+    return mask, f"{counts} ({names}): {words}."
 
 
-def _missing_reasons(missing: pd.DataFrame, has_only_texts: ArrayLike) -> list[str]:
-    """Return why questions are left out, from the table of which values are missing."""
-    # NLL has a value wherever an answer has a log-probability.
-    without_nll = missing.get("NLL", pd.Series(False, missing.index))
-    only_texts = without_nll & np.broadcast_to(has_only_texts, len(missing))
-    is_cut = without_nll & ~only_texts
-    reasons = []
-    if is_cut.any():
-        reasons.append(f"{is_cut.sum()} are cut (no answer ended)")
-    if only_texts.any():
-        reasons.append(f"{only_texts.sum()} have no log-probabilities")
-    for method, is_missing in missing.items():
-        if is_missing.any() and not is_missing.equals(without_nll):
-            reasons.append(f"{method} is missing for {is_missing.sum()}")
-    return reasons
+def _missing_words(missing: pd.DataFrame, reasons: NDArray[Any]) -> str:
+    """Return why questions are left out.
+
+    Args:
+        missing: which values are missing, a row per question that is left out.
+        reasons: why it has no usable answer, "" if it has one.
+    """
+    has_answer = reasons == ""
+    is_unjudged = has_answer & missing["correct"].to_numpy()
+    counts = count_reasons(np.where(is_unjudged, NO_REFERENCE, reasons))
+    words = [reasons_in_words(counts)] if counts else []
+    n_missing = missing[has_answer].drop(columns="correct").sum()
+    words += [f"{method} is missing for {count}" for method, count in n_missing.items() if count]
+    return ", ".join(words)
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:

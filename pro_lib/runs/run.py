@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pro_lib import scoring
+from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.metrics.auroc import FloatArray
@@ -42,11 +43,16 @@ class Run:
             the dataset, the certificate of an exact search (`runs.Certificate`), and
             `score_<method>` for scores that were computed elsewhere (higher = more uncertain).
         info: where the run comes from.
+        left_out: a row per answer of a file that is not among `answers`, with question_id (None if
+            the question is unknown) and reason, one of `common.reasons.REASONS`.
     """
 
     answers: pd.DataFrame
     questions: pd.DataFrame
     info: RunInfo
+    left_out: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=["question_id", "reason"], dtype=object)
+    )
 
     def __post_init__(self) -> None:
         """Check that question ids are unique and that every answer belongs to a question.
@@ -102,7 +108,14 @@ class Run:
             self,
             answers=self.answers[is_selected].reset_index(drop=True),
             questions=questions.reset_index(drop=True),
+            left_out=self._left_out_of(questions),
         )
+
+    def _left_out_of(self, questions: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of `left_out` of some questions, and those of unknown questions."""
+        ids = self.left_out["question_id"]
+        is_unknown = ~ids.isin(set(self.questions["question_id"]))
+        return self.left_out[is_unknown | ids.isin(set(questions["question_id"]))]
 
     def for_questions(self, questions: pd.DataFrame) -> "Run":
         """Return the run of these questions, with the ids, references and splits they have now.
@@ -127,10 +140,12 @@ class Run:
         new_ids = dict(zip(stored["question_id"], questions["question_id"], strict=True))
         answers = self.answers[self.answers["question_id"].isin(set(new_ids))]
         answers = answers.assign(question_id=answers["question_id"].map(new_ids))
+        left_out = self._left_out_of(stored)
         return replace(
             self,
             answers=answers.reset_index(drop=True),
             questions=storage.with_certificates(questions, stored),
+            left_out=left_out.assign(question_id=left_out["question_id"].map(new_ids)),
         )
 
     @property
@@ -155,6 +170,54 @@ class Run:
         is_finished = self.answers["finished"].to_numpy(bool)
         is_known = is_finished & self.answers["log_prob"].notna().to_numpy()
         return int(self.answers.loc[is_known, "question_id"].nunique())
+
+    def n_texts_alone(self) -> int:
+        """Return the number of questions with texts alone, if others have log-probabilities."""
+        is_finished = self.answers["finished"].to_numpy(bool)
+        n_answered = self.answers.loc[is_finished, "question_id"].nunique()
+        return 0 if self.is_texts else n_answered - self.n_with_log_probs()
+
+    def reasons(self) -> pd.Series:
+        """Return why each question has no usable answer.
+
+        A usable answer ended, and its log-probability is known unless all answers are texts.
+
+        Returns:
+            One of `common.reasons.REASONS` per row of `questions`, or "" if the question has a
+            usable answer. If its answers have several reasons, the most frequent one counts.
+        """
+        table = self._answer_reasons
+        ids = self.questions["question_id"].reset_index(drop=True)
+        is_used = ids.isin(set(table.loc[table["reason"] == "", "question_id"]))
+        unused = table[table["question_id"].isin(set(ids[~is_used]))]
+        by_question = unused.groupby("question_id")["reason"].agg(_most_frequent)
+        question_reasons = ids.map(by_question).astype(object).fillna(reasons.NO_ANSWER)
+        return question_reasons.where(~is_used, "").rename("reason")
+
+    def unused_answers(self) -> dict[str, int]:
+        """Return the number of answers that are not used, by reason (`common.reasons.REASONS`)."""
+        return reasons.count_reasons(self._answer_reasons["reason"])
+
+    @cached_property
+    def _answer_reasons(self) -> pd.DataFrame:
+        """Each answer with question_id and the reason why it is not used, "" if it is."""
+        is_finished = self.answers["finished"].to_numpy(bool)
+        has_value = self.answers["log_prob"].notna().to_numpy() | self.is_texts
+        reason = np.select(
+            [~is_finished, ~has_value], [reasons.CUT, reasons.NO_LOG_PROBS], default=""
+        )
+        table = self.answers[["question_id"]].assign(reason=reason.astype(object))
+        return pd.concat([table, self.left_out]) if len(self.left_out) else table
+
+    def has_likelier_cut(self, *, convention: str = "complete") -> NDArray[np.bool_]:
+        """Return whether a cut answer is more probable than the most probable finished one, (n,).
+
+        The finished answer is the one of `top`, which is judged. The probability of a cut answer is
+        that of its tokens, so its continuations may all be less probable.
+        """
+        most_probable_cut = np.fmax.reduce(self.open_log_probs(), axis=1)
+        values = self.top(convention=convention)["value"].to_numpy(float)
+        return np.asarray(most_probable_cut > values)
 
     def as_texts(self) -> "Run":
         """Return the run with the texts of its answers, but without log-probabilities."""
@@ -421,6 +484,12 @@ class Run:
         reaches_alpha = log_probs >= log_alphas - _ROUNDING
         question_reaches_alpha = reaches_alpha.groupby(table["row"]).transform("any")
         return table[reaches_alpha | ~question_reaches_alpha]
+
+
+def _most_frequent(values: pd.Series) -> str:
+    """Return the most frequent reason, the first in their order if several are."""
+    counts = reasons.count_reasons(values)
+    return max(counts, key=lambda reason: counts[reason])
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

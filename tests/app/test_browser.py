@@ -396,7 +396,7 @@ SENTENCES = {
     "one question": "AUROC not defined: all 1 judged answers are right",
     "twelve questions": "12 questions are too few for curves of AUROC and mean K against α.",
     "no question": "No question passes the filters.",
-    "no answer": "No answer ended before it was cut.",
+    "no answer": "No usable answer: cut.",
     "no text": "This run has no texts",
     "nasty": NASTY,
     "forty answers": "10 less probable",

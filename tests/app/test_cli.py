@@ -301,7 +301,7 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
     reason = "have answers without log-probabilities, which PRO and NLL need."
     assert f"{n_texts} of 50 questions {reason}" in out
     of_log_probs, _, of_texts = out.partition("The texts of all questions")
-    assert f": {n_texts} have no log-probabilities.\n" in of_log_probs
+    assert f": no log-probabilities ({n_texts}).\n" in of_log_probs
     assert f"of {n_log_probs} judged answers" in of_log_probs
     assert "of 50 judged answers" in of_texts
     assert "  SC " in of_texts
@@ -310,7 +310,7 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
 def test_score_names_left_out_questions_if_all_others_are_of_one_class(write):
     with pytest.warns(UserWarning, match="1 of 2 answers"):
         out, _ = typed("score", write(*rows_of(2, n_log_probs=1)))
-    assert "1 of 2 questions are left out (q01): 1 have no log-probabilities." in out
+    assert "1 of 2 questions are left out (q01): no log-probabilities (1)." in out
 
 
 def test_score_replaces_its_own_table_of_both_kinds(write, tmp_path):

@@ -75,7 +75,8 @@ def test_the_data_of_a_run_has_its_questions_and_the_alphas_of_the_slider():
     first = {"id": "q00", "question": "Letter number 0?", "references": ["alpha"], "correct": True}
     judgement = {"rouge_l": 1.0, "threshold": 0.3, "reference": "alpha"}
     given = {"split": "validation", "exposure": 0, "judgement": judgement}
-    assert data["questions"][0] == first | given
+    used = {"reason": "", "likelier_cut": False}
+    assert data["questions"][0] == first | given | used
     assert [row[1] for row in data["answers"][0]] == RUN.log_probs()[0].tolist()
 
 

@@ -92,7 +92,7 @@ def test_a_question_without_a_value_is_left_out_for_all_and_counted():
     judged = evaluate(empty, samples=SAMPLES)
     assert list(judged.answers["question_id"]) == ["a", "c"]
     assert len(judged.log_probs) == len(judged.baselines) == 2
-    assert "1 of 3 questions are left out (b)" in judged.sentence()
+    assert "1 of 3 questions are left out (b): no answer (1)." in judged.sentence()
 
 
 def beams_and_samples(n_questions, n_sampled):
@@ -169,9 +169,9 @@ def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
     run = mixed_records(8)
     judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
-    assert (
-        "2 of 10 questions are left out (q8, q9): 2 have no log-probabilities." in judged.sentence()
-    )
+    sentence = "2 of 10 questions are left out (q8, q9): no log-probabilities (2)."
+    assert sentence in judged.sentence()
+    assert judged.reasons == {"no log-probabilities": 2}
     np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
 
 
@@ -369,7 +369,7 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
     )
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
-    assert "1 of 3 questions are left out (c): correct is missing for 1" in judged.sentence()
+    assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
     for texts in (
         ["NA", "None", "null", "nan", "", "true"],
         ["007", "1.50", "1e3", "-0"],

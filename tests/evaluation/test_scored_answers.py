@@ -69,7 +69,7 @@ def test_the_most_certain_are_counted_and_have_wilsons_interval():
     np.testing.assert_allclose(table[["low", "high"]], np.column_stack([low, high]))
 
 
-def test_a_quarter_is_mistrusted_and_questions_without_a_score():
+def test_a_quarter_is_mistrusted_and_no_question_without_a_score():
     run = run_of(*((0.9 - n / 10, None) for n in range(8)))
     scored = score_answers(run)
     assert scored.mistrust("NLL").is_mistrusted.tolist() == [False] * 6 + [True] * 2
@@ -77,7 +77,7 @@ def test_a_quarter_is_mistrusted_and_questions_without_a_score():
     assert not ties.mistrust("NLL").is_mistrusted.any()
     missing = scored.rows.assign(nll=[np.nan, *scored.rows["nll"][1:]])
     scored = evaluation.ScoredAnswers(run, scored.alpha, missing, scored.methods, None)
-    assert scored.mistrust("NLL").is_mistrusted.tolist() == [True] + [False] * 5 + [True] * 2
+    assert scored.mistrust("NLL").is_mistrusted.tolist() == [False] * 6 + [True] * 2
     assert scored.mistrust("NLL").sentence.endswith("1 questions have no score.")
 
 

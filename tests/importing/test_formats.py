@@ -287,7 +287,8 @@ def test_a_batch_of_anthropic_is_read_with_its_failures():
     assert "2 answers that failed are left out: entry 2; entry 3" in [
         str(warning.message) for warning in said
     ]
-    assert run.questions[["question_id", "question"]].to_numpy().tolist() == [["a", "Capital?"]]
+    assert run.questions["question_id"].tolist() == ["a", "b", "c"]
+    assert run.reasons().tolist() == ["", "failed", "failed"]
 
 
 # --- Layouts of the file ---

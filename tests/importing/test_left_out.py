@@ -77,8 +77,8 @@ BAD = {
     ),
     "refusal": (
         changed(message={"content": None, "refusal": "No."}),
-        "without text",
-        "an answer without text",
+        "that a filter or a refusal stopped",
+        "(finish reason 'refusal')",
     ),
     "-inf": (
         changed(logprobs={"content": [{"logprob": -math.inf}]}),

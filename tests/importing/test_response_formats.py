@@ -19,7 +19,7 @@ from test_damaged_input import choice, places_of, vllm_output
 
 from pro_lib.common.files import RunError
 from pro_lib.importing.importers import from_openai, import_answers
-from pro_lib.importing.response_formats import CUT, NATURAL
+from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 
 TOKENS = [(" Par", -0.25), ("is", -0.5)]
 
@@ -340,21 +340,27 @@ def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_ref
 
 
 @pytest.mark.parametrize(
-    "word", [*sorted(NATURAL | CUT), "STOP", "FinishReason.STOP", "FINISH_REASON_STOP", "gone"]
+    "word",
+    [*sorted(NATURAL.union(NOT_ENDED)), "STOP", "FinishReason.STOP", "FINISH_REASON_STOP", "gone"],
 )
 def test_every_word_for_an_ending_is_known_or_said(word):
     entries = [
         {"question_id": "a", "response": chat()},
         {"question_id": "b", "response": chat(word)},
     ]
-    said = pytest.warns(
-        UserWarning, match=r"endings gone \(1\) are unknown; such an answer counts as cut"
-    )
-    with said if word == "gone" else contextlib.nullcontext():
-        run = from_openai(entries)
     is_natural = word.rpartition(".")[2].lower().removeprefix("finish_reason_") in NATURAL
-    assert run.answers["finished"].tolist() == [True, is_natural]
-    assert np.isnan(run.log_probs()[1, 0]) != is_natural
+    reason = "" if is_natural else NOT_ENDED.get(word, "cut")
+    said = contextlib.nullcontext()
+    if word == "gone":
+        message = r"endings gone \(1\) are unknown; such an answer counts as cut"
+        said = pytest.warns(UserWarning, match=message)
+    elif reason not in ("", "cut"):
+        said = pytest.warns(UserWarning, match="^1 answers .* are left out: entry 2, choice 0$")
+    with said:
+        run = from_openai(entries)
+    assert run.reasons().tolist() == ["", reason]
+    assert run.answers["finished"].tolist() == [True] + [is_natural] * (reason in ("", "cut"))
+    assert run.log_probs()[0, 0] == -0.75
 
 
 STREAMS = streamed() | {
@@ -614,17 +620,25 @@ def test_failures_and_refusals_are_left_out_counted_and_named(write):
     with pytest.warns(UserWarning, match="are left out") as caught:
         run = from_openai(write(*lines))
     assert sorted(str(warning.message) for warning in caught) == [
-        "1 answers without text, such as a refusal are left out: line 5, choice 0",
+        "2 answers that a filter or a refusal stopped are left out: line 5, choice 0; line 6, "
+        "choice 0",
         "2 answers whose probability was not returned are left out: line 7, choice 0; line 7, "
         "choice 1",
-        "4 answers that failed are left out: line 2; line 3; line 4; line 6",
+        "3 answers that failed are left out: line 2; line 3; line 4",
     ]
     assert {warning.filename for warning in caught} == {__file__}
-    assert run.questions["question_id"].tolist() == ["a", "e", "g"]
-    np.testing.assert_array_equal(run.log_probs(), [[-1.0], [np.nan], [np.nan]])
+    assert run.questions["question_id"].tolist() == list("abcdefg")
+    assert run.reasons().tolist() == [
+        "",
+        *["failed"] * 3,
+        *["filtered"] * 2,
+        "no log-probabilities",
+    ]
+    assert run.log_probs()[0].tolist() == [-1.0]
+    assert np.isnan(run.log_probs()[1:]).all()
     with pytest.raises(
         RunError,
-        match=r"contains no answers.*\(1 questions\); left out are 3 that failed \(line 1.*bad",
+        match=r"contains no answers.*\(4 questions\); left out are 3 that failed \(line 1.*bad",
     ):
         import_answers(write(*failures, lines[-1]))
 

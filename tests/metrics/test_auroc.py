@@ -103,31 +103,51 @@ def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
         call()
 
 
-def test_usable_keeps_the_questions_every_method_has_and_names_the_losses():
-    nan = np.nan
-    table = pd.DataFrame(
-        {"PRO": [1.0, nan, 2.0, 3.0, 4.0], "SE": [1.0, nan, nan, 3.0, 4.0]}, index=list("abcde")
-    )
-    mask, sentence = metrics.usable(table, np.array([True, False, True, None, False], dtype=object))
-    assert mask.tolist() == [True, False, False, False, True]
-    reasons = "PRO is missing for 1, SE is missing for 2, correct is missing for 1"
-    assert sentence == f"3 of 5 questions are left out (b, c, d): {reasons}."
-    assert metrics.usable(table[["PRO"]].dropna(), [True] * 4)[1] == "All 4 questions are used."
+NAN = np.nan
+# By case: the scores, whether answers are right, the reasons of questions, and the sentence.
+LEFT_OUT = {
+    "none": ({"PRO": [1.0, 2.0]}, [True] * 2, "", "All 2 questions are used."),
+    "scores and a reference": (
+        {"PRO": [1.0, NAN, 2.0, 3.0, 4.0], "SE": [1.0, NAN, NAN, 3.0, 4.0]},
+        [True, False, True, None, False],
+        "",
+        "3 of 5 questions are left out (1, 2, 3): no reference (1), PRO is missing for 1, SE is "
+        "missing for 2.",
+    ),
+    "a reason and a score": (
+        {"NLL": [NAN, 1.0, 2.0], "X": [1.0, NAN, 2.0]},
+        [True] * 3,
+        ["cut", "", ""],
+        "2 of 3 questions are left out (0, 1): cut (1), X is missing for 1.",
+    ),
+    "many without a reason": (
+        {"NLL": [NAN] * 7 + [1.0]},
+        [True] * 8,
+        "",
+        "7 of 8 questions are left out (0, 1, 2, 3, 4, …): NLL is missing for 7.",
+    ),
+    "no answer and no reference": (
+        {"NLL": [NAN, NAN, 1.0]},
+        [None, None, True],
+        ["failed", "no answer", ""],
+        "2 of 3 questions are left out (0, 1): failed (1), no answer (1).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_usable_says_why_questions_are_left_out(name):
+    scores, correct, reasons, sentence = LEFT_OUT[name]
+    table = pd.DataFrame(scores)
+    mask, words = metrics.usable(table, np.array(correct, dtype=object), reasons=reasons)
+    assert words == sentence
+    assert mask.tolist() == (table.notna().all(axis=1) & pd.notna(correct)).tolist()
+
+
+def test_usable_takes_a_hidden_verdict_as_missing():
     hidden = np.ma.array([True] * 4, mask=[0, 1, 0, 0])
-    assert metrics.usable(table[["PRO"]].dropna(), hidden)[0].tolist() == [True, False, True, True]
-    _, sentence = metrics.usable(
-        pd.DataFrame({"NLL": [nan, 1.0, 2.0], "X": [1.0, nan, 2.0]}), [True] * 3
-    )
-    assert (
-        sentence
-        == "2 of 3 questions are left out (0, 1): 1 are cut (no answer ended), X is missing for 1."
-    )
-    _, sentence = metrics.usable(
-        pd.DataFrame({"NLL": [nan] * 7 + [1.0], "PRO": [nan] * 7 + [1.0]}), [True] * 8
-    )
-    assert (
-        sentence == "7 of 8 questions are left out (0, 1, 2, 3, 4, …): 7 are cut (no answer ended)."
-    )
+    scores = pd.DataFrame({"PRO": [1.0, 2.0, 3.0, 4.0]})
+    assert metrics.usable(scores, hidden)[0].tolist() == [True, False, True, True]
 
 
 @given(st.integers(1, 4000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -310,10 +330,3 @@ def test_the_page_holds_the_numbers_of_its_file():
 )
 def test_an_auroc_whose_interval_lies_below_a_half_is_worse_than_chance(high, verdict):
     assert metrics.auroc_in_words(0.25, 0.125, high) == f"0.250 (0.125 to {high:.3f}{verdict})"
-
-
-def test_questions_with_texts_alone_are_not_called_cut():
-    scores = pd.DataFrame({"NLL": [np.nan, np.nan, 1.0]})
-    _, sentence = metrics.usable(scores, [True] * 3, has_only_texts=[True, False, False])
-    reasons = "1 are cut (no answer ended), 1 have no log-probabilities"
-    assert sentence == f"2 of 3 questions are left out (0, 1): {reasons}."

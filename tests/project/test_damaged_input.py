@@ -67,7 +67,7 @@ LABELS = [("q1", "NA", True), ("q2", "007", False), ("q3", "1990", True)]
 LABELS = [dict(zip(("question_id", "text", "correct"), label, strict=True)) for label in LABELS]
 ANSWERS = [
     {"text": "Paris", "token_ids": [5, 6], "token_log_probs": [-0.25, -0.5], "end_log_prob": -0.25},
-    {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": False},
+    {"text": "Lyon", "log_prob": -3, "end_log_prob": -1, "correct": False, "finished": True},
 ]
 RECORDS = [
     QUESTIONS[0] | {"references": ["Paris"], "answers": ANSWERS},
@@ -102,7 +102,7 @@ def vllm_output(text, *tokens, **fields):
     return output | {"finish_reason": "stop", "stop_reason": None} | fields
 
 
-CUT = {"choices": [choice("Rome", ("Ro", -1.0), ("me", -2.0), finish_reason="length")]}
+ROME = {"choices": [choice("Rome", ("Ro", -1.0), ("me", -2.0))]}
 OPENAI = [
     {"id": "r1", "choices": [choice("Paris", ("Par", -0.25), ("is", -0.5), ("</s>", -0.125))]},
     {
@@ -110,7 +110,7 @@ OPENAI = [
         "references": "Lyon",
         "response": {"choices": [choice("Lyon", ("Lyon", -2.0))]},
     },
-    {"custom_id": "c", "response": {"body": CUT}},
+    {"custom_id": "c", "response": {"body": ROME}},
 ]
 OUTPUT = vllm_output(" Paris", (5, " Par", -0.25), (6, "is", -0.5), (2, "</s>", -0.125))
 VLLM = [
@@ -125,7 +125,7 @@ INSPECT = [
          stop_reason=reason)]},
      "scores": {"includes": {"value": "C"}}}
     for name, target in (("peru", ["Lima", "Ciudad"]), (2, "Lima"))
-    for epoch, reason in ((1, "stop"), (2, "max_tokens"))
+    for epoch, reason in ((1, "stop"), (2, "stop_sequence"))
 ]  # fmt: skip
 
 # --- What is written, and read by readers that share nothing with ours ---

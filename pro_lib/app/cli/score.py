@@ -111,7 +111,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
 
 def _say_texts(scored: ScoredAnswers, options: dict[str, Any]) -> None:
     """Print the summary of the texts alone, if only some questions have log-probabilities."""
-    if not scored.n_texts_alone or scored.run.is_texts:
+    if not scored.run.n_texts_alone():
         return
     from pro_lib import evaluation
     from pro_lib.app import score_summary

@@ -12,6 +12,7 @@ from pro_lib import scoring
 from pro_lib.app.explorer.intervals import comparisons, sweeps
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
+from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.importing.records import from_records
@@ -27,7 +28,15 @@ from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.scoring.similarity import lexical
 
 # Columns of a question that the page shows, if the run has them
-_QUESTION_COLUMNS = ("question", "split", "exposure", "conflict", "note")
+_QUESTION_COLUMNS = (
+    "question",
+    "split",
+    "exposure",
+    "conflict",
+    "note",
+    "reason",
+    "likelier_cut",
+)
 _CERTIFICATE_COLUMNS = [
     name for name in CERTIFICATE_COLUMNS if not name.startswith("tree_") or name == "tree_bound"
 ]
@@ -46,7 +55,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
         - `name`, `model`, `has_texts`: about the run;
         - `alpha`, `alphas`, `log_alphas`: the slider. `log_alphas` has None for log 0;
         - `sweeps`: AUROC and mean K with their intervals, as `sweeps` of intervals.py returns them;
-        - `questions`: a dict per question;
+        - `questions`: a dict per question, with the reason why it has no usable answer ("" if it
+          has one), and whether a cut answer is more probable than the judged one (likelier_cut);
+        - `unused_answers`: the answers that are not used, counted by reason, as text;
         - `answers`: a list per question, in descending order of probability, those that were cut
           last. An answer is a list [text, log-probability of the complete answer in nats,
           identity, finished, correct]. Repeats have the same identity, which is a number.
@@ -62,7 +73,9 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
     answers, judgements = _answers_by_question(run)
-    rows = run.questions.to_dict("records")
+    reasons = run.reasons().to_numpy()
+    table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
+    rows = table.to_dict("records")
     questions = [_question_data(*each) for each in zip(rows, answers, judgements, strict=True)]
     has_questions = run.questions["question"].notna().any()
     has_answers = run.answers["text"].notna().any()
@@ -77,6 +90,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
         "sweeps": sweeps(run, alphas, [question["correct"] for question in questions]),
         "questions": questions,
         "answers": answers,
+        "unused_answers": reasons_in_words(run.unused_answers()),
     }
 
 

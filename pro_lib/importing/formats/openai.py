@@ -39,10 +39,11 @@ def _parse_completion(body: dict) -> list[ParsedAnswer]:
     for choice in choices:
         text, has_thoughts = _text_of_choice(choice)
         index = choice.get("index")
+        finish_reason = choice.get("finish_reason")
         answers.append(
             parsed_answer(
                 text,
-                choice.get("finish_reason"),
+                "refusal" if inner_value(choice, "message", "refusal") else finish_reason,
                 completion_tokens(choice.get("logprobs")),
                 has_thoughts=has_thoughts or has_hidden_thoughts,
                 position=index if type(index) is int else None,
@@ -121,6 +122,7 @@ def _parse_response(body: dict) -> list[ParsedAnswer]:
     """Return the answer of the Responses API: the text of its messages, without its reasoning."""
     texts: list[Any] = []
     tokens: list[Tokens] = []
+    is_refused = False
     has_thoughts = bool(inner_value(body, "usage", "output_tokens_details", "reasoning_tokens"))
     for item in choices_of(body.get("output")):
         if item.get("type") == "reasoning":
@@ -132,11 +134,13 @@ def _parse_response(body: dict) -> list[ParsedAnswer]:
                 has_thoughts = True
                 continue
             fields = as_mapping(part)
+            is_refused = is_refused or fields.get("type") == "refusal"
             if fields.get("text") is not None:
                 texts.append(fields["text"])
                 tokens.append(token_list(fields.get("logprobs")))
     text, _ = text_of_parts(texts)
-    reason = body.get("status")
+    reason = inner_value(body, "incomplete_details", "reason") or body.get("status")
+    reason = "refusal" if is_refused else reason
     return [parsed_answer(text, reason, joined_tokens(tokens), has_thoughts=has_thoughts)]
 
 

@@ -38,6 +38,10 @@ def _parse_gemini(body: dict) -> list[ParsedAnswer]:
         steps = result.get("chosenCandidates", result.get("chosen_candidates"))
         tokens = token_list(steps, log_prob=("logProbability", "log_probability"))
         answers.append(parsed_answer(text, reason, tokens, has_thoughts=has_thoughts or has_hidden))
+    feedback = as_mapping(body.get("promptFeedback", body.get("prompt_feedback")))
+    is_blocked = bool(feedback.get("blockReason", feedback.get("block_reason")))
+    if is_blocked and not answers:
+        answers.append(parsed_answer(None, "content_filter", Tokens()))
     return answers
 
 

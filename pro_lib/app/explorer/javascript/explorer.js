@@ -281,6 +281,7 @@ export class Explorer {
       ` · ${this.describeKept()} · `,
       createText(data.name),
       `, n = ${questionCount}${this.describeAccuracy()}${data.has_texts ? "" : noTexts}`,
+      this.describeUnused(),
     ];
     this.summary.replaceChildren(...children);
   }
@@ -291,7 +292,7 @@ export class Explorer {
    * @returns {string}
    */
   describeKept() {
-    if (!this.view.scoredRows.length) return "no answer ended";
+    if (!this.view.scoredRows.length) return "no usable answer";
     const meanKept = this.view.sweep.mean_kept[this.alphaIndex];
     const isFew = this.view.questions.length < FEW_ANSWERS;
     return `mean K ${isFew ? formatNumber(meanKept[0]) : formatWithInterval(meanKept)}`;
@@ -309,6 +310,27 @@ export class Explorer {
     const areAllJudged = correct.length === questions.length;
     const judged = areAllJudged ? "" : ` of the ${formatCount(correct.length)} that can be judged`;
     return `, ${percent}\u00a0% right${judged}`;
+  }
+
+  /**
+   * Return how many questions have no usable answer, by reason, and which answers are not used.
+   *
+   * @returns {string}
+   */
+  describeUnused() {
+    /** @type {Record<string, number>} */
+    const counts = {};
+    for (const { reason } of this.view.questions) {
+      if (reason) counts[reason] = (counts[reason] ?? 0) + 1;
+    }
+    const reasons = Object.entries(counts).map(([reason, n]) => `${reason} (${formatCount(n)})`);
+    const likelier = this.view.questions.filter((question) => question.likelier_cut).length;
+    const parts = [
+      reasons.length ? ` · Questions without a usable answer: ${reasons.join(", ")}` : "",
+      this.data.unused_answers ? ` · Answers not used: ${this.data.unused_answers}` : "",
+      likelier ? ` · A cut answer is more probable in ${formatCount(likelier)} questions` : "",
+    ];
+    return parts.join("");
   }
 
   /**

@@ -37,10 +37,11 @@ export function createQuestionPanel(view, row, alphaIndex, alpha, moreFacts = []
   const question = view.questions[row];
   const answers = view.answers[row];
   const references = question.references ?? [];
-  const noAnswer = "No answer ended before it was cut.";
+  const noAnswer = `No usable answer: ${question.reason}.`;
   /** @type {Fact[]} */
   const facts = [
     ["answer", answers.length ? describeAnswer(answers[0], question) : noAnswer],
+    ["cut", question.likelier_cut ? "A cut answer is more probable than this one." : ""],
     ["references", references.map((text, index) => [index ? "; " : "", createText(text)])],
     ["uncertainty", answers.length ? describeUncertainty(view, row, alphaIndex, alpha) : ""],
     ...moreFacts,

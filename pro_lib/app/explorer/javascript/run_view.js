@@ -43,6 +43,8 @@ import { adaptiveK, proForEachK } from "./numbers.js";
  * @property {number} [exposure]
  * @property {number} [conflict]
  * @property {string} [note]
+ * @property {string} reason why it has no usable answer; empty if it has one
+ * @property {boolean} likelier_cut whether a cut answer is more probable than the judged one
  * @property {Certificate} [certificate]
  */
 
@@ -59,6 +61,7 @@ import { adaptiveK, proForEachK } from "./numbers.js";
  * @property {Record<"distinct" | "repeats", Record<string, Sweep>>} sweeps by split
  * @property {Question[]} questions
  * @property {AnswerRow[][]} answers
+ * @property {string} unused_answers the answers that are not used, counted by reason
  * @property {string} [label]
  * @property {string} [split]
  * @property {string} [scope]

@@ -1,0 +1,221 @@
+"""Why questions and answers are not used, as the commands say it."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_cli import refused, typed
+from test_response_formats import chat, gemini, responses_api
+
+from pro_lib.app import explorer
+from pro_lib.importing import from_openai, from_records, import_answers
+
+
+def json_of(*words):
+    return json.loads(typed("score", *words, "--json")[0])
+
+
+def answer(text, probability, **fields):
+    return {"text": text, "log_prob": float(np.log(probability)), **fields}
+
+
+def record(n, *answers, reference="Paris"):
+    return {
+        "question_id": f"q{n}",
+        "question": f"{n}?",
+        "references": [reference],
+        "answers": list(answers),
+    }
+
+
+def ended(reason, **message):
+    """A response with a finish reason, and fields of its message."""
+    body = chat(reason)
+    body["choices"][0]["message"] |= message
+    return body
+
+
+BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
+REFUSED = responses_api()
+REFUSED["output"][1]["content"] = [{"type": "refusal", "refusal": "No."}]
+FILTERED = responses_api("incomplete") | {"incomplete_details": {"reason": "content_filter"}}
+CONTRADICTORY = ended("stop", content=" Rome")
+UNKNOWN_NUMBERS = chat()
+UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
+
+# By response: the reason why it is not used, and the words of the error with --strict.
+UNUSED = {
+    "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
+    "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
+    "filter": (chat("content_filter"), "filtered", "(finish reason 'content_filter')"),
+    "filter of Gemini": (gemini("SAFETY"), "filtered", "(finish reason 'safety')"),
+    "filter of Responses": (FILTERED, "filtered", "(finish reason 'content_filter')"),
+    "blocked question": (BLOCKED, "filtered", "a filter or a refusal stopped the answer"),
+    "refusal": (ended("stop", content=None, refusal="No."), "filtered", "refusal"),
+    "refusal of Responses": (REFUSED, "filtered", "refusal"),
+    "tool": (chat("tool_calls"), "tool call", "the model called a tool"),
+    "tool without text": (ended("tool_calls", content=None), "tool call", "called a tool"),
+    "aborted": (chat("abort"), "failed", "the request failed (finish reason 'abort')"),
+    "error": ({"error": {"message": "late"}}, "failed", "the response failed (late)"),
+    "no numbers": (UNKNOWN_NUMBERS, "no log-probabilities", "logprobs are missing"),
+    "other tokens": (CONTRADICTORY, "contradictory", "whose tokens spell a different text"),
+    "no finish reason": (chat(None, id="other"), "unreadable", "finish_reason=None must be text"),
+    "no text": (ended("stop", content=None), "no answer", "the answer has no text"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:1 answers .* left out")
+@pytest.mark.parametrize("has_questions", [False, True])
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_response_that_is_not_used_is_counted_by_its_reason(name, has_questions, write):
+    response, reason, sentence = UNUSED[name]
+    lines = [
+        {"custom_id": "q0", "response": {"body": chat()}},
+        {"custom_id": "q1", "response": {"body": response}},
+    ]
+    path = write(*lines, name="responses.jsonl")
+    questions = [{"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris"} for n in range(3)]
+    given = ("--questions", write(*questions, name="questions.jsonl")) if has_questions else ()
+    content = json_of(path, *given)
+    expected = Counter([reason] + ["no answer"] * has_questions)  # q2 has no response
+    assert content["not_used"] == {"questions": expected, "answers": {reason: 1}}
+    rows = {row["question_id"]: row for row in content["answers"]}
+    assert (rows["q0"]["reason"], rows["q1"]["reason"]) == ("", reason)
+    assert (rows["q1"]["pro"], rows["q1"]["mistrust"]) == (None, False)
+    assert f"{reason} ({expected[reason]})" in typed("score", path, *given)[0]
+    error = refused("score", path, *given, "--strict")
+    assert f"{path}, line 2" in error
+    assert sentence in error
+
+
+# By change of a record's answer: the reason, and the words of the error with --strict.
+UNUSED_IN_RECORDS = {
+    "cut": ({"finished": False}, "cut", "line 2, answers[0]: the answer was cut"),
+    "unreadable": ({"log_prob": 5}, "unreadable", "line 2: answers[0].log_prob=5 must be"),
+    "contradictory": (
+        {"tokens": ["Rome"], "token_log_probs": [-1.0]},
+        "contradictory",
+        "line 2: answers[0] is one whose tokens spell a different text",
+    ),
+    "text alone": ({"log_prob": None}, "no log-probabilities", None),
+}
+
+
+@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*have no log-probability")
+@pytest.mark.parametrize("name", UNUSED_IN_RECORDS)
+def test_a_record_that_is_not_used_is_counted_by_its_reason(name, write):
+    change, reason, sentence = UNUSED_IN_RECORDS[name]
+    path = write(record(0, answer("Paris", 0.5)), record(1, answer("Paris", 0.5) | change))
+    content = json_of(path)
+    assert content["not_used"] == {"questions": {reason: 1}, "answers": {reason: 1}}
+    assert [row["mistrust"] for row in content["answers"]] == [False, False]
+    if sentence is not None:
+        assert f"{path}, {sentence}" in refused("score", path, "--strict")
+
+
+def test_a_cut_answer_that_is_more_probable_is_counted_and_marked(write):
+    cut = answer("Paris", 0.9, finished=False)
+    path = write(
+        *[record(n, cut, answer("Lyon", 0.05)) for n in range(4)],
+        record(4, answer("Pa", 0.04, finished=False), answer("Paris", 0.05)),
+        record(5, cut),
+    )
+    out, _ = typed("score", path)
+    assert "20.0% answered correctly (1 of 5 judged answers)" in out
+    assert "1 of 6 questions are left out (q5): cut (1)." in out
+    assert "Answers that are not used: cut (6)." in out
+    assert "In 4 questions, marked with … in the table, a cut answer is more probable than" in out
+    lines = [line for line in out.splitlines() if "?" in line]
+    assert [line.split()[0] for line in lines] == ["…"] * 4 + ["4?", "5?"]
+    assert "(cut)" in lines[5]
+    content = json_of(path)
+    assert content["n_likelier_cut"] == 4
+    assert content["not_used"] == {"questions": {"cut": 1}, "answers": {"cut": 6}}
+    assert [row["likelier_cut"] for row in content["answers"]] == [True] * 4 + [False] * 2
+    typed("report", path, "--output", "report.html")
+    data = explorer.run_data(import_answers(path))
+    assert [question["likelier_cut"] for question in data["questions"]] == [True] * 4 + [False] * 2
+    assert [question["reason"] for question in data["questions"]] == [""] * 5 + ["cut"]
+    assert data["unused_answers"] == "cut (6)"
+
+
+def test_answers_to_few_of_the_questions_are_scored_and_the_others_have_no_mark(write):
+    rows = [
+        {"question_id": f"q{n}", "answers": [answer("Paris", 0.9 - n / 50), answer("Rome", 0.01)]}
+        for n in range(30)
+    ]
+    questions = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Lyon" if n % 3 else "Paris"}
+        for n in range(377)
+    ]
+    path = write(*rows, name="records.jsonl")
+    given = ("--questions", write(*questions, name="questions.jsonl"))
+    for methods in ((), ("--methods", "PRO"), ("--methods", "SE")):
+        out, _ = typed("score", path, *given, *methods)
+        assert "377 questions, 33.3% answered correctly (10 of 30 judged answers)." in out
+        assert "left out (q30, q31, q32, q33, q34, …): no answer (347)." in out
+        assert "log-probabilities" not in out
+        assert "cut" not in out
+    content = json_of(path, *given)
+    assert sum(row["mistrust"] for row in content["answers"]) == 8  # a quarter of 30
+    assert content["not_used"] == {"questions": {"no answer": 347}, "answers": {}}
+
+
+def sample(n, text):
+    """A response of question n, one of several samples."""
+    body = ended("stop", content=text)
+    body["choices"][0]["logprobs"]["content"] = [
+        {"token": text, "logprob": -1.0, "bytes": list(text.encode())}
+    ]
+    return {"question_id": f"q{n}", "response": body}
+
+
+def test_samples_of_few_questions_keep_their_log_probabilities(write):
+    rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
+    questions = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n else "Lyon"}
+        for n in range(9)
+    ]
+    path = write(*rows, name="responses.jsonl")
+    content = json_of(path, "--questions", write(*questions, name="questions.jsonl"))
+    assert content["exclusions"].startswith("6 of 9 questions are left out")
+    assert content["exclusions"].endswith("no answer (6).")
+    assert content["answers"][0]["nll"] == 1.0
+    assert content["auroc"][0] | {"method": "PRO", "auroc": 0.5} == content["auroc"][0]
+
+
+def test_questions_without_references_are_named(write):
+    rows = [record(0, answer("Paris", 0.5)), record(1, answer("Paris", 0.5))]
+    del rows[1]["references"]
+    content = json_of(write(*rows))
+    assert content["not_used"]["questions"] == {"no reference": 1}
+    assert "(q1): no reference (1)." in content["exclusions"]
+
+
+@pytest.mark.filterwarnings("ignore:1 answers .* left out")
+def test_reasons_survive_a_selection_of_questions():
+    run = from_openai(
+        [
+            {"question_id": "a", "response": chat()},
+            {"question_id": "b", "response": chat("length")},
+            {"question_id": "c", "response": chat("tool_calls")},
+            {"no": "response"},
+        ]
+    )
+    assert run.reasons().tolist() == ["", "cut", "tool call"]
+    assert run.unused_answers() == {"cut": 1, "tool call": 1, "unreadable": 1}
+    selected = run.select(question_ids=["c", "a"])
+    assert selected.reasons().tolist() == ["tool call", ""]
+    assert selected.unused_answers() == {"tool call": 1, "unreadable": 1}
+    named = replace(run, questions=run.questions.assign(question=["x?", "y?", "z?"]))
+    others = named.questions.assign(question_id=["x", "y", "z"])[::-1]
+    assert named.for_questions(others).reasons().tolist() == ["tool call", "cut", ""]
+
+
+def test_the_most_frequent_reason_of_a_question_counts():
+    cut = answer("Pa", 0.5, finished=False)
+    with pytest.warns(UserWarning, match="1 answers that cannot be read"):
+        run = from_records([record(0, cut, cut, answer("x", 0.5, correct="?"))])
+    assert run.reasons().tolist() == ["cut"]
