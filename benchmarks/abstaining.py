@@ -25,7 +25,7 @@ def main() -> None:
     run = runs.read_run(arguments.run)
     model = models.cached_model(arguments.model)
     rng = np.random.default_rng(0)
-    whole = evaluate(run)
+    whole = evaluate(run).judged
     uncertainty = whole.pro(0.4)
     correct = whole.correct
     ids = whole.answers["question_id"].to_numpy()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,8 @@ from pro_lib.app.experiment import Experiment
 from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
+from pro_lib.evaluation.methods import Method
 from pro_lib.metrics.auroc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -80,12 +82,19 @@ def pro_row(
     """
     validation, reported = pair
     if alpha is None:
-        judged = replace(validation, alpha_scores={choice: partial(score, validation.log_probs)})
+        inputs = {"log_probs": validation.log_probs}
+        alpha_score = AlphaScore(Method(choice, score, ""), inputs)
+        judged = replace(validation, alpha_scores={choice: alpha_score})
         alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scoring.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()
     return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
+
+
+def judged_questions(*runs: Run, **options: Any) -> Evaluation:
+    """Return the judged questions of `evaluation.evaluate`."""
+    return evaluation.evaluate(*runs, **options).judged
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -173,7 +182,7 @@ class ProRows:
     def pair(self, choices: Choices | None = None, *, run: Run | None = None) -> Pair:
         """Return the evaluations of validation and reported questions under some choices."""
         evaluate = partial(
-            evaluation.evaluate,
+            judged_questions,
             self.beams if run is None else run,
             samples=self.samples,
             others=self.others,
@@ -285,7 +294,7 @@ def entropy_rows(
 ) -> Iterator[Row]:
     """Yield a row for each choice of the answers from which PE, PE-MC and NE are computed."""
     judged = partial(
-        evaluation.evaluate, beams, samples=samples, others=others, split=experiment.split
+        judged_questions, beams, samples=samples, others=others, split=experiment.split
     )
     distinct = judged(protocol="paper", choices=Choices(distinct=True))
     sources = {("this project's", ""): judged()}
@@ -308,7 +317,8 @@ def meaning_rows(
     others: list[Run],
 ) -> Iterator[Row]:
     """Yield a row for each choice of SE, SD and Deg, for one similarity."""
-    judged = evaluation.evaluate(beams, samples=samples, others=others, split=experiment.split)
+    options = {"samples": samples, "others": others, "split": experiment.split}
+    judged = evaluation.evaluate(beams, **options).judged
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked = beams.ranked_answers()
@@ -340,7 +350,7 @@ def meaning_rows(
     each_once = np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
-    kept = evaluation.answer_matrices(beams)
+    kept = AnswerMatrices.of(beams)
     counted = density(kept.means, measure(kept.texts, beams.questions))
     yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))

@@ -41,7 +41,7 @@ from pro_lib.evaluation.labels import (  # noqa: E402
     LabelPlan,
     LabelSample,
     Request,
-    SampledLabels,
+    SampledVerdicts,
     label_table,
 )
 from pro_lib.metrics.selective import answered_weights  # noqa: E402
@@ -91,7 +91,7 @@ def load_records(path: Path) -> Setting:
     """
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     truth = {record["question_id"]: record["answers"][0].pop("correct") for record in records}
-    judged = replace(evaluate(importing.from_records(records)), dataset=path.stem)
+    judged = replace(evaluate(importing.from_records(records)).judged, dataset=path.stem)
     correct = judged.answers["question_id"].map(truth).to_numpy(bool)
     is_validation = np.random.default_rng(0).permutation(len(correct)) < len(correct) // 3
     validation = judged.rows(is_validation)
@@ -130,7 +130,7 @@ def compute_scores(evaluation: Evaluation) -> pd.DataFrame:
     return pd.DataFrame({"NLL": nll, "PRO": evaluation.pro(ALPHA)})
 
 
-def label_correctly(setting: Setting, n_labels: int, seed: int) -> SampledLabels:
+def label_correctly(setting: Setting, n_labels: int, seed: int) -> SampledVerdicts:
     """Return the labels of a new plan, all of them true."""
     truth = dict(zip(setting.reported.answers["question_id"], setting.correct, strict=True))
     plan = LabelPlan.create([setting.reported], n_labels=n_labels, seed=seed)
@@ -144,12 +144,12 @@ def label_correctly(setting: Setting, n_labels: int, seed: int) -> SampledLabels
             labels.append(plan.label(request, bool(truth[question_id]), labeller="truth"))
         plan = plan.advance(label_table(labels))
     sample = replace(LabelSample.without_labels(setting.reported), labels=label_table(labels))
-    sampled = sample.with_labels(setting.reported).sampled_labels
+    sampled = sample.with_labels(setting.reported).labels
     assert sampled is not None
     return sampled
 
 
-def estimate_quantities(setting: Setting, sampled: SampledLabels) -> Iterator[dict]:
+def estimate_quantities(setting: Setting, sampled: SampledVerdicts) -> Iterator[dict]:
     """Yield each quantity with its true value, its estimate and the ends of the interval."""
     correct = setting.correct
     counts = np.round(np.array(SHARES) * len(correct)).astype(int)

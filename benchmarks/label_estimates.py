@@ -134,7 +134,7 @@ def from_records(path: Path) -> Questions:
     from pro_lib.importing import from_records as read
 
     with warnings.catch_warnings(action="ignore"):
-        return of_evaluation(evaluate(read(path), protocol="workbench"), truth="correct")
+        return of_evaluation(evaluate(read(path), protocol="workbench").judged, truth="correct")
 
 
 @cache
@@ -145,7 +145,9 @@ def from_runs(folder: Path, dataset: str, model: str) -> Questions:
 
     with warnings.catch_warnings(action="ignore"):
         [path] = sorted((folder / dataset / model).glob("diverse_beam*"))
-        return of_evaluation(evaluate(read_run(path), protocol="workbench"), truth="alias_match")
+        return of_evaluation(
+            evaluate(read_run(path), protocol="workbench").judged, truth="alias_match"
+        )
 
 
 def of_evaluation(evaluation, *, truth: str) -> Questions:

@@ -95,7 +95,7 @@ def measure(folder: Path) -> pd.DataFrame:
     )
     uncertainties["PE"] = scoring.predictive_entropy(log_probs)
     done("PRO, NLL, PE")
-    judged = evaluation.evaluate(run)
+    judged = evaluation.evaluate(run).judged
     done("judge one answer per question, ROUGE-L")
     alpha_rows(judged, alphas=np.linspace(0, 1, 101))
     done("sweep of 101 α")

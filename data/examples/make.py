@@ -24,7 +24,7 @@ DIGITS = 6  # of a log-probability
 
 def chosen_relations(run: runs.Run) -> set[str]:
     """Return the relations with an accuracy from 20 to 80 % on the validation questions."""
-    judged = evaluation.evaluate(run, split="validation")
+    judged = evaluation.evaluate(run, split="validation").judged
     relations = run.questions.set_index("question_id")["relation"]
     accuracy = (
         pd.Series(judged.correct)

@@ -30,6 +30,9 @@ from doc_sources import (
     signed,
 )
 
+from pro_lib.evaluation.methods import INPUTS
+from pro_lib.evaluation.methods import METHODS as REGISTRY
+
 EMPTY = " "  # the head of a column without a name; further ones have more spaces
 
 
@@ -695,9 +698,25 @@ def label_accuracies() -> pd.DataFrame:
     return pd.DataFrame(texts)
 
 
+def methods() -> pd.DataFrame:
+    """Return the methods of the registry."""
+    lines = [
+        [f"`{method.name}`", method.meaning, method.source or "–"] for method in REGISTRY.values()
+    ]
+    return pd.DataFrame(lines, columns=["method", "meaning", "source"])
+
+
+def method_inputs() -> pd.DataFrame:
+    """Return what a method may read."""
+    lines = [[f"`{name}`", words] for name, words in INPUTS.items()]
+    return pd.DataFrame(lines, columns=["argument", "what it is"])
+
+
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     function.__name__: function
     for function in (
+        methods,
+        method_inputs,
         alpha_choices,
         benchmark_auroc,
         benchmark_meanings,

@@ -106,4 +106,6 @@ def read_choices(correctness: str) -> Choices:
             f"correctness={correctness!r} is unknown. Choose {', '.join(CORRECTNESS)} or a file of "
             "labels."
         )
-    return Choices(labels=importing.read_labels(correctness))
+    return Choices(
+        labels=importing.read_labels(correctness), labels_name=os.path.basename(correctness)
+    )

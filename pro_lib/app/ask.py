@@ -376,16 +376,16 @@ def _calibrated_guarantee(
     splits = calibration.questions["split"].unique()
     other_splits = [name for name in splits if name != "validation"]
     has_both = 0 < len(other_splits) < calibration.questions["split"].nunique()
-    validation = evaluate(calibration, split="validation" if has_both else None, choices=choices)
+    split = "validation" if has_both else None
+    validation = evaluate(calibration, split=split, choices=choices).judged
     thresholds = None
     if has_both:
-        scores = [
-            evaluate(calibration, split=name, choices=choices).pro(alpha) for name in other_splits
-        ]
+        others = [evaluate(calibration, split=name, choices=choices) for name in other_splits]
+        scores = [other.judged.pro(alpha) for other in others]
         thresholds = np.concatenate(scores)
     return guarantees.guarantee(
         validation.pro(alpha),
-        validation.correct,
+        validation.judgement.verdicts,
         target=target,
         confidence=confidence,
         unlabelled=thresholds,

@@ -32,13 +32,13 @@ from pro_lib.app.parameters import (
     plain_value,
 )
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
-from pro_lib.app.self_evaluation import with_p_true
+from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.labels import LabelSample, is_label_sample
-from pro_lib.evaluation.methods import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import CORRECTNESS, Choices
@@ -86,14 +86,17 @@ class Experiment(Parameters):
                 those that it ships with, its figures go to a folder of their own in
                 `figures/custom/`, unless `figures_dir` is given.
             options: parameters by name that the notebook does not declare.
-            parameters: the parameters of `Parameters`, by name.
+            parameters: the parameters of `Parameters`, by name. `model` may also be a model that
+                `load_model` returned, and `correctness` a function of texts and their references
+                (`metrics.Choices`).
 
         Raises:
             SentenceError: if a value is wrong, or has no effect.
         """
         if notebook is None:
-            super().__init__(**parameters | dict(options or {}))
+            super().__init__(**_with_model_names(parameters | dict(options or {})))
             return
+        parameters = _with_model_names(parameters)
         shipped = read_shipped(notebook)
         values, changed = notebook_values(shipped, parameters, options, injected_names())
         folder_parts = {}
@@ -121,18 +124,19 @@ class Experiment(Parameters):
         `label_sample`.
         """
         judge: dict[str, Any] = {}
-        if self.correctness in CORRECTNESS:
+        if callable(self.correctness) or self.correctness in CORRECTNESS:
             judge["correctness"] = self.correctness
         elif self.label_sample is not None:
             judge["correctness"] = "rouge_l"
         else:
             judge["labels"] = importing.read_labels(self.correctness)
+            judge["labels_name"] = Path(self.correctness).name
         return Choices(**judge, **self._values("convention", "distinct"))
 
     @cached_property
     def label_sample(self) -> LabelSample | None:
         """The labels of a sample that `correctness` names; None for another rule or file."""
-        if self.correctness in CORRECTNESS:
+        if callable(self.correctness) or self.correctness in CORRECTNESS:
             return None
         return LabelSample.read(self.correctness) if is_label_sample(self.correctness) else None
 
@@ -225,8 +229,8 @@ class Experiment(Parameters):
     ) -> list[Evaluation]:
         """Return the evaluations of each split, one for each protocol.
 
-        With labels of a sample, the reported splits have `sampled_labels`. The validation questions
-        are judged by ROUGE-L, because α is chosen without the labels.
+        Labels of a sample are the judgement of the reported splits. The validation questions are
+        judged by ROUGE-L, because α is chosen without the labels.
 
         Args:
             model: a model of the experiment.
@@ -247,12 +251,13 @@ class Experiment(Parameters):
             if not self.records:
                 options["samples"] = self.both_splits(model, dataset, SAMPLES)
                 options["others"] = [self.both_splits(model, dataset, GREEDY)]
-            if self.methods:
+            if P_TRUE in as_list(self.methods or ()):
                 answers = self._with_p_true(answers, options["samples"], options["others"])
         evaluations: list[Evaluation] = []
         for name in splits:
             split = None if name == "all" else name
-            evaluations += evaluation.evaluations(answers, split=split, **options)
+            every = evaluation.evaluations(answers, split=split, **options)
+            evaluations += [one.judged for one in every]
         for judged in evaluations:
             one_class = judged.one_class()
             if self.reported and judged.split != "validation" and one_class:
@@ -560,7 +565,9 @@ class Experiment(Parameters):
 
         if table is None:
             raise SentenceError(f"save({name!r}) needs table=, the numbers that the figure shows")
-        inputs = [*as_list(self.dataset), *as_list(self.records or ()), self.correctness]
+        inputs = [*as_list(self.dataset), *as_list(self.records or ())]
+        if not callable(self.correctness):
+            inputs.append(self.correctness)
         plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
         return table if figure is None else figure
 
@@ -568,6 +575,8 @@ class Experiment(Parameters):
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
         from pro_lib.generation import models
 
+        if model in (self.loaded_models or {}):
+            return self.loaded_models[model]
         try:
             return models.cached_model(
                 model, **self._values("device", "dtype"), **(self.loading or {})
@@ -663,7 +672,9 @@ class Experiment(Parameters):
         if self.dtype != "auto":
             required["dtype"] = self.dtype
         source = Path(catalog.locate(model))
-        if source.exists():
+        if model in (self.loaded_models or {}):
+            required |= self.loaded_models[model].parameters()
+        elif source.exists():
             required["fingerprint"] = catalog.fingerprint(source)
         if storage.difference(parameters, required) is not None:
             return None
@@ -691,6 +702,17 @@ class Experiment(Parameters):
             # All splits, because a wrong answer is often the right one to another question.
             return question_sets.load_questions(dataset, split=None, n_shots=0).table
         return self.questions(dataset, "validation", self.split).table
+
+
+def _with_model_names(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters with the names of models that are in memory, and these by their names."""
+    given = parameters.get("model")
+    models = list(given) if isinstance(given, (list, tuple)) else [given]
+    loaded = {model.name: model for model in models if hasattr(model, "tokenizer")}
+    if not loaded:
+        return parameters
+    names = [getattr(model, "name", model) for model in models]
+    return {**parameters, "model": names, "loaded_models": loaded}
 
 
 def _counted_once(splits: Sequence[Splits]) -> list[Splits]:

@@ -33,7 +33,8 @@ from pro_lib.common.validation import (
     checked,
     rule,
 )
-from pro_lib.evaluation.methods import PROTOCOLS
+from pro_lib.evaluation.inputs import PROTOCOLS
+from pro_lib.evaluation.methods import METHODS, find_methods
 from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
@@ -52,7 +53,7 @@ GREEDY = "greedy"
 N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
 
 # Values that a notebook gives and its user does not.
-NOT_FOR_USERS = ("other_strategies", "reported", "use")
+NOT_FOR_USERS = ("other_strategies", "reported", "use", "loaded_models")
 # The types of parameters in words.
 _TYPE_NAMES = {
     "Names": "text or list of texts",
@@ -74,6 +75,7 @@ _TYPE_NAMES = {
     "Flag": "True or False",
     "Chat": "True, False or dict",
     "Columns": "dict",
+    "Callable": "function",
     "Literal[1, 2]": "1 or 2",
 }
 
@@ -260,10 +262,10 @@ class Parameters:
     # Meaning and correctness of answers
     similarity: Names = parameter("lexical", "comparison of meanings: lexical, alias, nli or model")
     methods: Names | None = parameter(
-        None, "further methods: P(True) asks the model about its answers; None for none"
+        None, "further methods: P(True), which asks the model, and file.py:name; None for none"
     )
-    correctness: _Name = parameter(
-        "rouge_l", "rouge_l, exact_match, alias_match, or a file of labels"
+    correctness: _Name | Callable = parameter(
+        "rouge_l", "rouge_l, exact_match, alias_match, a file of labels, or a function"
     )
 
     # Files and figures
@@ -279,6 +281,7 @@ class Parameters:
     use: NotebookUse | None = (
         None  # the parameters that a notebook reads and those that its user changed
     )
+    loaded_models: dict | None = None  # models in memory, by the names in `model`
 
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
@@ -296,7 +299,8 @@ class Parameters:
         other_similarity = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
         self._check_methods()
-        self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
+        if not callable(self.correctness):
+            self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         self._check_distinct("protocol", str)
         self._check_distinct("similarity", lambda name: Path(name).name)
         self._check_distinct("target", str)
@@ -308,10 +312,14 @@ class Parameters:
 
     def _check_methods(self) -> None:
         """Check the methods that are not part of every comparison."""
-        for name in as_list(self.methods or ()):
-            if name != P_TRUE:
-                raise ValueError(f"methods={name!r} is not {P_TRUE}, the only further method")
-        if self.methods and self.records is not None:
+        names = as_list(self.methods or ())
+        unknown = [name for name in find_methods(names) if name != P_TRUE and name not in METHODS]
+        if unknown:
+            raise ValueError(
+                f"methods={unknown[0]!r} is unknown; choose {P_TRUE}, or give a method of your own "
+                "as file.py:name"
+            )
+        if P_TRUE in names and self.records is not None:
             raise ValueError(
                 f"methods={self.methods!r} needs the model, but the answers come from records; "
                 "remove it"
@@ -342,7 +350,8 @@ class Parameters:
                 "lower search_alpha or raise alpha"
             )
         for model in as_list(self.model):
-            catalog.check_model(model)
+            if model not in (self.loaded_models or {}):
+                catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
         self._check_distinct("model", catalog.model_folder_name)
         self._check_distinct("dataset", _dataset_label)
@@ -417,6 +426,8 @@ def same_value(value: object, other: object) -> bool:
 
 def plain_value(value: object) -> object:
     """Return a value in the form in which values are compared: a list of one name is that name."""
+    if callable(value):
+        return value.__name__
     if isinstance(value, (list, tuple)):
         is_one_name = len(value) == 1 and isinstance(value[0], str)
         return value[0] if is_one_name else list(value)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pro_lib.common.reasons import count_reasons, reasons_in_words
+from pro_lib.common.reasons import NO_REFERENCE, reasons_in_words
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from pro_lib.evaluation.answer_comparison import AnswerComparison
-    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.answer_comparison import AnswerComparison
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _AUROC_TITLE = (
     "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
@@ -24,50 +22,60 @@ NOT_JUDGED = (
 
 
 def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
-    """Return the lines above the table: counts, accuracy, α, AUROCs and the most certain answers.
+    """Return the lines above the table: verdict, counts, α, AUROCs and the most certain answers.
 
     Args:
         scored: the scored answers.
         method: the method that selects the most certain answers.
     """
-    lines = [*count_lines(scored), *alpha_lines(scored)]
-    evaluation = scored.evaluation
-    if evaluation is None:
-        return [*lines, NOT_JUDGED]
-    if evaluation.one_class():
-        return [*lines, f"AUROC is not defined: {printable(evaluation.one_class())}."]
-    lines += ["", _AUROC_TITLE, *_auroc_lines(scored), *difference_lines(scored)]
-    lines += reservations(scored)
-    if method in scored.judged_scores():
+    from pro_lib import metrics
+
+    lines = head_lines(scored, method)
+    if not scored.n_judged or scored.reported.one_class():
+        return lines
+    width = max(len(name) for name in scored.methods)
+    lines += ["", _AUROC_TITLE]
+    for row in scored.comparison.itertuples():
+        words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
+        lines.append(f"  {printable(row.method):{width}}  {words}")
+    lines += [*difference_lines(scored), *reservations(scored)]
+    if method in scored.reported_scores:
         lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
-        lines += _certain_lines(scored.most_certain(method))
+        for row in scored.most_certain(method).itertuples():
+            interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
+            words = f"{row.accuracy:6.1%} right {interval}"
+            lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
     return lines
 
 
-def count_lines(scored: ScoredAnswers) -> list[str]:
-    """Return the numbers of questions and right answers, and which questions are left out."""
-    n = len(scored.rows)
-    words = f"{n:,} questions"
-    evaluation = scored.evaluation
-    if evaluation is None or not len(evaluation.correct):
-        counts = reasons_in_words(_unused_questions(scored))
-        unused = f"Questions without a usable answer: {counts}." if counts else ""
-        lines = [f"{words}, {len(scored.run.answers):,} answers.", unused, *_unused_lines(scored)]
-        return [line for line in lines if line]
-    n_judged = len(evaluation.correct)
-    n_right = int(evaluation.correct.sum())
-    counts = f"{n_right:,} of {n_judged:,} judged answers"
-    lines = [f"{words}, {evaluation.correct.mean():.1%} answered correctly ({counts})."]
-    lines += [printable(evaluation.exclusions), evaluation.cautions(), *_unused_lines(scored)]
+def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
+    """Return the verdict on a method, the counts of questions and answers, and α."""
+    lines = [scored.verdict(method), *_count_lines(scored), *_alpha_lines(scored)]
+    if not scored.n_judged:
+        lines.append(NOT_JUDGED)
+    elif scored.reported.one_class():
+        lines.append(f"AUROC is not defined: {printable(scored.reported.one_class())}.")
     return [line for line in lines if line]
 
 
-def _unused_questions(scored: ScoredAnswers) -> dict[str, int]:
-    """Return the number of questions that are not used, by reason."""
+def _count_lines(scored: ScoredAnswers) -> list[str]:
+    """Return the numbers of questions and right answers, and what is not used, and why."""
     evaluation = scored.evaluation
-    if evaluation is None:
-        return count_reasons(scored.run.reasons())
-    return dict(evaluation.reasons)
+    words = f"{len(scored.rows):,} questions"
+    if not scored.n_judged:
+        without_answer = {
+            reason: count for reason, count in evaluation.reasons.items() if reason != NO_REFERENCE
+        }
+        counts = reasons_in_words(without_answer)
+        unused = f"Questions without a usable answer: {counts}." if counts else ""
+        lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
+    else:
+        n_right = int(evaluation.correct.sum())
+        counts = f"{n_right:,} of {scored.n_judged:,} judged answers"
+        rule = f"Right means: {printable(evaluation.judgement.rule)}."
+        first = f"{words}, {evaluation.accuracy:.1%} answered correctly ({counts}). {rule}"
+        lines = [first, printable(evaluation.exclusions), evaluation.cautions()]
+    return [*lines, *_unused_lines(scored)]
 
 
 def _unused_lines(scored: ScoredAnswers) -> list[str]:
@@ -84,38 +92,28 @@ def _unused_lines(scored: ScoredAnswers) -> list[str]:
     return lines
 
 
-def alpha_lines(scored: ScoredAnswers) -> list[str]:
-    """Return where α comes from, and an α at which PRO differs from NLL if it does not."""
-    if "PRO" not in scored.methods:
-        words = (
+def _alpha_lines(scored: ScoredAnswers) -> list[str]:
+    """Return where α comes from, and an α at which PRO would keep more answers."""
+    if scored.run.is_texts:
+        return [
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
-        )
-        return [words] if scored.run.is_texts else []
+        ]
+    has_alpha = any(name in scored.methods for name in scored.evaluation.alpha_names)
+    if not has_alpha and scored.alpha.reported is None:
+        return []
     lines = [scored.alpha.reason]
     n_texts_alone = scored.run.n_texts_alone()
     if n_texts_alone:
         share = f"{n_texts_alone:,} of {len(scored.rows):,} questions"
         lines.append(f"{share} have answers without log-probabilities, which PRO and NLL need.")
     if scored.rows["n_kept"].max() <= 1:
-        words = "PRO keeps one answer of each question, so it equals NLL."
-        more = scored.alpha_that_keeps_more()
-        if more is not None:
-            alpha, n_questions = more
-            kept = f"keeps two or more answers of {n_questions:,} questions"
-            words = f"{words} --alpha {alpha:g} {kept}."
-        lines.append(words)
-    return lines
-
-
-def _auroc_lines(scored: ScoredAnswers) -> list[str]:
-    from pro_lib import metrics
-
-    width = max(len(name) for name in scored.methods)
-    lines = []
-    for row in scored.comparison.itertuples():
-        words = metrics.auroc_in_words(row.auroc, row.low, row.high)
-        lines.append(f"  {printable(row.method):{width}}  {words}")
+        lines.append("PRO keeps one answer of each question, so it equals NLL.")
+    more = scored.alpha_that_keeps_two()
+    if more is not None:
+        alpha, n_questions = more
+        counts = f"{n_questions:,} of {len(scored.rows):,} questions"
+        lines.append(f"With --alpha {alpha:g}, PRO keeps two or more answers of {counts}.")
     return lines
 
 
@@ -129,51 +127,35 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     table = scored.comparison
     reference = "NLL" if "NLL" in set(table["method"]) else str(table["method"].iloc[0])
     if reference == "NLL":
-        table = table[table["method"].isin(["PRO", "NLL"])]
+        table = table[table["method"].isin([scored.main_method, "NLL"])]
     words = metrics.differences_in_words(table, reference)
-    if not words:
-        return []
-    lines = [f"Paired difference (95 % interval): {'; '.join(words)}."]
-    tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
-    if scored.alpha.is_chosen and tested:
-        verb = "was" if len(tested) == 1 else "were"
-        names = " and ".join(tested)
-        lines.append(f"{names} {verb} tested on questions on which α was not chosen.")
-    return lines
+    return [f"Paired difference (95 % interval): {'; '.join(words)}."] if words else []
 
 
 def reservations(scored: ScoredAnswers) -> list[str]:
     """Return sentences about the intervals: clusters of questions, and few answers of a kind."""
-    from pro_lib.evaluation.scored_answers import FEW
+    from pro_lib.app.scored_answers import FEW
 
-    evaluation = scored.evaluation
-    assert evaluation is not None
+    reported = scored.reported
     sentences = []
-    clusters = evaluation.answers.get("cluster")
+    clusters = reported.answers.get("cluster")
     if clusters is not None:
         sentences.append(
             f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters)."
         )
-    if evaluation.n_rarer < FEW:
-        rarer_kind = "right" if evaluation.correct.mean() < 0.5 else "wrong"
-        count = evaluation.n_rarer
+    if reported.n_rarer < FEW:
+        rarer_kind = "right" if reported.accuracy < 0.5 else "wrong"
+        count = reported.n_rarer
         answers_are = "1 answer is" if count == 1 else f"{count} answers are"
         sentences.append(f"Only {answers_are} {rarer_kind}, so the intervals are wide.")
     return sentences
 
 
-def _certain_lines(table: pd.DataFrame) -> list[str]:
-    lines = []
-    for row in table.itertuples():
-        interval = f"({row.low:.1%} to {row.high:.1%})"
-        words = f"{row.accuracy:6.1%} right {interval}"
-        lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
-    return lines
-
-
 def mistrust_line(mistrust: Mistrust) -> str:
     """Return the rule of the marks in the table."""
     n = int(mistrust.is_mistrusted.sum())
+    if not n:
+        return mistrust.sentence
     answers = "1 answer" if n == 1 else f"{n:,} answers"
     return f"{mistrust.sentence} This marks {answers} with !."
 
@@ -186,29 +168,34 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     evaluation = scored.evaluation
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),
-        "n_judged": 0,
+        "n_judged": scored.n_judged,
+        "n_reported": 0,
         "not_used": {
-            "questions": _unused_questions(scored),
+            "questions": dict(evaluation.reasons),
             "answers": scored.run.unused_answers(),
         },
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
+        "rule": None,
         "accuracy": None,
+        "verdict": scored.verdict(mistrust.method) or None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,
         "most_certain": None,
         "mistrust": {"method": mistrust.method, "sentence": mistrust.sentence},
     }
-    if evaluation is None or not len(evaluation.correct):
+    if not scored.n_judged:
         return data
-    data["n_judged"] = len(evaluation.correct)
-    data["accuracy"] = float(evaluation.correct.mean())
+    data["n_reported"] = len(scored.reported.answers)
+    data["rule"] = evaluation.judgement.rule
+    data["accuracy"] = evaluation.accuracy
     data["exclusions"] = evaluation.exclusions
     data["cautions"] = evaluation.cautions()
-    if evaluation.one_class():
+    if scored.reported.one_class():
         return data
-    columns = ["method", "auroc", "low", "high", "difference", "difference_low", "difference_high"]
-    data["auroc"] = scored.comparison[columns].to_dict("records")
-    if mistrust.method in scored.judged_scores():
+    columns = ["auroc", "auroc_low", "auroc_high"]
+    columns += ["difference", "difference_low", "difference_high"]
+    data["auroc"] = scored.comparison[["method", *columns]].to_dict("records")
+    if mistrust.method in scored.reported_scores:
         data["most_certain"] = scored.most_certain(mistrust.method).to_dict("records")
     return data
 
@@ -217,7 +204,7 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
     """Return the lines that compare two files.
 
     Args:
-        comparison: the result of `evaluation.compare_answers`.
+        comparison: the result of `compare_answers`.
         names: the names of the files.
     """
     first, second = map(printable, names)
@@ -226,10 +213,10 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
     lines = [
         f"A: {first}",
         f"B: {second}",
-        f"{comparison.n_questions:,} judged questions are in both.",
+        f"{comparison.n_questions:,} judged questions are in both. Right means: {comparison.rule}.",
         f"Accuracy: A {comparison.accuracies[0]:.1%}, B {comparison.accuracies[1]:.1%}. B minus A "
-        f"{_percent(difference.value)} points "
-        f"[{_percent(difference.low)}, {_percent(difference.high)}], "
+        f"{_signed(100 * difference.value, 1)} points "
+        f"[{_signed(100 * difference.low, 1)}, {_signed(100 * difference.high, 1)}], "
         f"p = {comparison.p_value:.2g} (McNemar's exact test). {comparison.only_first:,} questions "
         f"are right only in A and {comparison.only_second:,} only in B. {by}".rstrip(),
     ]
@@ -254,6 +241,7 @@ def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
     difference = comparison.difference
     return {
         "n_questions": comparison.n_questions,
+        "rule": comparison.rule,
         "accuracy": list(comparison.accuracies),
         "only_first": comparison.only_first,
         "only_second": comparison.only_second,
@@ -264,13 +252,7 @@ def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
     }
 
 
-def _signed(value: float) -> str:
+def _signed(value: float, digits: int = 3) -> str:
     """Return a number with its sign, and zero without one."""
-    text = f"{value:+z.3f}"
-    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
-
-
-def _percent(share: float) -> str:
-    """Return a difference of shares in percentage points, with its sign."""
-    text = f"{100 * share:+z.1f}"
+    text = f"{value:+z.{digits}f}"
     return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")

@@ -15,7 +15,7 @@ from pro_lib.common.validation import SentenceError, printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 # The first columns of the files, by which the command recognizes its own.
@@ -82,7 +82,7 @@ def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.
     table["question"] = question.where(question.notna(), ids)
     reasons = [f"({reason})" if reason else "" for reason in scored.run.reasons()]
     table["answer"] = rows["text"].fillna(pd.Series(reasons, index=rows.index))
-    if scored.evaluation is not None:
+    if scored.n_judged:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
     table[method] = scored.scores_of(method)
     if "n_kept" in rows:

@@ -1,13 +1,6 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
-from pro_lib.evaluation.alpha_choice import (
-    AlphaChoice,
-    Estimate,
-    ScoreTest,
-    choose_alpha,
-    default_alpha,
-)
-from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
+from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
 from pro_lib.evaluation.evaluate import MISSING_SHARE, common_methods, evaluate, evaluations
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import (
@@ -17,25 +10,9 @@ from pro_lib.evaluation.guarantees import (
     right_probability,
     set_threshold,
 )
-from pro_lib.evaluation.methods import (
-    PROTOCOLS,
-    SCORES,
-    AnswerMatrices,
-    MethodScores,
-    Protocol,
-    answer_matrices,
-    find_protocol,
-    method_scores,
-    similarity_matrices,
-    text_scores,
-)
-from pro_lib.evaluation.scored_answers import (
-    Mistrust,
-    ScoredAnswers,
-    score_answers,
-    score_texts,
-)
-from pro_lib.evaluation.scored_tables import auroc_table, calibration_table, risk_coverage
+from pro_lib.evaluation.inputs import PROTOCOLS, Protocol, find_protocol
+from pro_lib.evaluation.judgement import Estimate, Judgement, Verdicts
+from pro_lib.evaluation.methods import INPUTS, METHODS, Method, register
 from pro_lib.evaluation.settings import (
     SettingCounts,
     beyond_chance,
@@ -51,31 +28,25 @@ from pro_lib.metrics.correctness import rouge_and_correct
 
 __all__ = [
     "DRAWN_ALPHAS",
+    "INPUTS",
+    "METHODS",
     "MISSING_SHARE",
     "PROTOCOLS",
-    "SCORES",
     "AlphaChoice",
-    "AnswerComparison",
-    "AnswerMatrices",
     "Estimate",
     "Evaluation",
     "Guarantee",
-    "MethodScores",
-    "Mistrust",
+    "Judgement",
+    "Method",
     "Protocol",
-    "ScoreTest",
-    "ScoredAnswers",
     "SettingCounts",
     "Splits",
+    "Verdicts",
     "alpha_grid",
-    "answer_matrices",
-    "auroc_table",
     "beyond_chance",
-    "calibration_table",
     "choose_alpha",
     "chosen_alpha",
     "common_methods",
-    "compare_answers",
     "count_beyond_chance",
     "count_settings",
     "default_alpha",
@@ -83,16 +54,11 @@ __all__ = [
     "evaluations",
     "find_protocol",
     "guarantee",
-    "method_scores",
     "miss_rate",
     "redraw_benchmark",
+    "register",
     "right_probability",
-    "risk_coverage",
     "rouge_and_correct",
-    "score_answers",
-    "score_texts",
     "select_alpha",
     "set_threshold",
-    "similarity_matrices",
-    "text_scores",
 ]

@@ -1,7 +1,7 @@
 """Judge one answer per question, and compute all scores for the same questions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,25 +12,23 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.common.reasons import NO_REFERENCE, count_reasons, reasons_in_words
 from pro_lib.evaluation.dependence import dependence_columns
-from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.methods import (
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.evaluation.inputs import (
     PROTOCOLS,
+    AnswerMatrices,
     MethodScores,
     Protocol,
     Similarities,
-    answer_matrices,
+    compare_meanings,
     find_protocol,
     method_scores,
-    similarity_matrices,
 )
-from pro_lib.metrics.auroc import FloatArray
-from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.evaluation.methods import RESERVED
+from pro_lib.metrics.correctness import Choices, rouge_and_correct, rule_in_words
 from pro_lib.runs.run import Run, most_probable_answers
 
 # A method without a value for more than this share of the questions is left out of the comparison.
 MISSING_SHARE = 0.05
-# The names of rows in tables of methods, which scores of the records must not have.
-_RESERVED_NAMES = ("PRO", "PRO, default", "PRO, oracle", "oracle")
 
 
 def common_methods(
@@ -87,13 +85,13 @@ def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Eval
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
         >>> evaluation = evaluate(import_answers(catalog.EXAMPLE))
-        >>> list(evaluation.baselines), int(evaluation.correct.sum()), len(evaluation.correct)
-        (['NLL', 'PE'], 126, 377)
+        >>> list(evaluation.judged.baselines), evaluation.rule
+        (['NLL', 'PE'], 'ROUGE-L > 0.3')
     """
     return evaluations(beams, protocols=[protocol], **options)[0]
 
 
-def evaluations(
+def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
     beams: Run,
     *,
     protocols: Sequence[str] = tuple(PROTOCOLS),
@@ -102,6 +100,7 @@ def evaluations(
     split: str | None = None,
     similarities: Similarities | None = None,
     choices: Choices | None = None,
+    must_judge: bool = True,
 ) -> list[Evaluation]:
     """Judge one answer per question and compute all scores, once for each protocol.
 
@@ -122,9 +121,10 @@ def evaluations(
         similarities: which answers mean the same, by name. SE, SD, Deg, SC, S-NLL and S-PRO are
             computed for each, as `SE, <name>`. None stands for one that this dataset does not have.
         choices: what counts as an answer, and what makes it right.
+        must_judge: whether it is an error if no answer can be judged.
 
     Returns:
-        An evaluation per protocol.
+        An evaluation of all questions per protocol.
 
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
@@ -140,15 +140,26 @@ def evaluations(
     rules = [find_protocol(name, distinct=choices.distinct) for name in protocols]
     runs = _EvaluatedRuns.select(beams, samples, others, split)
     answers = _judged_answers(runs, choices)
-    matrices = answer_matrices(runs.beams, convention=choices.convention)
-    sampled = None
-    if runs.samples is not None:
-        sampled = answer_matrices(runs.samples, convention=choices.convention)
-    compared = similarity_matrices(matrices, sampled, similarities or {}, judged=answers["text"])
+    if must_judge and answers["correct"].isna().all():
+        counts = count_reasons(runs.beams.reasons())
+        unused = f" (of {len(answers):,} questions: {reasons_in_words(counts)})" if counts else ""
+        raise RunError(
+            f"run {beams.name}: no answer can be judged{unused}; the run needs texts and "
+            "references, or a column rouge_l or correct"
+        )
+    rule_words = rule_in_words(choices, has_verdicts="correct" in beams.answers)
+    matrices = AnswerMatrices.of(runs.beams, convention=choices.convention)
+    sampled = matrices if runs.samples is runs.beams else None
+    if sampled is None and runs.samples is not None:
+        sampled = AnswerMatrices.of(runs.samples, convention=choices.convention)
+    compared = compare_meanings(matrices, sampled, similarities or {}, judged=answers["text"])
     results = []
     for rule in rules:
-        scores = method_scores(matrices, sampled, rule, compared)
-        results.append(_evaluation(runs, rule, answers, scores, split or "all"))
+        scores = method_scores(
+            matrices, sampled, rule, compared, search_alpha=runs.beams.search_alpha
+        )
+        setting = {"rule": rule_words, "split": split or "all"}
+        results.append(_evaluation(runs, rule, answers, scores, setting))
     return results
 
 
@@ -208,27 +219,25 @@ def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
     if choices.labels is not None:
         _check_labels(answers, choices.labels, runs.beams.name)
     answers = answers.join(dependence_columns(questions, choices.cluster))
-    if answers["correct"].isna().all():
-        counts = count_reasons(runs.beams.reasons())
-        unused = f" (of {len(answers):,} questions: {reasons_in_words(counts)})" if counts else ""
-        raise RunError(
-            f"run {runs.beams.name}: no answer can be judged{unused}; the run needs texts and "
-            "references, or a column rouge_l or correct"
-        )
     return answers
 
 
 def _evaluation(
     runs: _EvaluatedRuns,
-    rule: Protocol,
+    protocol: Protocol,
     answers: pd.DataFrame,
     scores: MethodScores,
-    split: str,
+    setting: Mapping[str, Any],
 ) -> Evaluation:
-    """Return the evaluation under one protocol, with the questions that all its methods score."""
+    """Return the evaluation under one protocol, with which questions all its methods score."""
     table = scores.table.join(_given_scores(runs.beams, scores))
     available = table.dropna(axis=1, how="all")
-    compared_methods, left_out = common_methods(available, answers["correct"])
+    alpha = max(DEFAULT_ALPHA, runs.beams.search_alpha or 0.0)
+    at_alpha = {name: score(alpha) for name, score in scores.alpha_scores.items()}
+    with_alpha = pd.DataFrame(at_alpha, index=available.index).dropna(axis=1, how="all")
+    every_method = available.join(with_alpha)
+    compared_methods, left_out = common_methods(every_method, answers["correct"])
+    not_compared = tuple(left_out)
     if runs.are_texts:
         counts = (runs.n_with_log_probs, len(answers))
         left_out = {"every score of log-probabilities": counts, **left_out}
@@ -240,24 +249,25 @@ def _evaluation(
     )
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
     info = runs.beams.info
-    every_question = Evaluation(
+    return Evaluation(
         model=info.model,
         dataset=info.dataset,
-        split=split,
         answers=answers,
         log_probs=scores.log_probs,
-        baselines=compared_methods,
+        baselines=available,
         exclusions=exclusions + _left_out_sentence(left_out),
         unavailable=tuple(table.columns.difference(available.columns, sort=False)),
         search_alpha=runs.beams.search_alpha,
-        protocol=rule.name,
+        protocol=protocol.name,
         strategy=info.strategy,
-        meanings=_meanings_of_methods(scores.meanings, compared_methods),
+        alpha_scores={name: scores.alpha_scores[name] for name in with_alpha},
         note=info.provenance.get("note", ""),
         n_unlabelled=_count_unlabelled(answers, compared_methods),
         reasons=count_reasons(reasons),
+        is_judged=is_usable,
+        left_out=not_compared,
+        **setting,
     )
-    return _without_unique_texts(every_question.rows(is_usable))
 
 
 def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:
@@ -267,22 +277,8 @@ def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:
     """
     columns = beams.questions.filter(regex="^score_")
     given_scores = columns.rename(columns=lambda name: name.removeprefix("score_"))
-    computed = (*scores.table, *scores.meanings, *_RESERVED_NAMES)
+    computed = (*scores.table, *scores.alpha_scores, "PRO", *RESERVED)
     return given_scores.rename(columns={name: f"{name}, given" for name in computed})
-
-
-def _meanings_of_methods(
-    meanings: Mapping[str, FloatArray], methods: pd.DataFrame
-) -> dict[str, FloatArray]:
-    """Return the log-probabilities of meanings whose S-NLL is among the compared methods.
-
-    S-PRO reads the same answers as S-NLL.
-    """
-    return {
-        name: log_probs
-        for name, log_probs in meanings.items()
-        if name.replace("S-PRO", "S-NLL") in methods
-    }
 
 
 def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
@@ -299,14 +295,6 @@ def _count_unlabelled(answers: pd.DataFrame, scores: pd.DataFrame) -> int:
     """Return the number of questions that have scores, but no label and no reference."""
     is_scored = scores.notna().all(axis=1).to_numpy()
     return int((answers["correct"].isna() & is_scored).sum())
-
-
-def _without_unique_texts(evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation without the column text_number if no two questions share a text."""
-    answers = evaluation.answers
-    if "text_number" not in answers or answers["text_number"].duplicated().any():
-        return evaluation
-    return replace(evaluation, answers=answers.drop(columns="text_number"))
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

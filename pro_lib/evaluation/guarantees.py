@@ -327,8 +327,8 @@ def right_probability(
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = importing.split_records(run, n_validation=None)
-    fitted = evaluate(both, split="validation").one_per_text()
-    others = evaluate(both, split="test").one_per_text()
+    fitted = evaluate(both, split="validation").judged.one_per_text()
+    others = evaluate(both, split="test").judged.one_per_text()
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
     scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])

@@ -1,340 +1,327 @@
-"""Define the protocols, and compute the scores of all methods under a protocol.
+"""The registry of uncertainty methods.
 
-Correctness is not used here. `docs/explanation/protocols.md` compares the two protocols.
+Every table, figure, legend, report and command takes the names, meanings and colours of methods
+from `METHODS`. `evaluation.inputs` computes what the methods read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from pro_lib import scoring
+from pro_lib.common.validation import SentenceError
 from pro_lib.metrics.auroc import FloatArray
-from pro_lib.runs.run import Run
-from pro_lib.scoring.similarity import Similarity, first_occurrences, lexical
 
-Similarities = Mapping[str, Similarity | None]
-
-
-# The methods that compare meanings, once for each similarity.
-_MEANING_METHODS = ("SE", "SD", "Deg", "S-NLL", "SC")
-_SAMPLE_METHODS = ("Deg", "SC")
+# What a score may read: an argument of its function has one of these names. n questions have up to
+# N answers that count, and up to S samples. Arrays have NaN where a question has fewer.
+INPUTS: dict[str, str] = {
+    "log_probs": "log-probabilities of the answers, most probable first, (n, N)",
+    "mean_log_probs": "the same per token, (n, N)",
+    "search_alpha": "the α of an exact search, None for other answers",
+    "sample_log_probs": "log-probabilities of the samples, (n, S)",
+    "sample_mean_log_probs": "the same per token, (n, S)",
+    "texts": "the texts of the answers, None for a missing one, (n, N)",
+    "similarity": "similarities of the answers, (n, N, N) or (n, N, N, 3)",
+    "meaning": "the number of each answer's meaning, -1 for a missing answer, (n, N)",
+    "weights": "log-probabilities of the answers, equal weights for texts alone, (n, N)",
+    "density_log_probs": "log-probabilities per token of the answers with different texts, (n, N)",
+    "meaning_log_probs": "log-probabilities of the meanings, (n, C)",
+    "sample_similarity": "similarities of the samples, (n, S, S) or (n, S, S, 3)",
+    "agreement": "share of the samples with the meaning of the judged answer, (n,)",
+}
+# These are computed once for each similarity.
+SIMILARITY_INPUTS = frozenset(list(INPUTS)[list(INPUTS).index("similarity") :])
+# Names of rows in tables of methods, which a method must not have.
+RESERVED = ("PRO, default", "PRO, oracle", "oracle")
+_GROUP = "pro_lib.methods"  # of entry points
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """The rules that say which answers count, and which of them each method reads.
+class Method:
+    """An uncertainty score.
 
     Attributes:
-        name: the name of the protocol.
-        distinct: whether each answer counts once; otherwise as often as it was found.
-        sampled: whether PE-MC and NE read the samples; otherwise the beams.
-        without: methods that the protocol does not have.
+        name: its name in tables and figures, such as "SE".
+        score: a function of some of `INPUTS`, which its arguments name, that returns scores (n,),
+            higher = more uncertain. If it has an argument `alpha`, α is chosen on validation
+            questions, and `alpha` may be an array (A,), for which it returns (n, A). None for
+            scores that only records contain, as a column `score_<name>`.
+        meaning: one sentence for figures and the report.
+        source: the paper and the equation.
+        style: the number of its colour, dashes and marker in figures; None for one that is free.
+        figures: in how many kinds of figures it is drawn: 3 in all, 2 not in those of calibration,
+            1 in those of AUROC only, 0 in none. Tables have every method.
+        in_paper: whether the protocol `paper` has it.
+        needs_several: whether it says nothing about a question with a single answer.
     """
 
     name: str
-    distinct: bool
-    sampled: bool
-    without: tuple[str, ...] = ()
+    score: Callable[..., FloatArray] | None
+    meaning: str
+    source: str = ""
+    style: int | None = None
+    figures: int = 3
+    in_paper: bool = True
+    needs_several: bool = False
+
+    @classmethod
+    def of(cls, function: Callable[..., FloatArray]) -> Method:
+        """Return the method of a function, with its name and the first line of its docstring."""
+        lines = inspect.getdoc(function) or function.__name__
+        return cls(function.__name__, function, lines.splitlines()[0].rstrip("."))
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The inputs of the score."""
+        return frozenset(self._arguments) - {"alpha"}
+
+    @property
+    def needs_alpha(self) -> bool:
+        """Whether the score has an α."""
+        return "alpha" in self._arguments
+
+    @property
+    def per_similarity(self) -> bool:
+        """Whether there is a score for each similarity."""
+        return bool(self.reads & SIMILARITY_INPUTS)
+
+    @cached_property
+    def _arguments(self) -> tuple[str, ...]:
+        return () if self.score is None else tuple(inspect.signature(self.score).parameters)
+
+    def check(self) -> None:
+        """Raise `SentenceError` if the method cannot be registered."""
+        unknown = sorted(self.reads - set(INPUTS))
+        if unknown:
+            raise SentenceError(
+                f"method {self.name!r} reads {unknown[0]!r}, which is unknown; the arguments of "
+                f"its function may be alpha, {', '.join(INPUTS)}"
+            )
+        if not self.name.strip() or "," in self.name or self.name in RESERVED:
+            raise SentenceError(f"method name {self.name!r} must be a text without a comma")
 
 
-PROTOCOLS = {
-    "paper": Protocol("paper", distinct=False, sampled=False, without=("S-NLL", "S-PRO", "SC")),
-    "workbench": Protocol("workbench", distinct=True, sampled=True),
-}
+METHODS: dict[str, Method] = {}
+BUILT_IN: set[str] = set()
 
 
-def find_protocol(name: str, *, distinct: bool | None = None) -> Protocol:
-    """Return the protocol of this name.
+def register(method: Method | Callable[..., FloatArray]) -> Method:
+    """Add a method, which every evaluation then computes.
+
+    A method that was added before under the same name is replaced.
 
     Args:
-        name: `paper` or `workbench`.
-        distinct: whether repeated answers count once. None keeps the rule of the protocol; another
-            rule is added to the name, such as `paper, distinct`.
+        method: the method, or a function whose arguments are among `INPUTS` and `alpha`.
 
     Returns:
-        The protocol.
+        The method.
 
     Raises:
-        ValueError: the name is unknown.
+        SentenceError: the name is that of a method of this package, or is not allowed, or the
+            function has another argument.
 
     Example:
-        >>> find_protocol("paper", distinct=True).name
-        'paper, distinct'
+        >>> def margin(log_probs):
+        ...     '''Minus the distance between the two most probable answers.'''
+        ...     two = log_probs[:, :2]
+        ...     return -np.nan_to_num(two[:, 0] - two[:, -1])
+        >>> register(margin).meaning
+        'Minus the distance between the two most probable answers'
+        >>> del METHODS["margin"]
     """
-    if name not in PROTOCOLS:
-        raise ValueError(f"protocol={name!r} is unknown; choose {' or '.join(PROTOCOLS)}")
-    protocol = PROTOCOLS[name]
-    if distinct is None or distinct == protocol.distinct:
-        return protocol
-    rule = "distinct" if distinct else "repeats"
-    return replace(protocol, name=f"{name}, {rule}", distinct=distinct)
+    added = method if isinstance(method, Method) else Method.of(method)
+    added.check()
+    if added.name in BUILT_IN:
+        raise SentenceError(f"method {added.name!r} exists already; choose another name")
+    METHODS[added.name] = added
+    return added
 
 
-def _average_log_likelihood(log_probs: FloatArray, means: FloatArray) -> FloatArray:
-    """Return ALL, with the arguments in the order of `SCORES`."""
-    return scoring.average_log_likelihood(means, log_probs)
+@lru_cache(maxsize=1)
+def load_entry_points() -> None:
+    """Register the methods of installed packages, which name them as entry points."""
+    for entry in entry_points(group=_GROUP):
+        try:
+            register(entry.load())
+        except Exception as error:
+            # Another package must not end every command.
+            warnings.warn(f"method {entry.value} is left out: {error}", UserWarning, stacklevel=2)
 
 
-# The registry of scores of the answers that PRO reads. A score takes their log-probabilities, of
-# whole answers and per token, (n, N) each, NaN if a question has fewer answers. It returns (n,),
-# higher = more uncertain. Every evaluation, and so every table of methods, has a column for each.
-SCORES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    "NLL": lambda log_probs, _: scoring.nll(log_probs),
-    "ALL": _average_log_likelihood,
-    "PE": lambda log_probs, _: scoring.predictive_entropy(log_probs),
-}
-
-
-class AnswerMatrices(NamedTuple):
-    """The finished answers of a run, (n, N) each, most probable first, repeats kept.
-
-    Attributes:
-        log_probs: log-probabilities of the answers.
-        means: log-probabilities per token.
-        repeats: whether an earlier answer is the same.
-        texts: the texts, None for a missing one.
-        questions: the questions, a row each.
-        n_answers: the number of answers to each question, with those cut by length, (n,).
-    """
-
-    log_probs: FloatArray
-    means: FloatArray
-    repeats: NDArray[np.bool_]
-    texts: Any
-    questions: pd.DataFrame
-    n_answers: NDArray[Any]
-
-
-class MethodScores(NamedTuple):
-    """The scores of all methods without α, and the inputs of the methods with α.
-
-    Attributes:
-        log_probs: log-probabilities of the answers that PRO reads, (n, N).
-        table: a column per method, higher = more uncertain.
-        meanings: log-probabilities (n, C) that PRO over meanings reads, by its name.
-    """
-
-    log_probs: FloatArray
-    table: pd.DataFrame
-    meanings: dict[str, FloatArray]
-
-
-def answer_matrices(run: Run, *, convention: str = "complete") -> AnswerMatrices:
-    """Return the finished answers of a run as matrices with a row per question.
+def find_methods(names: Iterable[str]) -> list[str]:
+    """Return the names of methods, after those given as `file.py:name` are registered.
 
     Args:
-        run: the run.
-        convention: `complete` (ending included) or `answer_tokens` (ending left out).
+        names: names of methods, or `file.py:name` of a `Method` or a function in a Python file.
 
-    Returns:
-        The matrices.
-
-    Example:
-        >>> from pro_lib.importing import from_records
-        >>> answers = [{"text": "Paris", "log_prob": -0.1}, {"text": "Lyon", "log_prob": -2.5}]
-        >>> run = from_records([{"question_id": "q1", "answers": answers}])
-        >>> matrices = answer_matrices(run)
-        >>> matrices.log_probs.tolist(), matrices.texts.tolist()
-        ([[-0.1, -2.5]], [['Paris', 'Lyon']])
+    Raises:
+        SentenceError: a file cannot be read, or does not have the name.
     """
-    table = run.ranked_answers(distinct=False, convention=convention)
-    n_answers = run.answers["question_id"].value_counts().reindex(run.questions["question_id"])
-    return AnswerMatrices(
-        log_probs=run.matrix(table, "value"),
-        means=run.matrix(table, "mean"),
-        repeats=run.matrix(table, "repeats", True),
-        texts=run.matrix(table, "text", None),
-        questions=run.questions,
-        n_answers=n_answers.to_numpy(),
-    )
+    load_entry_points()
+    found = []
+    for name in names:
+        path, separator, attribute = name.rpartition(":")
+        is_file = separator and path.endswith(".py")
+        found.append(register(_from_file(path, attribute)).name if is_file else name)
+    return found
 
 
-def _texts_known(answers: AnswerMatrices) -> NDArray[np.bool_]:
-    """Return whether the text of every answer is known, for each question (n,)."""
-    has_text = np.asarray(~pd.isna(answers.texts))
-    is_known = (has_text | np.isnan(answers.log_probs)).all(axis=1) & has_text.any(axis=1)
-    return np.asarray(is_known)
+def _from_file(path: str, attribute: str) -> Any:
+    """Return a method or function of a Python file, which is run."""
+    if not Path(path).is_file():
+        raise SentenceError(f"--methods {path}:{attribute}: there is no file {path}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SentenceError(f"--methods {path}:{attribute} cannot be run: {error}") from error
+    method = getattr(module, attribute, None)
+    if not callable(method) and not isinstance(method, Method):
+        raise SentenceError(f"--methods {path}:{attribute}: {path} has no function {attribute!r}")
+    return method
 
 
-def _means_known(answers: AnswerMatrices) -> NDArray[np.bool_]:
-    """Return whether every answer with a log-probability has one per token, for each question."""
-    return np.asarray((~np.isnan(answers.means) | np.isnan(answers.log_probs)).all(axis=1))
-
-
-def similarity_matrices(
-    beams: AnswerMatrices,
-    samples: AnswerMatrices | None,
-    similarities: Similarities,
-    *,
-    judged: pd.Series,
-) -> dict[str, list[FloatArray]]:
-    """Compute each similarity once for all protocols.
+def computed_methods(*, is_paper: bool = False) -> list[Method]:
+    """Return the registered methods that have a function, in the order of the tables.
 
     Args:
-        beams: the answers that most methods read.
-        samples: the samples, if there are any.
-        similarities: the similarities by name; None for one that cannot be computed.
-        judged: the text of the judged answer to each question.
-
-    Returns:
-        By name, the similarities (n, N, N) or (n, N, N, 3) of the beams and then of the samples, of
-        which the first is the judged answer. The list is empty if there is nothing to compare.
+        is_paper: whether to return only those of the protocol `paper`.
     """
-    compared_texts: list[Any] = []
-    if _texts_known(beams).any():
-        compared_texts.append(beams.texts)
-        if samples is not None:
-            compared_texts.append(np.column_stack([judged, samples.texts]))
-    results: dict[str, list[FloatArray]] = {}
-    for name, similarity in similarities.items():
-        results[name] = []
-        if similarity is not None:
-            results[name] = [similarity(texts, beams.questions) for texts in compared_texts]
-    return results
+    load_entry_points()
+    methods = [method for method in METHODS.values() if method.score is not None]
+    return [method for method in methods if method.in_paper or not is_paper]
 
 
-def text_scores(run: Run) -> pd.DataFrame:
-    """Return the scores that need texts only, from samples without log-probabilities.
+def base_name(name: str) -> str:
+    """Return the name of the method in the name of a score, such as SE of "SE, lexical"."""
+    return name if name.endswith(", given") else name.partition(", ")[0]
 
-    Args:
-        run: the samples.
 
-    Returns:
-        A row per question with the columns question_id, question, text (the most frequent one), SC,
-        Deg and SE, which compare words; higher = more uncertain.
+def kinds_of_figures(name: str) -> int:
+    """Return `Method.figures` of the method in the name of a score.
 
-    Example:
-        >>> from pro_lib.importing import from_records
-        >>> answers = [{"text": "Paris"}, {"text": "Paris"}, {"text": "Lyon"}, {"text": "Paris"}]
-        >>> record = {"question_id": "q1", "question": "Capital of France?", "answers": answers}
-        >>> run = from_records([record])
-        >>> text_scores(run)[["text", "SC"]].values.tolist()
-        [['Paris', 0.25]]
+    A score that only records have is drawn in figures of AUROC, unless it is called "…, given".
     """
-    samples = answer_matrices(run)
-    top = run.questions[["question_id", "question"]].assign(text=run.top()["text"].to_numpy())
-    compared = similarity_matrices(samples, samples, {"lexical": lexical}, judged=top["text"])
-    scores = method_scores(samples, samples, PROTOCOLS["workbench"], compared).table
-    names = {"SC, lexical": "SC", "Deg, lexical": "Deg", "SE, lexical": "SE"}
-    return top.join(scores[list(names)].rename(columns=names))
+    method = METHODS.get(base_name(name))
+    if method is not None:
+        return method.figures
+    return 0 if name.endswith(", given") else 1
 
 
-def method_scores(
-    beams: AnswerMatrices,
-    samples: AnswerMatrices | None,
-    protocol: Protocol,
-    compared: Mapping[str, Sequence[FloatArray]],
-) -> MethodScores:
-    """Compute the scores of all methods without α under a protocol.
+def score_of(method: Method, inputs: Mapping[str, Any], **settings: Any) -> FloatArray:
+    """Return the score of a method, from inputs by name.
 
-    SE is the entropy over meanings, whose probabilities are made to sum to 1; if there are no
-    log-probabilities, each sample has the same weight. SD uses each text once if answers count
-    once. A sample that was cut by length differs in meaning from all others.
-
-    Args:
-        beams: the answers that most methods read.
-        samples: the samples, if there are any.
-        protocol: the rules.
-        compared: the result of `similarity_matrices`.
-
-    Returns:
-        The scores, and the inputs of the methods with α.
+    Raises:
+        SentenceError: the result is not an array with a value per question.
     """
-    are_texts = bool(np.isnan(beams.log_probs).all())
-    is_counted = ~(beams.repeats & (protocol.distinct and not are_texts))
-    counted = beams._replace(
-        log_probs=np.where(is_counted, beams.log_probs, np.nan),
-        means=np.where(is_counted, beams.means, np.nan),
-    )
-    table = pd.DataFrame(
-        {name: score(counted.log_probs, counted.means) for name, score in SCORES.items()}
-    )
-    averaged = samples if protocol.sampled else counted
-    if averaged is not None:
-        table["PE-MC"] = scoring.predictive_entropy_mc(averaged.log_probs)
-        entropies = scoring.normalized_entropy(averaged.means)
-        table["NE"] = np.where(_means_known(averaged), entropies, np.nan)
-    comparable = _with_known_texts(counted, _texts_known(beams), _means_known(beams))
-    absent = set(protocol.without)
-    if samples is None:
-        absent.update(_SAMPLE_METHODS)
-    meanings: dict[str, FloatArray] = {}
-    for name, matrices in compared.items():
-        columns: dict[str, Any] = dict.fromkeys(_MEANING_METHODS, np.nan)
-        if matrices:
-            similarity = _among_counted(matrices[0], is_counted)
-            meaning = scoring.clusters(similarity)
-            weights = np.where(meaning < 0, np.nan, 0.0) if are_texts else comparable.log_probs
-            meaning_log_probs = scoring.meaning_log_probs(comparable.log_probs, meaning)
-            columns["SE"] = scoring.semantic_entropy(weights, meaning)
-            columns["SD"] = _semantic_density(comparable, similarity, protocol)
-            columns["S-NLL"] = scoring.nll(meaning_log_probs)
-            if "S-PRO" not in absent:
-                meanings[f"S-PRO, {name}"] = meaning_log_probs
-        if matrices and samples is not None:
-            columns |= _sample_scores(samples, matrices[1])
-        for method, values in columns.items():
-            if method not in absent:
-                table[f"{method}, {name}"] = values
-    return MethodScores(_descending(counted.log_probs), table, meanings)
+    assert method.score is not None
+    used = {name: inputs[name] for name in method.reads if name in inputs}
+    values = np.asarray(method.score(**used, **settings))
+    n_questions = len(inputs["log_probs"])
+    if values.shape[:1] != (n_questions,) or values.dtype.kind not in "fiub":
+        raise SentenceError(
+            f"method {method.name!r} returned an array of shape {values.shape} and type "
+            f"{values.dtype}, not a number for each of {n_questions} questions"
+        )
+    return values.astype(np.float64)
 
 
-def _among_counted(similarity: FloatArray, is_counted: NDArray[np.bool_]) -> FloatArray:
-    """Return the similarities of answers that count, NaN for the others."""
-    are_both_counted = is_counted[:, :, None] & is_counted[:, None, :]
-    result = similarity.copy()
-    result[~are_both_counted] = np.nan
-    return result
-
-
-def _with_known_texts(
-    answers: AnswerMatrices, are_texts_known: NDArray[np.bool_], are_means_known: NDArray[np.bool_]
-) -> AnswerMatrices:
-    """Return the answers without the log-probabilities of questions with unknown texts.
-
-    Log-probabilities per token are left out if one of a question is unknown.
-    """
-    has_means = are_texts_known & are_means_known
-    return answers._replace(
-        log_probs=np.where(are_texts_known[:, None], answers.log_probs, np.nan),
-        means=np.where(has_means[:, None], answers.means, np.nan),
-    )
-
-
-def _semantic_density(
-    answers: AnswerMatrices, similarity: FloatArray, protocol: Protocol
-) -> FloatArray:
-    """Return SD (n,).
-
-    If answers count once, each text does.
-    """
-    means = answers.means
-    if protocol.distinct:
-        means = np.where(first_occurrences(answers.texts), means, np.nan)
-    return scoring.semantic_density(means, similarity)
-
-
-def _sample_scores(samples: AnswerMatrices, similarity: FloatArray) -> dict[str, FloatArray]:
-    """Return Deg and SC (n,).
-
-    The first answer in `similarity` is the judged one.
-    """
-    degree = scoring.degree(similarity[:, 1:, 1:])
-    n_matches = scoring.matches(similarity)[:, 0, 1:].sum(axis=1)
-    agreement = n_matches / samples.n_answers
-    is_scored = _texts_known(samples) | pd.isna(samples.texts).all(axis=1)
-    return {
-        "Deg": np.where(is_scored, degree, np.nan),
-        "SC": np.where(is_scored, 1 - agreement, np.nan),
-    }
-
-
-def _descending(log_probs: FloatArray) -> FloatArray:
-    """Return log-probabilities in descending order, without columns of NaN only."""
-    ordered: FloatArray = -np.sort(-log_probs, axis=1)  # NaN is last
-    n_answers = (~np.isnan(ordered)).sum(axis=1)
-    return ordered[:, : max(1, n_answers.max(initial=0))]
+for _method in (
+    Method(
+        "PRO",
+        scoring.pro,
+        "a lower bound of the entropy, from the K answers with p ≥ α",
+        "Nguyen, Gupta and Le 2026, Eq. 6",
+        style=0,
+    ),
+    Method("NLL", scoring.nll, "−log p of the most probable answer", style=6),
+    Method("ALL", scoring.average_log_likelihood, "NLL per token", style=1, figures=2),
+    Method(
+        "PE",
+        scoring.predictive_entropy,
+        "predictive entropy, −Σ p log p",
+        style=2,
+        needs_several=True,
+    ),
+    Method(
+        "PE-MC",
+        lambda sample_log_probs: scoring.predictive_entropy_mc(sample_log_probs),
+        "mean of −log p",
+        figures=0,
+    ),
+    Method(
+        "NE",
+        lambda sample_mean_log_probs: scoring.normalized_entropy(sample_mean_log_probs),
+        "mean of −log p per token",
+        style=3,
+        figures=1,
+    ),
+    Method(
+        "SE",
+        lambda weights, meaning: scoring.semantic_entropy(weights, meaning),
+        "semantic entropy, the entropy over meanings",
+        "Farquhar et al. 2024",
+        style=4,
+        figures=2,
+    ),
+    Method(
+        "SD",
+        lambda density_log_probs, similarity: scoring.semantic_density(
+            density_log_probs, similarity
+        ),
+        "semantic density, how improbable similar answers are",
+        "Qiu and Miikkulainen 2024",
+        style=5,
+        figures=2,
+    ),
+    Method(
+        "Deg",
+        lambda sample_similarity: scoring.degree(sample_similarity),
+        "difference in meaning between samples",
+        "Lin et al. 2023",
+        style=7,
+        figures=2,
+    ),
+    Method(
+        "S-NLL",
+        lambda meaning_log_probs: scoring.nll(meaning_log_probs),
+        "NLL of the most probable meaning",
+        in_paper=False,
+        figures=0,
+    ),
+    Method(
+        "SC",
+        lambda agreement: 1 - agreement,
+        "share of samples that disagree with the answer",
+        in_paper=False,
+        figures=0,
+    ),
+    Method(
+        "S-PRO",
+        lambda meaning_log_probs, search_alpha, alpha: scoring.pro(
+            meaning_log_probs, alpha=alpha, search_alpha=search_alpha
+        ),
+        "PRO of meanings",
+        in_paper=False,
+        figures=0,
+    ),
+    Method("P(True)", None, "how improbable the model finds it that its answer is true", figures=1),
+    Method("EigV", None, "number of meanings of the samples (sum of eigenvalues)", figures=0),
+    Method("Ecc", None, "distance of the samples from their centre (eccentricity)", figures=0),
+    Method("Stated", None, "1 minus the confidence that the model states", figures=0),
+):
+    register(_method)
+BUILT_IN.update(METHODS)

@@ -7,19 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.auroc import FloatArray
-
-__all__ = [
-    "DEFAULT_ALPHA",
-    "DRAWN_ALPHAS",
-    "chosen_alpha",
-    "nearest_alphas",
-    "redraw_benchmark",
-    "select_alpha",
-]
-
-DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 
 
 def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:
@@ -55,7 +44,8 @@ def select_alpha(
         >>> from pro_lib import evaluation
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
-        >>> select_alpha(evaluation.evaluate(import_answers(catalog.EXAMPLE)), alphas=[0.1, 0.4])
+        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE)).judged
+        >>> select_alpha(judged, alphas=[0.1, 0.4])
         0.1
     """
     one_class = validation.one_class()
@@ -69,7 +59,7 @@ def select_alpha(
         alpha_grid(validation.search_alpha) if alphas is None else alphas
     )
     scores = validation.pro(nearest_first, name=name)
-    aurocs = validation.aurocs(scores)
+    aurocs = validation.judgement.areas(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
 
@@ -119,8 +109,8 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
     reported = splits.reported
     redrawn = np.array(_redrawn_alphas(splits, n_redraws, seed))
     alphas, places = np.unique(redrawn, return_inverse=True)
-    aurocs = reported.aurocs(reported.pro(alphas))[places]
-    nll_auroc = reported.aurocs(reported.baselines[["NLL"]].to_numpy())[0]
+    aurocs = reported.judgement.areas(reported.pro(alphas))[places]
+    nll_auroc = reported.judgement.areas(reported.baselines[["NLL"]].to_numpy())[0]
     columns = {
         "redraw": np.arange(n_redraws),
         "alpha": redrawn,
@@ -128,7 +118,7 @@ def redraw_benchmark(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> 
         "better_than_nll": (aurocs > nll_auroc).astype(float),
     }
     table = pd.DataFrame(columns)
-    if reported.sampled_labels is not None and reported.sampled_labels.problem:
+    if reported.judgement.problem:
         table[["auroc", "better_than_nll"]] = np.nan
     return table
 

@@ -6,6 +6,8 @@ higher uncertainty than a right one; a tie counts half. The functions raise `One
 right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray

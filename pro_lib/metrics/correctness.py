@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
 from rouge_score.tokenize import tokenize
@@ -347,7 +347,13 @@ def _checked(
 
 
 MATCHES = {"alias_match": alias_match, "exact_match": exact_match}
-CORRECTNESS = ("rouge_l", *MATCHES)
+# The rules by which a text is right, with their names in tables.
+CORRECTNESS = {
+    "rouge_l": f"ROUGE-L > {ROUGE_THRESHOLD}",
+    "exact_match": "exact match",
+    "alias_match": "alias match",
+}
+Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -359,20 +365,23 @@ class Choices:
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.
         distinct: whether repeated answers count once; None for the rule of the protocol.
-        correctness: `rouge_l` (above 0.3), `exact_match` or `alias_match`.
+        correctness: `rouge_l` (above 0.3), `exact_match` or `alias_match`; or a function of n texts
+            and their n lists of references, which returns whether each text is right, (n,).
         labels: labels of people or of a judge model, with the columns question_id, text and
             correct. They replace every other correctness; answers without a label are left out and
             counted. Spaces and line ends around a text do not count. If there are columns question
             and accepted_answers (`joined_references`), they must be the question and the references
             of the answers, and a column place names the row of an error.
+        labels_name: the name of these labels in tables, such as their file.
         cluster: a column of the questions; questions with the same value form a cluster. It is
             ignored if the questions do not have it.
     """
 
     convention: str = "complete"
     distinct: bool | None = None
-    correctness: str = "rouge_l"
+    correctness: str | Rule = "rouge_l"
     labels: pd.DataFrame | None = None
+    labels_name: str = "labels"
     cluster: str | None = "relation"
 
 
@@ -423,9 +432,37 @@ def rouge_and_correct(
         table["correct"] = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":
         table["correct"] = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
+    elif callable(choices.correctness):
+        verdicts = np.asarray(choices.correctness(texts, references)).astype(bool)
+        if verdicts.shape != (len(texts),):
+            raise SentenceError(
+                f"correctness={choices.correctness.__name__} returned an array of shape "
+                f"{verdicts.shape}, not a truth value for each of {len(texts)} texts"
+            )
+        table.loc[is_comparable, "correct"] = verdicts.astype(object)
     else:
         table["correct"] = table[choices.correctness]
     return table.astype(dict.fromkeys(("correct", *MATCHES), object))
+
+
+def rule_in_words(choices: Choices, *, has_verdicts: bool = False) -> str:
+    """Return the name of the rule by which `rouge_and_correct` judges.
+
+    Args:
+        choices: the labels and the kind of correctness.
+        has_verdicts: whether the records bring verdicts of their own.
+
+    Example:
+        >>> rule_in_words(Choices()), rule_in_words(Choices(correctness="exact_match"))
+        ('ROUGE-L > 0.3', 'exact match')
+    """
+    if choices.labels is not None:
+        return choices.labels_name
+    if has_verdicts:
+        return "verdicts of the records"
+    if callable(choices.correctness):
+        return choices.correctness.__name__
+    return CORRECTNESS[choices.correctness]
 
 
 def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> list[object]:

@@ -11,13 +11,11 @@ from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.k_vs_alpha import k_vs_alpha
 from pro_lib.plots.labelled_answers import label_estimates
-from pro_lib.plots.risk_coverage import risk_coverage
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import save_figure, svg_text
 from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
     COLORS,
-    PAPER_METHODS,
     PRINTED,
     SHARE_TICKS,
     alpha_axis,
@@ -25,6 +23,7 @@ from pro_lib.plots.style import (
     distinct_values,
     draw_curve,
     draw_curves,
+    drawn_methods,
     explain,
     handles,
     line_style,
@@ -37,7 +36,6 @@ from pro_lib.plots.style import (
 
 __all__ = [
     "COLORS",
-    "PAPER_METHODS",
     "PRINTED",
     "SHARE_TICKS",
     "accuracy_by_coverage",
@@ -51,6 +49,7 @@ __all__ = [
     "distinct_values",
     "draw_curve",
     "draw_curves",
+    "drawn_methods",
     "entropies",
     "exact_search",
     "exact_search_auroc",
@@ -69,7 +68,6 @@ __all__ = [
     "name_rows",
     "panels",
     "reliability",
-    "risk_coverage",
     "rouge_thresholds",
     "save_figure",
     "set_ticks",

@@ -58,7 +58,7 @@ def benchmark(
 
     Example:
         table = Experiment(model="facts-2m", limit=200).benchmark()
-        plots.benchmark(table[table["method"].isin(plots.PAPER_METHODS)])
+        plots.benchmark(table[plots.drawn_methods(table)])
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = table.assign(label=_labels(table))

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-# The names in the order in which a note explains them. p is the probability of an answer.
-_METHODS = {
-    "NLL": "−log p of the most probable answer",
-    "ALL": "NLL per token",
-    "PE": "predictive entropy, −Σ p log p",
-    "PE-MC": "mean of −log p",
-    "NE": "mean of −log p per token",
-    "SE": "semantic entropy",
-    "SD": "semantic density",
-    "Deg": "difference in meaning between samples",
-    "SC": "share of samples that disagree with the answer",
-    "S-NLL": "NLL of the most probable meaning",
-    "S-PRO": "PRO of meanings",
-    "P(True)": "how improbable the model finds it that its answer is true",
-    "EigV": "number of meanings of the samples (sum of eigenvalues)",
-    "Ecc": "distance of the samples from their centre (eccentricity)",
-    "Stated": "1 minus the confidence that the model states",
-}
+from pro_lib.evaluation.methods import METHODS
+
 _SIMILARITIES = {
     "lexical": "meanings compared by ROUGE-L",
     "alias": "two answers that match the same reference have the same meaning",
@@ -51,7 +35,11 @@ def method_note(table: pd.DataFrame) -> str:
     """
     methods = set(table["method"])
     similarities = set(table["similarity"].dropna()) if "similarity" in table else set()
-    meanings = {name: text for name, text in _METHODS.items() if name in methods}
+    meanings = {
+        name: method.meaning
+        for name, method in METHODS.items()
+        if name in methods and name != "PRO"  # which each figure explains by itself
+    }
     meanings |= {name: text for name, text in _SIMILARITIES.items() if name in similarities}
     sentences = [f"{name}: {text}." for name, text in meanings.items()]
     return " ".join([*_alpha_of_pro(table), *sentences])

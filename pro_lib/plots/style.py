@@ -13,6 +13,7 @@ import pandas as pd
 
 from pro_lib.common.judges import is_by_labels
 from pro_lib.common.validation import SentenceError, extra
+from pro_lib.evaluation.methods import METHODS, kinds_of_figures
 
 with extra("notebooks", "drawing"):
     import matplotlib.pyplot as plt
@@ -22,11 +23,6 @@ with extra("notebooks", "drawing"):
     from matplotlib.font_manager import FontProperties
     from matplotlib.ticker import FixedLocator, NullLocator
 
-PAPER_METHODS = ("PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
-_METHOD_STYLES = {
-    method: index
-    for index, method in enumerate(("PRO", "ALL", "PE", "NE", "SE", "SD", "NLL", "Deg"))
-}
 # The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
 # be read in greyscale.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
@@ -82,17 +78,22 @@ def line_style(index: int) -> dict[str, Any]:
 def method_styles(labels: Sequence[str]) -> list[int]:
     """Return the index of the `line_style` of each method, by its label.
 
-    A method of the paper has the same style in all figures, unless the figure has it twice, with
-    two comparisons of meanings. The other methods have the styles that are left.
+    A method with a style of its own has it in all figures, unless the figure has the method twice,
+    with two comparisons of meanings. The other methods have the styles that are left.
     """
     methods = [label.split(" (")[0] for label in labels]
-    chosen = {
-        label: _METHOD_STYLES[method]
-        for label, method in zip(labels, methods, strict=True)
-        if method in _METHOD_STYLES and methods.count(method) == 1
-    }
+    chosen = {}
+    for label, name in zip(labels, methods, strict=True):
+        style = METHODS[name].style if name in METHODS else None
+        if style is not None and methods.count(name) == 1:
+            chosen[label] = style
     left = (index for index in count() if index not in chosen.values())
     return [chosen[label] if label in chosen else next(left) for label in labels]
+
+
+def drawn_methods(table: pd.DataFrame) -> pd.Series:
+    """Return for each row of a table whether figures of AUROC draw its method."""
+    return table["method"].map(lambda name: kinds_of_figures(name) > 0)
 
 
 @contextmanager

@@ -488,8 +488,8 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
     assert experiment.choices.correctness == "rouge_l"
     splits = experiment.own_splits[0]
-    assert splits.reported.sampled_labels.counts["n_right"] == 20
-    assert splits.pool.sampled_labels is None
+    assert splits.reported.labels.counts["n_right"] == 20
+    assert splits.pool.labels is None
     benchmark = experiment.benchmark()
     assert set(benchmark["judge"]) == {"labels"}
     assert set(benchmark["interval"]) == {"from labels of a sample"}

@@ -218,7 +218,7 @@ def test_labels_of_a_file_without_questions_count_and_a_sentence_says_so(labelle
     )
     assert (state["n_given"], state["notes"]) == (22, [sentence])
     estimated = LabelSample.read(session.path).with_labels(evaluate(RUN))
-    assert estimated.sampled_labels.counts["n_labels"] == 20
+    assert estimated.labels.counts["n_labels"] == 20
     assert estimated.cautions().endswith(sentence)
 
 
@@ -230,7 +230,7 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 ):
     run, beginnings = CHANGES[change]
     estimated = LabelSample.read(labelled / "run.labels.jsonl").with_labels(evaluate(run))
-    assert estimated.sampled_labels.counts["n_labels"] == n_labels
+    assert estimated.labels.counts["n_labels"] == n_labels
     for beginning in beginnings:
         assert f"{beginning}: 22." in estimated.cautions()
 

@@ -76,7 +76,7 @@ def test_output_has_the_format_of_its_suffix_and_is_replaced_again(suffix, write
     table = readers[suffix](path)
     assert list(table["question_id"]) == ["q0", "q1", "q2"]
     np.testing.assert_allclose(table["nll"], np.log([2, 8, 4]), rtol=1e-9)
-    assert list(table["mistrust"]) == [False, True, False]
+    assert not table["mistrust"].any()  # nothing is judged
     for _ in range(2):
         typed("score", records, "--output", path, "--answers", "--alpha", "0.04")
     answers = readers[suffix](path)
@@ -157,7 +157,8 @@ def test_two_files_are_compared_on_the_questions_they_share(write):
     )
     out, _ = typed("score", first, second)
     lines = out.splitlines()
-    assert lines[:3] == [f"A: {first}", f"B: {second}", "20 judged questions are in both."]
+    counts = "20 judged questions are in both. Right means: ROUGE-L > 0.3."
+    assert lines[:3] == [f"A: {first}", f"B: {second}", counts]
     # Of 10 to 29: 14 are not divisible by 3, 10 are odd; 7 are right in A alone and 3 in B alone.
     # The interval has 8 / 22 and 4 / 22 in place of 7 / 20 and 3 / 20. The p-value is
     # twice the share of 1 + 10 + 45 + 120 in 1024.
@@ -184,6 +185,6 @@ def test_a_run_is_scored_by_its_folder_or_its_name(tmp_path, monkeypatch):
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
     n = len(runs.read_run(folder).questions)
     for name in ("world-facts/facts-1m/greedy", folder):
-        assert typed("score", name)[0].startswith(f"{n} questions, ")
+        assert f"\n{n} questions, " in typed("score", name)[0]
     _, err = typed("score", "world-facts/facts-1m/none", code=2)
     assert "There is no file, run folder or run named 'world-facts/facts-1m/none'." in err

@@ -1,17 +1,19 @@
 """The tables of the benchmark, on answers whose values are worked by hand or by scikit-learn."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from judged_questions import s_pro
 from sklearn.metrics import roc_auc_score
 from test_sweeps import evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.inputs import AlphaScore
+from pro_lib.evaluation.methods import Method
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 
 INTERVAL = ["auroc", "auroc_low", "auroc_high"]
@@ -80,9 +82,11 @@ def test_other_scores_that_need_an_alpha_have_their_own():
     (log_probs, correct), (others, right) = some_questions(120, seed=1), some_questions(120, seed=2)
 
     def part(answers, labels, meant):
-        floor = {"α-floor": partial(scoring.alpha_floor, answers, search_alpha=0.01)}
+        inputs = {"log_probs": answers, "search_alpha": 0.01}
+        floor = Method("α-floor", scoring.alpha_floor, "")
+        scores = {"S-PRO, alias": s_pro(meant), "α-floor": AlphaScore(floor, inputs)}
         judged = evaluation_of(answers, labels, search_alpha=0.01, NLL=scoring.nll(answers))
-        return replace(judged, meanings={"S-PRO, alias": meant}, alpha_scores=floor)
+        return replace(judged, alpha_scores=scores)
 
     validation, reported = part(log_probs, correct, 4 * log_probs), part(others, right, 2 * others)
     table = tables.benchmark([Splits(validation, reported, 50)])

@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_questions import evaluate, s_pro
 from test_damaged_input import TABLES, WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluate import common_methods, evaluate
+from pro_lib.evaluation.evaluate import common_methods
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
@@ -208,9 +209,9 @@ def test_meanings_that_one_split_lacks_are_left_out_of_the_other():
     judged = evaluate(
         run, samples=run, similarities={"lexical": scoring.lexical}, protocol="workbench"
     )
-    assert list(judged.meanings) == ["S-PRO, lexical"]
-    common = judged.with_methods_of(replace(judged, meanings={}))
-    assert common.meanings == {}
+    assert list(judged.alpha_scores) == ["S-PRO, lexical"]
+    common = judged.with_methods_of(replace(judged, alpha_scores={}))
+    assert common.alpha_scores == {}
     assert "Without S-PRO, lexical, which" in common.sentence()
 
 
@@ -250,7 +251,10 @@ def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
     run = importing.from_records(path)
     judged = evaluate(run, samples=run)
     assert judged.unavailable == ("ALL", "NE")
-    assert "0.500 of the judged answers are right. Not available: ALL, NE" in repr(judged)
+    assert (
+        "0.500 of the judged answers are right by verdicts of the records. Not available: ALL, NE"
+        in repr(judged)
+    )
     assert list(judged.correct) == [True, True, False, False]
     path.write_text('{"question_id": 1, "answers": [{"log_prob": -1.0}]}')
     with pytest.raises(RunError, match="no answer can be judged"):
@@ -408,18 +412,17 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
     pool = evaluate(toy_run(answers))
     pool = replace(
         pool,
-        meanings={"S-PRO": 2 * pool.log_probs},
-        alpha_scores={"α": lambda alpha: pool.log_probs[:, 0]},
+        alpha_scores={"S-PRO": s_pro(2 * pool.log_probs)},
     )
     sample = pool.drawn(20, seed=3)
     rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
     assert (rows, len(rows)) == (sorted(rows), 20)
     np.testing.assert_array_equal(sample.log_probs, pool.log_probs[rows])
     np.testing.assert_array_equal(sample.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
-    np.testing.assert_array_equal(sample.meanings["S-PRO"], 2 * pool.log_probs[rows])
-    np.testing.assert_array_equal(sample.pro(0.4, name="α"), pool.log_probs[rows, 0])
-    with pytest.raises(TypeError, match="'k'"):  # of a score that knows α alone
-        sample.pro(k=2, name="α")
+    expected = scoring.pro(2 * pool.log_probs[rows], alpha=0.4)
+    np.testing.assert_array_equal(sample.pro(0.4, name="S-PRO"), expected)
+    with pytest.raises(ValueError, match="k=2"):
+        sample.pro(k=2, name="S-PRO")
     assert ["20 were drawn of them" in of.sentence() for of in (sample, pool)] == [True, False]
     assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(
         sample.answers["question_id"]

@@ -74,8 +74,8 @@ def test_a_sample_estimates_a_part_of_its_answers_in_another_order(labelled):
 
 def test_a_part_of_the_planned_answers_keeps_the_weights_of_the_plan(labelled):
     judged, _, sample = labelled
-    every = sample.sampled_labels(judged).sample.weights
-    part = sample.sampled_labels(judged.rows(np.arange(30))).sample.weights
+    every = sample.sampled_verdicts(judged).sample.weights
+    part = sample.sampled_verdicts(judged.rows(np.arange(30))).sample.weights
     np.testing.assert_allclose(part, every[:30])
 
 
@@ -227,8 +227,7 @@ def test_without_enough_labels_even_the_reference_has_no_interval(tmp_path):
     judged, truth = evaluation(200)
     sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
     nll = judged.baselines["NLL"].to_numpy()
-    columns = sample.with_labels(judged).sampled_labels.difference_columns(
-        nll[:, None], nll, name="nll", is_reference=[True]
-    )
-    ends = [columns["auroc_minus_nll_low"], columns["auroc_minus_nll_high"]]
+    labels = sample.with_labels(judged).labels
+    estimate = labels.differences(nll[:, None], nll, is_reference=[True]).estimate
+    ends = [estimate.low, estimate.high]
     assert np.isnan(ends).all()

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_questions import evaluate, evaluations
 from sklearn.metrics import roc_auc_score
 from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation import tables
-from pro_lib.evaluation.evaluate import evaluate, evaluations
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
 

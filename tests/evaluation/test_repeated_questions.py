@@ -6,9 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from judged_questions import evaluate
 
 from pro_lib import importing, metrics, plots
-from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
+from pro_lib.evaluation import guarantee, miss_rate, set_threshold
 from pro_lib.metrics.correctness import Choices
 
 

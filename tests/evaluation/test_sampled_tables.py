@@ -12,7 +12,6 @@ from test_labels import evaluation
 from pro_lib import importing, metrics
 from pro_lib.evaluation import Splits, findings, tables
 from pro_lib.evaluation.labels.shares import estimate_shares
-from pro_lib.metrics.selective import answered_weights
 
 VALIDATION, _ = evaluation(100, seed=1)
 
@@ -165,11 +164,10 @@ def test_without_labels_of_a_sample_the_thresholds_have_no_further_rows(complete
 
 def test_causes_are_estimated_from_the_labels(complete):
     estimated, exact = (splits.reported for splits in complete)
-    scores = [None, estimated.sampled_labels]
     log_probs = exact.log_probs
     by_truth, by_labels = (
-        tables.pro_minus_nll(log_probs, exact.correct, alphas=[0.4], sampled_labels=labels)
-        for labels in scores
+        tables.pro_minus_nll(log_probs, judged.judgement, alphas=[0.4])
+        for judged in (exact, estimated)
     )
     columns = ["nll_auroc", "auroc_minus_nll", "n_differ"]
     pd.testing.assert_frame_equal(by_labels[columns], by_truth[columns])
@@ -215,7 +213,7 @@ def test_the_search_is_compared_by_labels(tmp_path):
 
 
 def test_shares_count_weights_and_wrong_answers(partial_labels):
-    labels = partial_labels.reported.sampled_labels
+    labels = partial_labels.reported.labels
     pseudo = labels.sample.pseudo[labels.codes]
     n = len(pseudo)
     weights = np.zeros((2, n))
@@ -230,20 +228,21 @@ def test_shares_count_weights_and_wrong_answers(partial_labels):
 
 
 def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
-    labels = partial_labels.reported.sampled_labels
+    labels = partial_labels.reported.labels
     has_label = ~np.isnan(labels.sample.labels[labels.codes])
     counts = np.cumsum(has_label)
     weights = np.stack([counts <= 19, counts <= 20]).astype(float)
-    accuracy = labels.accuracy_columns(weights)["accuracy"]
+    accuracy = labels._accuracies(weights).value
     assert np.isnan(accuracy).tolist() == [True, False]
 
 
 def test_an_estimated_oracle_answers_the_right_answers_first(partial_labels):
-    labels = partial_labels.reported.sampled_labels
-    curve = labels.oracle_accuracy()
+    labels = partial_labels.reported.labels
+    _, curve = labels.oracle()
     n_right = 200 * labels.accuracy
     assert curve[0] == 1
     assert curve[-1] == pytest.approx(labels.accuracy)
     assert curve[149] == pytest.approx(n_right / 150)
-    weights = answered_weights(np.zeros(200), [200])
-    assert labels.accuracy_columns(weights)["accuracy"][0] == pytest.approx(labels.accuracy)
+    assert labels.accuracy_at(np.zeros(200), np.array([200])).value[0] == pytest.approx(
+        labels.accuracy
+    )

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluation import ALPHA_GRID, Evaluation, Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, Splits
 
 
 def some_questions(n=80, seed=0):
@@ -47,7 +47,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
     aurocs = tables.alpha_rows(evaluation).set_index("alpha")["auroc"]
     assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
-    finer = splits_of(evaluation, alphas=sweeps.DRAWN_ALPHAS)
+    finer = splits_of(evaluation, alphas=DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
@@ -59,13 +59,13 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
     table = tables.alpha_rows(EVALUATION)
-    counts = scoring.adaptive_k(LOG_PROBS, sweeps.DRAWN_ALPHAS)
-    assert set(ALPHA_GRID) < set(table["alpha"]) == set(sweeps.DRAWN_ALPHAS)
+    counts = scoring.adaptive_k(LOG_PROBS, DRAWN_ALPHAS)
+    assert set(ALPHA_GRID) < set(table["alpha"]) == set(DRAWN_ALPHAS)
     assert table[["auroc", "mean_k"]].iloc[-1].tolist() == [
         metrics.auroc(scoring.nll(LOG_PROBS), CORRECT),
         1,
     ]
-    intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=sweeps.DRAWN_ALPHAS), CORRECT)
+    intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_k"], mean)

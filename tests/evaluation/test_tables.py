@@ -11,6 +11,7 @@ from pro_lib import metrics, scoring
 from pro_lib.app.explorer import appendix_run
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run
@@ -422,5 +423,5 @@ def test_scores_that_differ_by_rounding_are_not_counted_as_different():
     # The second answer is as probable as the first up to 1e-8, so PRO with K = 2 is NLL up to that.
     probabilities = np.linspace(0.1, 0.4, 20)
     log_probs = np.log(np.column_stack([probabilities, probabilities * (1 - 1e-8)]))
-    table = tables.pro_minus_nll(log_probs, np.arange(20) % 2 == 0, alphas=[0.05])
+    table = tables.pro_minus_nll(log_probs, Verdicts(np.arange(20) % 2 == 0), alphas=[0.05])
     assert table["n_differ"].tolist() == [0, 0, 0, 0]

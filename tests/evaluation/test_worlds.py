@@ -5,10 +5,12 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
+from judged_questions import s_pro
 from test_sweeps import evaluation_of, some_questions
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import tables
+from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.evaluation.tables import gains
 from pro_lib.evaluation.worlds import World, simulate
 from pro_lib.runs.run import Run
@@ -102,7 +104,7 @@ def test_a_world_has_the_values_of_its_own_simulation(table):
     first = table[table["world"] == 0].reset_index(drop=True)
     world = World(sharpness=1.0)
     log_probs, correct = simulate(world, 200, np.random.default_rng([3, 0]))
-    expected = tables.pro_minus_nll(log_probs, correct, alphas=(0.1, 0.4))
+    expected = tables.pro_minus_nll(log_probs, Verdicts(correct), alphas=(0.1, 0.4))
     pd.testing.assert_frame_equal(first[list(expected.columns)], expected)
     assert first["accuracy"].tolist() == [correct.mean()] * 5
     assert first["n_correct"].tolist() == [correct.sum()] * 5
@@ -110,7 +112,7 @@ def test_a_world_has_the_values_of_its_own_simulation(table):
 
 def test_the_gain_is_the_paired_difference_to_nll():
     log_probs, correct = some_questions(120, seed=5)
-    table = tables.pro_minus_nll(log_probs, correct, alphas=[0.2])
+    table = tables.pro_minus_nll(log_probs, Verdicts(correct), alphas=[0.2])
     assert table["k_choice"].tolist() == ["adaptive", "fixed", "fixed", "fixed"]
     assert table["k"].tolist()[1:] == [2, 5, 10]
     assert table["alpha"].isna().tolist() == [False, True, True, True]
@@ -188,7 +190,7 @@ def test_an_answer_below_001_stays_if_it_is_the_most_probable_one():
 
 def test_the_table_of_causes_has_four_rows_for_each_cause_that_can_be_removed():
     evaluation, run = setting()
-    merged = replace(evaluation, meanings={"S-PRO, alias": evaluation.log_probs})
+    merged = replace(evaluation, alpha_scores={"S-PRO, alias": s_pro(evaluation.log_probs)})
     every = tables.causes(merged, run, alpha=0.3)
     assert every["cause"].value_counts().to_dict() == dict.fromkeys(
         [

@@ -3,13 +3,16 @@ import pytest
 
 from pro_lib import plots
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.methods import METHODS
 from pro_lib.plots.method_notes import method_note
+
+PAPER_METHODS = ("NLL", "ALL", "PE", "NE", "SE", "SD", "Deg")
 
 
 def test_a_note_explains_the_methods_and_similarities_of_a_table():
     table = pd.DataFrame({"method": ["PRO", "SE", "ALL"], "similarity": [None, "alias", None]})
     expected = (
-        "ALL: NLL per token. SE: semantic entropy. "
+        "ALL: NLL per token. SE: semantic entropy, the entropy over meanings. "
         "alias: two answers that match the same reference have the same meaning."
     )
     assert method_note(table) == expected
@@ -20,7 +23,7 @@ def test_pro_alone_needs_no_note():
 
 
 def test_a_figure_explains_every_method_that_it_names():
-    methods = [name for name in plots.PAPER_METHODS if name != "PRO"]
+    methods = [name for name in METHODS if name != "PRO"]
     table = pd.DataFrame({"method": ["PRO", *methods], "auroc": 0.8})
     note = " ".join(plots.benchmark(table).get_supxlabel().split())
     assert all(f"{name}: " in note for name in method_labels(table) if name != "PRO")
@@ -40,7 +43,7 @@ def test_accuracy_is_drawn_at_four_shares_side_by_side():
 
 
 def test_a_line_of_a_note_does_not_break_a_short_sentence():
-    table = pd.DataFrame({"method": ["PRO", *plots.PAPER_METHODS[1:]], "auroc": 0.8})
+    table = pd.DataFrame({"method": ["PRO", *PAPER_METHODS], "auroc": 0.8})
     lines = plots.benchmark(table).get_supxlabel().splitlines()
     assert lines[-1].startswith("SE: ") or lines[-1].startswith("Deg: ")
     assert all(line.endswith(".") for line in lines[lines.index("") + 1 :])

@@ -62,7 +62,7 @@ def test_the_script_writes_the_test_questions_of_the_chosen_relations(
 
 def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll():
     run = importing.import_answers(catalog.EXAMPLE)
-    judged = evaluation.evaluate(run)
+    judged = evaluation.evaluate(run).judged
     n_right = int(judged.correct.sum())
     assert (len(judged.correct), n_right) == (377, 126)
     assert np.count_nonzero(judged.pro(0.1) != judged.baselines["NLL"]) == 73

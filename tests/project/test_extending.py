@@ -1,5 +1,6 @@
 """Test that the additions of docs/development/extending.md work after one registration."""
 
+import json
 from contextlib import chdir
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ from conftest import ROOT
 from markdown_it import MarkdownIt
 
 import pro_lib
+from pro_lib import plots
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import SCORES, tables
+from pro_lib.evaluation import METHODS, methods, tables
 from pro_lib.generation.decoding import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
@@ -28,7 +30,7 @@ BLOCKS = [
 @pytest.fixture
 def registered(tmp_path, monkeypatch, capsys):
     """Run the block of the page that contains a word, and undo its registration."""
-    before = [(registry, dict(registry)) for registry in (SCORES, STRATEGIES, SIMILARITIES)]
+    before = [(registry, dict(registry)) for registry in (METHODS, STRATEGIES, SIMILARITIES)]
 
     def run(word):
         [block] = [block for block in BLOCKS if word in block]
@@ -42,15 +44,74 @@ def registered(tmp_path, monkeypatch, capsys):
         registry.update(entries)
 
 
-def test_a_new_score_is_in_evaluations_and_the_benchmark(registered, tmp_path):
-    assert "margin" in registered("SCORES[")
-    [splits, *_] = Experiment(
-        limit=30, generations_dir=tmp_path / "runs", n_validation=None
-    ).splits()
-    assert "margin" in list(tables.benchmark([splits])["method"])
-    top_two = splits.reported.log_probs[:, :2]
-    expected = -np.nan_to_num(top_two[:, 0] - top_two[:, 1], nan=0.0)
+MARGIN = """
+def margin(log_probs):
+    \"\"\"Minus the distance between the two most probable answers.\"\"\"
+    two = log_probs[:, :2]
+    return -(two[:, 0] - two[:, -1])
+"""
+
+
+def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, tmp_path):
+    assert "workbench" in registered("register(margin)")
+    experiment = Experiment(limit=30, generations_dir=tmp_path / "runs", n_validation=None)
+    [splits, *_] = experiment.splits()
+    two = splits.reported.log_probs[:, :2]
+    expected = -np.nan_to_num(two[:, 0] - two[:, 1])
     np.testing.assert_allclose(splits.reported.baselines["margin"], expected)
+    for table in (tables.benchmark([splits]), tables.accuracy_by_coverage([splits])):
+        assert "margin" in set(table["method"])
+    drawn = tables.benchmark([splits])
+    drawn = drawn[plots.drawn_methods(drawn) & (drawn["alpha_choice"] != "default")]
+    assert "margin" in plots.svg_text(plots.benchmark(drawn))
+
+
+def scored_methods(*options):
+    """Return the names of the methods in the JSON of `pro score --example`."""
+    output = CliRunner().invoke(pro, ["score", "--example", "--json", *options])
+    assert output.exit_code == 0, output.output
+    return [row["method"] for row in json.loads(output.stdout)["auroc"]]
+
+
+def test_a_score_in_a_file_is_named_on_the_command_line(registered, tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(MARGIN)
+    assert scored_methods("--methods", f"PRO,{path}:margin") == ["PRO", "margin"]
+    assert Experiment(methods=[f"{path}:margin"]).methods == [f"{path}:margin"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        (MARGIN, "other", "has no function 'other'"),
+        (MARGIN.replace("log_probs", "answers"), "margin", "reads 'answers', which is unknown"),
+        ("1 / 0", "margin", "cannot be run: division by zero"),
+        (MARGIN.replace("return -", "return 0 * len"), "margin", "not a number for each of"),
+        (MARGIN.replace("margin", "PE"), "PE", "method 'PE' exists already"),
+    ],
+)
+def test_a_wrong_file_of_a_score_is_named(registered, tmp_path, text, name, words):
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    output = CliRunner().invoke(pro, ["score", "--example", "--methods", f"{path}:{name}"])
+    assert output.exit_code == 1
+    assert words in " ".join(output.output.split())
+
+
+def test_a_score_of_an_installed_package_is_an_entry_point(registered, monkeypatch):
+    def margin(log_probs):
+        return -log_probs[:, 0]
+
+    class Entry:
+        value = "package:margin"
+
+        def load(self):
+            return margin
+
+    monkeypatch.setattr(methods, "entry_points", lambda group: [Entry()])
+    methods.load_entry_points.cache_clear()
+    assert "margin" in scored_methods()
+    methods.load_entry_points.cache_clear()
 
 
 def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registered, tmp_path):

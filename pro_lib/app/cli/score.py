@@ -21,7 +21,7 @@ from pro_lib.common.files import check_output, write_whole
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    from pro_lib.evaluation.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _MOST_ROWS = 20  # rows of the table that are printed
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
@@ -83,7 +83,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
             force=options["force"],
             is_ours=score_table.is_score_table,
         )
-    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    scored = scored_answers(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     rows = score_table.question_table(scored, mistrust)
@@ -100,28 +100,17 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
         return
     for line in score_summary.summary(scored, method=method):
         say(line)
-    _say_texts(scored, options)
+    if scored.texts is not None:
+        say("")
+        say("The texts of all questions, without their log-probabilities:")
+        for line in score_summary.summary(scored.texts, method=scored.texts.main_method):
+            say(line)
     say("")
     say(score_summary.mistrust_line(mistrust))
     if output:
         say(f"{printable(output)}: {len(rows):,} questions")
     else:
         _print_table(scored, mistrust, method, options["sort"] == FILE_ORDER)
-
-
-def _say_texts(scored: ScoredAnswers, options: dict[str, Any]) -> None:
-    """Print the summary of the texts alone, if only some questions have log-probabilities."""
-    if not scored.run.n_texts_alone():
-        return
-    from pro_lib import evaluation
-    from pro_lib.app import score_summary
-    from pro_lib.app.answer_source import read_choices
-
-    texts = evaluation.score_texts(scored, choices=read_choices(options["correctness"]))
-    say("")
-    say("The texts of all questions, without their log-probabilities:")
-    for line in score_summary.summary(texts, method=texts.main_method):
-        say(line)
 
 
 def _print_table(
@@ -143,11 +132,11 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
     if refused:
         raise click.UsageError(f"{refused[0]} needs one file of RESPONSES; two are only compared")
-    from pro_lib import evaluation
     from pro_lib.app import score_summary, score_table
+    from pro_lib.app.answer_comparison import compare_answers
 
     both = [scored_answers(source, options, is_fixed=True) for source in sources]
-    comparison = evaluation.compare_answers(*both)
+    comparison = compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)
         say(json_line(score_table.json_value({"files": list(sources), **content})))

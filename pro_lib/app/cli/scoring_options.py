@@ -12,7 +12,7 @@ from pro_lib.app.cli.options import AUTO_ALPHA, Function, answer_options, read_a
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
-    from pro_lib.evaluation.scored_answers import ScoredAnswers
+    from pro_lib.app.scored_answers import ScoredAnswers
 
 FILE_ORDER = "file"
 _OPTIONS = (
@@ -59,7 +59,9 @@ def scoring_options(function: Function) -> Function:
     return function
 
 
-def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> ScoredAnswers:
+def scored_answers(
+    source: str, options: dict[str, Any], *, is_fixed: bool = False
+) -> ScoredAnswers:
     """Read and score the answers of a file or a run.
 
     Args:
@@ -68,14 +70,14 @@ def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> S
         is_fixed: whether α is 0.4 if `options` leave it open, instead of being chosen on the judged
             answers.
     """
-    from pro_lib import evaluation
     from pro_lib.app.answer_source import read_choices
+    from pro_lib.app.scored_answers import score_answers
 
     correctness = options["correctness"]
     choices = read_choices(correctness)
     run = read_answers(source, options)
     alpha = None if options["alpha"] == "auto" else options["alpha"]
-    return evaluation.score_answers(
+    return score_answers(
         run,
         choices=choices,
         alpha=alpha,

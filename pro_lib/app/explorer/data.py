@@ -206,7 +206,8 @@ def comparison_data(
         RunError: if no answer can be judged.
     """
     choices = Choices(distinct=distinct)
-    judged = evaluate(run, samples=samples, similarities={"lexical": lexical}, choices=choices)
+    similarities = {"lexical": lexical}
+    judged = evaluate(run, samples=samples, similarities=similarities, choices=choices).judged
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),

@@ -95,7 +95,7 @@ class LabelSession:
         run = labelled_part(run, split)
         # The order of the questions must not matter: notebooks show them in random order.
         run = run.select(question_ids=sorted(run.questions["question_id"]))
-        evaluations = [evaluate(_judged(run), similarities={"lexical": lexical})]
+        evaluations = [evaluate(_judged(run), similarities={"lexical": lexical}).judged]
         path = Path(path)
         labels = _read_labels(path)
         plan_file = plan_path(path)

@@ -16,7 +16,7 @@ from pro_lib.evaluation.labels.label_file import (
 )
 from pro_lib.evaluation.labels.plan import LabelPlan, Request, plan_path
 from pro_lib.evaluation.labels.planned import CurrentLabels, PlanAnswers
-from pro_lib.evaluation.labels.sampled import LabelSample, SampledLabels
+from pro_lib.evaluation.labels.sampled import LabelSample, SampledVerdicts
 
 __all__ = [
     "Answers",
@@ -26,7 +26,7 @@ __all__ = [
     "LabelSample",
     "PlanAnswers",
     "Request",
-    "SampledLabels",
+    "SampledVerdicts",
     "accuracy_at_coverage",
     "append_label",
     "append_undo",

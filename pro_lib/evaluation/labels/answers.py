@@ -12,12 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.evaluation.labels.design import ROUGE_BINS, ranks, rouge_bin
 from pro_lib.evaluation.labels.estimator import Ranking
 from pro_lib.evaluation.labels.label_file import KEY, answer_key
 from pro_lib.evaluation.labels.planned import PlanAnswers
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 FloatArray = NDArray[np.float64]
 Alphas = float | Mapping[str, float]
@@ -97,6 +96,7 @@ def collect_answers(
     """
     if not evaluations:
         raise RunError("evaluations is empty; labels need at least one evaluation")
+    evaluations = [evaluation.judged for evaluation in evaluations]
     rows = [_rows_of(number, evaluation) for number, evaluation in enumerate(evaluations)]
     judged = pd.concat(rows, ignore_index=True)
     codes = pd.factorize(pd.MultiIndex.from_frame(judged[KEY]))[0]
@@ -117,7 +117,7 @@ def collect_answers(
 def method_scores(evaluation: Evaluation, alphas: Alphas) -> pd.DataFrame:
     """Return the scores of an evaluation, a column per method: NLL, then PRO, then others."""
     has_log_probs = not np.isnan(evaluation.log_probs).all()
-    names = [*(["PRO"] if has_log_probs else []), *evaluation.meanings, *evaluation.alpha_scores]
+    names = evaluation.alpha_names if has_log_probs else ()
     where = f"{evaluation.dataset}, {evaluation.model}"
     chosen: dict[str, float] = {}
     for name in names:

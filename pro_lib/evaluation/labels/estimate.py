@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, Setting, collect_answers
 from pro_lib.evaluation.labels.estimator import label_weights
 from pro_lib.evaluation.labels.inference import (
@@ -27,7 +27,6 @@ from pro_lib.evaluation.labels.intervals import (
 from pro_lib.evaluation.labels.label_file import KEY, merge_labels
 from pro_lib.evaluation.labels.planned import PlanAnswers
 from pro_lib.evaluation.labels.shares import Shares, estimate_shares
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 FloatArray = NDArray[np.float64]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common.files import RunError, write_whole
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.evaluation.labels.answers import Alphas, Answers, collect_answers
 from pro_lib.evaluation.labels.design import (
     first_phase,
@@ -27,7 +27,6 @@ from pro_lib.evaluation.labels.planned import (
     SavedPlan,
     read_saved_plan,
 )
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
 
 FEWEST_PLANNED = 20
 REPEAT_EVERY = 10  # after so many answers, an earlier one is shown again

@@ -14,8 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
+from pro_lib.common.judges import BY_LABELS
+from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluate import MISSING_SHARE
 from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.judgement import Differences, Estimate
 from pro_lib.evaluation.labels.answers import collect_answers
 from pro_lib.evaluation.labels.estimate import (
     class_problem,
@@ -34,6 +37,7 @@ from pro_lib.evaluation.labels.planned import CurrentLabels, PlanAnswers
 from pro_lib.evaluation.labels.shares import estimate_shares
 from pro_lib.metrics.differences import SIGNIFICANT, name_reading
 from pro_lib.metrics.selective import (
+    answered_weights,
     bin_numbers,
     confidence_bins,
     oracle_accuracy,
@@ -109,6 +113,7 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
+        evaluation = evaluation.judged
         is_planned = self._is_planned(evaluation)
         n_unplanned = int((~is_planned).sum())
         if not n_unplanned:
@@ -156,12 +161,13 @@ class LabelSample:
             evaluation: the questions with the verdicts of an automatic judge.
 
         Returns:
-            The planned questions, with `sampled_labels`.
+            The planned questions, with the labels as its judgement.
         """
         planned = self.planned_part(evaluation)
-        notes = self.current_labels(evaluation).notes
-        sampled_labels = replace(self.sampled_labels(planned), notes=notes)
-        return replace(planned, sampled_labels=sampled_labels)
+        verdicts = replace(
+            self.sampled_verdicts(planned), notes=self.current_labels(evaluation).notes
+        )
+        return replace(planned, labels=verdicts)
 
     def current_labels(self, evaluation: Evaluation) -> CurrentLabels:
         """Return the labels without those of this evaluation that do not count any more.
@@ -171,17 +177,17 @@ class LabelSample:
         """
         return self.plan.current_labels(self.labels, collect_answers([evaluation]).table)
 
-    def sampled_labels(self, planned: Evaluation) -> SampledLabels:
+    def sampled_verdicts(self, planned: Evaluation) -> SampledVerdicts:
         """Return the labels of an evaluation from `planned_part`."""
         answers = collect_answers([planned])
         sample, merged = unit_labels(self.labels, answers, self.plan)
         [setting] = answers.settings
-        return SampledLabels(sample, merged, setting.codes, setting.clusters)
+        return SampledVerdicts(sample, merged, setting.codes, setting.clusters)
 
 
 @dataclass(frozen=True)
-class SampledLabels:
-    """Labels of a sample of the n answers of an evaluation.
+class SampledVerdicts:
+    """The judgement of the n answers of an evaluation by labels of a sample of them.
 
     Attributes:
         sample: the labels of the G units, answers that share a label.
@@ -228,12 +234,38 @@ class SampledLabels:
         return members
 
     @property
+    def rule(self) -> str:
+        """The rule by which an answer is right."""
+        return f"labels of {self.counts['n_labels']} answers"
+
+    @property
+    def verdicts(self) -> NDArray[np.bool_]:
+        """Raise `SentenceError`, because only some answers have a label."""
+        raise SentenceError(
+            "This needs a verdict for each question, but only a sample of the answers has labels."
+        )
+
+    @property
+    def interval(self) -> str:
+        """The kind of the intervals."""
+        return INTERVAL
+
+    @property
+    def one_class(self) -> str:
+        """An empty text; `problem` says whether both classes have labels."""
+        return ""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns judge and n_labels."""
+        return {"judge": BY_LABELS, "n_labels": self.counts["n_labels"]}
+
+    @property
     def accuracy(self) -> float:
         """The estimated share of right answers, between 0 and 1."""
         return float(np.clip(self._pseudo_labels.mean(), 0, 1))
 
     @property
-    def sentence(self) -> str:
+    def caution(self) -> str:
         """A sentence about what is estimated from how many labels."""
         counts = self.counts
         text = (
@@ -243,7 +275,7 @@ class SampledLabels:
         problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
         return " ".join([text, *problem, *self.notes])
 
-    def rows(self, places: NDArray[np.intp]) -> SampledLabels:
+    def rows(self, places: NDArray[np.intp]) -> SampledVerdicts:
         """Return the labels of some of the answers.
 
         Args:
@@ -256,64 +288,69 @@ class SampledLabels:
         ranking = Ranking.from_scores(uncertainty, self.codes, len(self.sample.labels))
         return estimate_aurocs(ranking, self.sample, clusters=self.clusters)
 
-    def auroc_columns(self, uncertainty: FloatArray) -> dict[str, ArrayLike]:
-        """Return the columns of `tables.auroc_columns`; NaN if there are too few labels.
+    def areas(self, scores: FloatArray) -> FloatArray:
+        """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
+        return self.estimates(scores).areas.auroc
 
-        Args:
-            uncertainty: scores (n, A), higher = more uncertain.
-        """
-        estimates = self.estimates(uncertainty)
-        low, high = estimates.interval()
-        columns: dict[str, ArrayLike] = {
-            "auroc": self._shown(estimates.auroc),
-            "auroc_low": self._shown(low),
-            "auroc_high": self._shown(high),
-        }
-        columns["interval"] = INTERVAL
-        return columns
+    def auroc(self, scores: FloatArray) -> Estimate:
+        """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
+        estimates = self.estimates(scores)
+        ends = estimates.interval()
+        return Estimate(*[self._shown(values) for values in (estimates.auroc, *ends)])
 
-    def accuracy_columns(self, weights: FloatArray) -> dict[str, FloatArray]:
-        """Return estimates of the accuracy of groups of answers, with 95 % intervals.
+    def _accuracies(self, weights: FloatArray) -> Estimate:
+        """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
 
-        Args:
-            weights: (A, n) how much each answer counts in each group, at least 0.
-
-        Returns:
-            accuracy, accuracy_low and accuracy_high, (A,) each. They are NaN for a group with fewer
-            than 20 labels, and if the questions are in fewer than five clusters.
+        It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
+        clusters. `weights` (A, n) says how much each answer counts in each group.
         """
         shares = estimate_shares(self.sample, self.codes, weights, clusters=self.clusters)
         is_hidden = (shares.n_labels < FEWEST_LABELS) | bool(self._accuracy_problem)
         shown = shares.hidden(is_hidden)
-        return {"accuracy": shown.share, "accuracy_low": shown.low, "accuracy_high": shown.high}
+        return Estimate(shown.share, shown.low, shown.high)
 
-    def compare_aurocs(
-        self, uncertainties: pd.DataFrame, *, uncorrected: Collection[str] = ()
+    def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
+        """Return the accuracy among the k least uncertain answers, for some k (A,)."""
+        return self._accuracies(answered_weights(scores, n_answered))
+
+    def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
+        """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
+        if not is_chosen.any():
+            return Estimate(np.nan, np.nan, np.nan)
+        group = self._accuracies(is_chosen[None].astype(np.float64))
+        return Estimate(group.value.item(), group.low.item(), group.high.item())
+
+    def compare(
+        self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
     ) -> pd.DataFrame:
-        """Return the table of `metrics.compare_aurocs` with PRO as the reference.
+        """Return the table of `metrics.compare_aurocs`.
 
         n_to_decide is NaN, because the number of labels limits what can be decided, not the number
         of questions. With too few labels, the estimates are NaN and the readings say why.
 
         Args:
-            uncertainties: a row per answer and a column per method, one of them PRO.
+            scores: a row per answer and a column per method.
+            reference: the method that the others are compared with.
             uncorrected: methods that Holm's correction does not count.
         """
-        scores = uncertainties.to_numpy(np.float64)
-        names = uncertainties.columns
-        is_reference = names == "PRO"
-        pro = uncertainties["PRO"].to_numpy(np.float64)
-        differences = self.difference_columns(scores, pro, name="pro", is_reference=is_reference)
-        p_value = differences["p_value"]
+        values = scores.to_numpy(np.float64)
+        names = scores.columns
+        is_reference = names == reference
+        of_reference = scores[reference].to_numpy(np.float64)
+        differences = self.differences(values, of_reference, is_reference=is_reference)
+        p_value = differences.p_value
         p_holm = metrics.holm(np.where(names.isin(list(uncorrected)), np.nan, p_value))
         return pd.DataFrame(
             {
                 "method": names,
-                **self.auroc_columns(scores),
-                **differences,
+                **self.auroc(values).columns("auroc"),
+                "interval": self.interval,
+                "n_differ": differences.n_differ,
+                **differences.estimate.columns("difference"),
+                "p_value": p_value,
                 "p_holm": p_holm,
                 "significant": p_holm <= SIGNIFICANT,
-                "reading": self._readings(scores, differences, is_reference),
+                "reading": self._readings(values, differences, is_reference),
                 "n_to_decide": np.nan,
             }
         )
@@ -321,18 +358,15 @@ class SampledLabels:
     def _readings(
         self,
         scores: FloatArray,
-        differences: Mapping[str, FloatArray],
+        differences: Differences,
         is_reference: NDArray[np.bool_],
     ) -> list[str]:
-        """Return the reading of the difference of each score (n, A) to the reference, one of them.
-
-        `differences` is from `difference_columns`.
-        """
-        is_different = differences["p_value"] <= SIGNIFICANT
+        """Return the reading of the difference of each score (n, A) to one of them."""
+        is_different = differences.p_value <= SIGNIFICANT
         _, low, high = self.estimates(scores).difference(np.argmax(is_reference).item(), level=0.9)
         is_equivalent = (low > -metrics.MARGIN) & (high < metrics.MARGIN)
         words = []
-        for place, n_differ in enumerate(differences["n_differ"]):
+        for place, n_differ in enumerate(differences.n_differ):
             if is_reference[place]:
                 words.append("")
             elif n_differ == 0:
@@ -354,11 +388,12 @@ class SampledLabels:
             table[["prr", "auarc"]] = np.nan
         return table
 
-    def oracle_accuracy(self) -> FloatArray:
-        """Return the accuracy (n,) of the first k answers if all right ones came first."""
-        return oracle_accuracy(np.full(len(self.codes), self.accuracy))
+    def oracle(self) -> tuple[FloatArray, FloatArray]:
+        """Return an unknown score (n,), and the accuracy of the first k if all right came first."""
+        n = len(self.codes)
+        return np.full(n, np.nan), oracle_accuracy(np.full(n, self.accuracy))
 
-    def calibration(self, fitted: metrics.Calibration) -> metrics.Calibration:
+    def check(self, fitted: metrics.Calibration) -> metrics.Calibration:
         """Return a calibration that is checked by the labels.
 
         There is a bin for every 30 labels, at most ten. The expected calibration error is NaN,
@@ -373,7 +408,7 @@ class SampledLabels:
         numbers = bin_numbers(probability, n_bins)
         table = confidence_bins(probability, numbers)
         members = numbers == table.index.to_numpy()[:, None]
-        accuracies = self.accuracy_columns(members.astype(np.float64))
+        accuracies = self._accuracies(members.astype(np.float64)).columns("accuracy")
         # The expectation of (p - r)², because r² = r
         right = self._pseudo_labels
         brier = np.mean(probability**2 - 2 * probability * right + right)
@@ -384,36 +419,20 @@ class SampledLabels:
             table=table.reset_index(drop=True).assign(**accuracies),
         )
 
-    def difference_columns(
-        self,
-        uncertainty: FloatArray,
-        reference: FloatArray,
-        *,
-        name: str,
-        is_reference: ArrayLike = False,
-    ) -> dict[str, FloatArray]:
-        """Return the columns of `tables.difference_columns`; NaN if there are too few labels.
-
-        Args:
-            uncertainty: scores (n, A), higher = more uncertain.
-            reference: the score (n,) that they are compared with.
-            name: the reference, as the names of the columns have it, such as nll.
-            is_reference: (A,), whether a score is the reference itself. Its interval is then 0 to
-                0, and it has no p-value.
-        """
-        estimates = self.estimates(np.column_stack([reference, uncertainty]))
+    def differences(
+        self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
+    ) -> Differences:
+        """Return the differences to a reference (n,); NaN if there are too few labels."""
+        estimates = self.estimates(np.column_stack([reference, scores]))
         difference, low, high = (self._shown(values[1:]) for values in estimates.difference(0))
-        by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
+        by_definition = np.broadcast_to(is_reference, scores.shape[1])
         is_zero = by_definition & (not self.problem)
         p_value = self._shown(estimates.p_values(0)[1:])
-        quantity = f"auroc_minus_{name}"
-        return {
-            "n_differ": metrics.count_differing(uncertainty, reference),
-            quantity: difference,
-            f"{quantity}_low": np.where(is_zero, 0.0, low),
-            f"{quantity}_high": np.where(is_zero, 0.0, high),
-            "p_value": np.where(by_definition, np.nan, p_value),
-        }
+        return Differences(
+            metrics.count_differing(scores, reference),
+            Estimate(difference, np.where(is_zero, 0.0, low), np.where(is_zero, 0.0, high)),
+            np.where(by_definition, np.nan, p_value),
+        )
 
     def _shown(self, values: FloatArray) -> FloatArray:
         return np.full_like(values, np.nan) if self.problem else values

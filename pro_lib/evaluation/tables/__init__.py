@@ -57,7 +57,6 @@ from pro_lib.evaluation.tables.selective import accuracy_by_coverage, reliabilit
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,
-    difference_columns,
     method_columns,
     nll_comparison_columns,
     overview,
@@ -85,7 +84,6 @@ __all__ = [
     "causes",
     "costs",
     "default_targets",
-    "difference_columns",
     "entropies",
     "entropy_bounds",
     "exact_search",

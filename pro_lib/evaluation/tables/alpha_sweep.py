@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
-from pro_lib.evaluation.sweeps import (
+from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
-    chosen_alpha,
-    redraw_benchmark,
-    select_alpha,
+    DRAWN_ALPHAS,
+    Evaluation,
+    Splits,
+    alpha_grid,
 )
+from pro_lib.evaluation.sweeps import chosen_alpha, redraw_benchmark, select_alpha
 from pro_lib.evaluation.tables.settings import (
     SETTING_COLUMNS,
     auroc_columns,

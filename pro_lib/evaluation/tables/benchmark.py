@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from pro_lib import metrics
 from pro_lib.common import catalog
-from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha, select_alpha
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
+from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
 from pro_lib.evaluation.tables.selective import calibration_errors
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
 
@@ -18,8 +17,6 @@ from pro_lib.evaluation.tables.settings import method_columns, with_setting
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 _FURTHER_PRO_ROWS = ("PRO, default", "PRO, oracle")
 _RENAMED = {
-    "low": "auroc_low",
-    "high": "auroc_high",
     "difference": "auroc_minus_pro",
     "difference_low": "auroc_minus_pro_low",
     "difference_high": "auroc_minus_pro_high",
@@ -44,8 +41,8 @@ def benchmark(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd
     - ece and brier of the probability of a correct answer that is fitted on validation, from
       `metrics.calibration`. They are NaN if nothing can be fitted.
 
-    From labels of a sample, all are estimates (`SampledLabels`), except ece and n_to_decide, which
-    are NaN.
+    From labels of a sample, all are estimates (`labels.SampledVerdicts`), except ece and
+    n_to_decide, which are NaN.
     """
     return pd.concat([_benchmark_rows(setting, default) for setting in splits], ignore_index=True)
 
@@ -90,32 +87,17 @@ def _benchmark_rows(setting: Splits, default: float) -> pd.DataFrame:
         "PRO, default": default,
         "PRO, oracle": select_alpha(reported, alphas=setting.alphas),
     }
-    for name in (*reported.meanings, *reported.alpha_scores):
+    for name in reported.alpha_scores:
         alphas[name] = chosen_alpha(setting, name=name)
     scores = reported.with_pro(alphas)
     columns = pd.DataFrame(_names_and_alphas(list(scores), alphas))
     errors = calibration_errors(setting, alphas)
-    parts = [columns, *_compare_and_reject(reported, scores), errors]
+    judgement = reported.judgement
+    compared = judgement.compare(scores, uncorrected=_FURTHER_PRO_ROWS).rename(columns=_RENAMED)
+    rejected = judgement.rejection(scores)
+    tables = [table.drop(columns="method") for table in (compared, rejected)]
+    parts = [columns, *tables, errors]
     return with_setting(pd.concat(parts, axis=1), reported)
-
-
-def _compare_and_reject(
-    reported: Evaluation, scores: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return AUROCs with their differences to PRO, and the measures of rejection."""
-    labels = reported.sampled_labels
-    if labels is not None:
-        compared = labels.compare_aurocs(scores, uncorrected=_FURTHER_PRO_ROWS)
-        rejected = labels.rejection(scores)
-    else:
-        compared = metrics.compare_aurocs(
-            scores,
-            reported.correct,
-            uncorrected=_FURTHER_PRO_ROWS,
-            clusters=reported.answers.get("cluster"),
-        ).rename(columns=_RENAMED)
-        rejected = metrics.rejection(scores, reported.correct)
-    return compared.drop(columns="method"), rejected.drop(columns="method")
 
 
 def _names_and_alphas(names: Sequence[str], alphas: Mapping[str, float]) -> dict[str, list[Any]]:

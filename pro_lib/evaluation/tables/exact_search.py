@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,13 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import evaluate
-from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.labels import LabelSample
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA, chosen_alpha
+from pro_lib.evaluation.methods import METHODS, Method
+from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
-    paired_difference_columns,
     with_run,
     with_setting,
 )
@@ -31,7 +31,11 @@ SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROUNDING = 1e-6
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
-_SEARCH_SCORES = ("α-floor", "tree bound", "probability not found")
+_SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
+    "α-floor": scoring.alpha_floor,
+    "tree bound": scoring.tree_bound,
+    "probability not found": scoring.mass_not_found,
+}
 
 
 @dataclass(frozen=True)
@@ -282,25 +286,19 @@ def _mean_interval(values: pd.Series) -> tuple[float, float]:
 
 def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:
     """Return the evaluation of the search, with the scores of beams and of the tree besides it."""
-    search = evaluate(runs.search, others=[runs.beams, runs.greedy], split=split, choices=choices)
+    others = [runs.beams, runs.greedy]
+    search = evaluate(runs.search, others=others, split=split, choices=choices).judged
     beams = runs.beams.select(question_ids=list(search.answers["question_id"]))
-    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices)
+    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices).judged
     search = search.rows(search.answers["question_id"].isin(of_beams.answers["question_id"]))
     run = runs.search.select(question_ids=list(search.answers["question_id"]))
-    search_alpha = search.search_alpha
-    scores = {
-        _PRO_OF_BEAMS: partial(scoring.pro, of_beams.log_probs),
-        "α-floor": partial(
-            scoring.alpha_floor,
-            search.log_probs,
-            open_log_probs=run.open_log_probs(),
-            search_alpha=search_alpha,
-        ),
-        "tree bound": partial(scoring.tree_bound, *run.tree()),
-        "probability not found": partial(
-            scoring.mass_not_found, search.log_probs, search_alpha=search_alpha
-        ),
-    }
+    inputs = {"log_probs": search.log_probs, "search_alpha": search.search_alpha}
+    inputs["open_log_probs"] = run.open_log_probs()
+    inputs["prefix_log_probs"], inputs["next_entropies"] = run.tree()
+    beam_inputs = {"log_probs": of_beams.log_probs, "search_alpha": None}
+    scores = {_PRO_OF_BEAMS: AlphaScore(METHODS["PRO"], beam_inputs)}
+    for name, function in _SEARCH_SCORES.items():
+        scores[name] = AlphaScore(Method(name, function, ""), inputs)
     return replace(search, alpha_scores=scores)
 
 
@@ -320,17 +318,13 @@ def _auroc_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
     rows.append(("PRO", beam_strategy, alpha, "exact search", same_alpha))
     methods, strategies, alphas, alpha_choices, values = zip(*rows, strict=True)
     scores = np.column_stack(values)
+    is_pro = np.arange(len(methods)) == 0
+    differences = reported.judgement.differences(scores, scores[:, 0], is_reference=is_pro)
     columns = {
         "method": methods,
         "alpha": alphas,
         "alpha_choice": alpha_choices,
         **auroc_columns(scores, reported),
-        **paired_difference_columns(
-            scores,
-            scores[:, 0],
-            reported,
-            name="pro",
-            is_reference=np.arange(len(methods)) == 0,
-        ),
+        **differences.columns("pro"),
     }
     return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)

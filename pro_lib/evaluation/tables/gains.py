@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.labels import SampledLabels
-from pro_lib.evaluation.sweeps import DEFAULT_ALPHA
-from pro_lib.evaluation.tables.settings import difference_columns, with_setting
+from pro_lib import scoring
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.evaluation.judgement import Judgement, Verdicts
+from pro_lib.evaluation.tables.settings import with_setting
 from pro_lib.evaluation.worlds import World, simulate
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
@@ -68,7 +66,7 @@ def worlds(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
     for world, number in numbers.items():
         rng = np.random.default_rng([seed, number])
         log_probs, correct = simulate(world, n_questions, rng)
-        gain = pro_minus_nll(log_probs, correct, alphas=WORLD_ALPHAS)
+        gain = pro_minus_nll(log_probs, Verdicts(correct), alphas=WORLD_ALPHAS)
         labels = {
             "n_questions": n_questions,
             "n_correct": int(correct.sum()),
@@ -106,11 +104,9 @@ def causes(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) ->
             continue
         gain = pro_minus_nll(
             log_probs,
-            evaluation.correct,
+            evaluation.judgement,
             alphas=[alpha],
             search_alpha=evaluation.search_alpha,
-            clusters=evaluation.answers.get("cluster"),
-            sampled_labels=evaluation.sampled_labels,
         )
         gain.insert(0, "cause", cause)
         parts.append(gain)
@@ -138,23 +134,18 @@ def two_or_more(
 
 def pro_minus_nll(
     log_probs: FloatArray,
-    correct: ArrayLike,
+    judgement: Judgement,
     *,
     alphas: Sequence[float],
     search_alpha: float | None = None,
-    clusters: ArrayLike | None = None,
-    sampled_labels: SampledLabels | None = None,
 ) -> pd.DataFrame:
     """Return AUROC of PRO minus AUROC of NLL, for some α and for K = 2, 5 and 10.
 
     Args:
         log_probs: (n, N) log-probabilities of the answers.
-        correct: (n,); True for a correct answer.
+        judgement: which answers are correct.
         alphas: the α of the rows with adaptive K.
         search_alpha: the α of an exact search, if the answers come from one.
-        clusters: (n,) names of the clusters of questions.
-        sampled_labels: labels of a sample of the answers, from which the AUROCs are estimated in
-            place of `correct`.
 
     Returns:
         A row per α and K, with the columns
@@ -172,12 +163,8 @@ def pro_minus_nll(
         by_alpha = scoring.pro(log_probs, alpha=alphas, **options)
         by_k = scoring.pro_at_k(log_probs, FIXED_KS, **options)
     scores = np.column_stack([by_alpha, by_k])
-    if sampled_labels is None:
-        nll_auroc = metrics.auroc(nll, correct)
-        differences = difference_columns(scores, nll, correct, name="nll", clusters=clusters)
-    else:
-        nll_auroc = np.asarray(sampled_labels.auroc_columns(nll[:, None])["auroc"]).item()
-        differences = sampled_labels.difference_columns(scores, nll, name="nll")
+    nll_auroc = judgement.auroc(nll[:, None]).value.item()
+    differences = judgement.differences(scores, nll).columns("nll")
     n_alphas = len(alphas)
     n_ks = len(FIXED_KS)
     return pd.DataFrame(
@@ -207,6 +194,14 @@ def _groups() -> list[tuple[str, str, World]]:
     return groups
 
 
+def _merged_spellings(evaluation: Evaluation) -> FloatArray | None:
+    """Return log-probabilities (n, C) of the meanings by the first similarity, if there is one."""
+    for score in evaluation.alpha_scores.values():
+        if "meaning_log_probs" in score.inputs:
+            return np.asarray(score.inputs["meaning_log_probs"])
+    return None
+
+
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:
     """Return log-probabilities (n, N) without each cause, or None if the run cannot say."""
     answers = evaluation.log_probs
@@ -219,7 +214,7 @@ def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | 
         "nothing changed": answers,
         "answers below 0.01 left out": np.where(answers >= at_least[:, None], answers, np.nan),
         "probabilities made to sum to 1": answers - total,
-        "spellings merged": next(iter(evaluation.meanings.values()), None),
+        "spellings merged": _merged_spellings(evaluation),
         "endings left out": without_endings,
         "repeats kept": run.log_probs(distinct=False),
     }

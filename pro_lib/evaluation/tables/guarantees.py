@@ -10,9 +10,8 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.evaluation.evaluate import evaluate
-from pro_lib.evaluation.evaluation import Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import Splits, alpha_grid
 from pro_lib.evaluation.guarantees import guarantee, miss_rate, set_threshold
-from pro_lib.evaluation.labels import SampledLabels
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
     method_columns,
@@ -72,19 +71,21 @@ def guarantees(
         for name, target in itertools.product(scores, targets):
             result = guarantee(
                 validation_scores[name],
-                setting.pool.correct,
+                setting.pool.judgement.verdicts,
                 target=target,
                 confidence=confidence,
                 unlabelled=scores[name],
                 texts=setting.pool.answers.get("text_number"),
                 seed=seed,
             )
+            is_answered = np.asarray(result.answers(scores[name]))
             row = {
                 "target": target,
                 "confidence": confidence,
                 "n_validation": result.n_validation,
                 "threshold": result.threshold,
-                **_accuracy(reported, result.answers(scores[name])),
+                "coverage": np.count_nonzero(is_answered) / len(is_answered),
+                **reported.judgement.accuracy_of(is_answered).columns("accuracy"),
             }
             rows.append(row)
             names.append(str(name))
@@ -169,29 +170,6 @@ def entropies(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _accuracy(reported: Evaluation, is_answered: np.ndarray) -> dict[str, float]:
-    """Return the share of questions that are answered, and the accuracy on these.
-
-    The accuracy is NaN if no question is answered.
-    """
-    coverage = np.count_nonzero(is_answered) / len(reported.correct)
-    if reported.sampled_labels is not None:
-        return {"coverage": coverage, **_estimated_accuracy(reported.sampled_labels, is_answered)}
-    correct = reported.correct[is_answered]
-    accuracy = correct.mean() if correct.size else np.nan
-    low, high = metrics.wilson(accuracy, correct.size)
-    columns = {"coverage": coverage, "accuracy": accuracy}
-    return columns | {"accuracy_low": float(low), "accuracy_high": float(high)}
-
-
-def _estimated_accuracy(labels: SampledLabels, is_answered: np.ndarray) -> dict[str, float]:
-    """Return the accuracy of the answered questions, or NaN if there are too few labels."""
-    if not is_answered.any():
-        return dict.fromkeys(["accuracy", "accuracy_low", "accuracy_high"], np.nan)
-    columns = labels.accuracy_columns(is_answered[None].astype(np.float64))
-    return {name: float(values[0]) for name, values in columns.items()}
-
-
 def _answer_sets(run: Run, split: str, choices: Choices, seed: int) -> pd.DataFrame:
     """Return the rows of one run in the table of `answer_sets`."""
     pool = run.select(split="validation")
@@ -219,7 +197,7 @@ def _sizes_and_auroc(run: Run, choices: Choices, alphas: np.ndarray) -> pd.DataF
     """Return the sizes of the sets and AUROC of PRO, a row for each α."""
     probabilities = np.exp(run.log_probs())
     sizes = (probabilities[:, :, None] >= alphas).sum(axis=1)
-    evaluation = evaluate(run, choices=choices)
+    evaluation = evaluate(run, choices=choices).judged
     columns = {
         "alpha": alphas,
         "set_size": sizes.mean(axis=0),

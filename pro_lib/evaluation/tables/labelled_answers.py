@@ -121,7 +121,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, by labels first."""
     estimated = sample.with_labels(setting.reported)
     judged = estimated.without_labels()
-    names = ("PRO", *estimated.meanings, *estimated.alpha_scores)
+    names = estimated.alpha_names
     alphas = {name: chosen_alpha(setting, name=name) for name in names}
     scores = estimated.with_pro(alphas)
     first = [name for name in ("NLL", "PRO") if name in scores]
@@ -137,7 +137,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
         parts.append(with_setting(pd.DataFrame(columns), evaluation))
     table = pd.concat(parts, ignore_index=True)
     is_hidden = (table["judge"] == "labels") & table["auroc"].isna()
-    labels = sample.sampled_labels(judged)
+    labels = sample.sampled_verdicts(judged)
     shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
     return table.assign(**labels.counts, shown=shown)
 

@@ -58,10 +58,11 @@ def rouge_thresholds(
             threshold: replace(
                 reported.without_labels(),
                 answers=reported.answers.assign(correct=rouge_l > threshold),
+                rule=f"ROUGE-L > {threshold:g}",
             )
             for threshold in thresholds
         }
-        if reported.sampled_labels is not None:
+        if reported.judgement.columns():
             evaluations[np.nan] = reported
         for threshold, judged in evaluations.items():
             columns = {

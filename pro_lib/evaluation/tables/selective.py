@@ -6,22 +6,23 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pro_lib import metrics
 from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.judgement import Estimate
+from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import method_columns, with_setting
-from pro_lib.metrics.selective import answered_weights
 
-_METHODS = ("NLL", "PRO", "ALL", "PE")
-_MEANING_METHODS = ("SE", "SD", "Deg")
 _MOST_MEANING_METHODS = 3  # more lines could not be told apart in a figure
-_RELIABLE_METHODS = ("PRO", "NLL", "PE")
 _LEAST_COVERAGE = 0.02
 _RENAMED_BINS = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
 
 
-def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd.DataFrame:
+def accuracy_by_coverage(
+    splits: Sequence[Splits], *, methods: Sequence[str] | None = None, n_points: int = 101
+) -> pd.DataFrame:
     """Return the accuracy among the least uncertain questions, against the share of them.
 
     A model that answers only the questions with the smallest scores answers more of them correctly.
@@ -30,6 +31,7 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
 
     Args:
         splits: the settings.
+        methods: the names of the scores; None for those above.
         n_points: number of shares for each method, from 2 % of the questions to all.
 
     Returns:
@@ -43,28 +45,22 @@ def accuracy_by_coverage(splits: Sequence[Splits], *, n_points: int = 101) -> pd
           labels of a sample, it is an estimate, and NaN if fewer than 20 of the answers have a
           label.
     """
-    names = _selected_methods(splits)
+    names = _selected_methods(splits) if methods is None else methods
     tables = []
     for setting in splits:
         reported = setting.reported
         alpha = chosen_alpha(setting)
         scores = reported.with_pro({"PRO": alpha}).filter(items=names)
-        scores["oracle"] = (~reported.correct).astype(float)
-        places = _curve_places(len(reported.correct), n_points)
-        for name, values in scores.items():
-            curve = metrics.accuracy_coverage(values, reported.correct).iloc[places]
-            if name == "oracle":
-                curve = _oracle_curve(curve, reported)
-            else:
-                curve = _with_accuracy(curve, values, reported)
-            tables.append(with_setting(_with_method(curve, str(name), alpha), reported))
+        places = _curve_places(len(scores), n_points)
+        for name, curve in accuracy_curves(reported, scores, places + 1).items():
+            tables.append(with_setting(_with_method(curve, name, alpha), reported))
     return pd.concat(tables, ignore_index=True)
 
 
 def reliability(
     splits: Sequence[Splits],
     *,
-    methods: Sequence[str] = _RELIABLE_METHODS,
+    methods: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return how often answers are correct, against the confidence that is fitted on validation.
 
@@ -73,7 +69,8 @@ def reliability(
 
     Args:
         splits: the settings.
-        methods: the names of the scores; PRO has the α chosen on validation.
+        methods: the names of the scores; None for those that figures of calibration draw. PRO has
+            the α chosen on validation.
 
     Returns:
         A row for each bin that has questions, with the columns of the setting, and
@@ -94,7 +91,11 @@ def reliability(
     tables = []
     for setting in splits:
         alpha = chosen_alpha(setting)
-        for name, fitted in _calibrations(setting, {"PRO": alpha}, methods).items():
+        names = methods
+        if names is None:
+            every = ["PRO", *setting.reported.baselines]
+            names = [name for name in every if kinds_of_figures(name) == 3]
+        for name, fitted in _calibrations(setting, {"PRO": alpha}, names).items():
             bins = fitted.table.rename(columns=_RENAMED_BINS)
             bins.insert(0, "ece", fitted.ece)
             bins.insert(1, "brier", fitted.brier)
@@ -116,25 +117,38 @@ def calibration_errors(setting: Splits, alphas: Mapping[str, float]) -> pd.DataF
     return pd.DataFrame(errors, columns=["ece", "brier"])
 
 
-def _with_accuracy(curve: pd.DataFrame, values: pd.Series, reported: Evaluation) -> pd.DataFrame:
-    """Return the curve of a score (n,) with the accuracy and its interval."""
-    if reported.sampled_labels is None:
-        low, high = metrics.wilson(curve["accuracy"], curve["n_answered"])
-        return curve.assign(accuracy_low=low, accuracy_high=high)
-    weights = answered_weights(values, curve["n_answered"])
-    return curve.assign(**reported.sampled_labels.accuracy_columns(weights))
+def accuracy_curves(
+    evaluation: Evaluation, scores: pd.DataFrame, n_answered: NDArray[np.intp]
+) -> dict[str, pd.DataFrame]:
+    """Return the accuracy among the k least uncertain questions, for some k.
 
+    Args:
+        evaluation: the judged questions.
+        scores: a column per method, (n, M).
+        n_answered: the values of k, (A,).
 
-def _oracle_curve(curve: pd.DataFrame, reported: Evaluation) -> pd.DataFrame:
-    """Return the curve of the oracle, which has no intervals.
-
-    Labels of a sample do not say which answers it answers first, only how many are right.
+    Returns:
+        By the name of the method a table with the columns n_answered, coverage, threshold, and
+        accuracy with its interval. `oracle` answers all correct answers first; it has no interval.
     """
-    curve = curve.assign(accuracy_low=np.nan, accuracy_high=np.nan)
-    if reported.sampled_labels is None:
-        return curve
-    accuracy = reported.sampled_labels.oracle_accuracy()[curve.index]
-    return curve.assign(threshold=np.nan, accuracy=accuracy)
+    judgement = evaluation.judgement
+    oracle_scores, oracle_accuracies = judgement.oracle()
+    unknown = np.full(len(n_answered), np.nan)
+    oracle = Estimate(oracle_accuracies[n_answered - 1], unknown, unknown)
+    accuracies = {
+        str(name): (values, judgement.accuracy_at(values, n_answered))
+        for name, values in scores.items()
+    }
+    tables = {}
+    for name, (values, accuracy) in (accuracies | {"oracle": (oracle_scores, oracle)}).items():
+        columns = {
+            "n_answered": n_answered,
+            "coverage": n_answered / len(scores),
+            "threshold": np.sort(values)[n_answered - 1],
+            **accuracy.columns("accuracy"),
+        }
+        tables[name] = pd.DataFrame(columns)
+    return tables
 
 
 def _calibrations(
@@ -155,20 +169,16 @@ def _calibrations(
         )
         for name in methods
     }
-    labels = reported.sampled_labels
-    if labels is None:
-        return fitted
-    return {name: labels.calibration(values) for name, values in fitted.items()}
+    return {name: reported.judgement.check(values) for name, values in fitted.items()}
 
 
 def _selected_methods(splits: Sequence[Splits]) -> list[str]:
-    """Return the names of the scores of `accuracy_by_coverage`."""
-    names = list(dict.fromkeys(name for setting in splits for name in setting.reported.baselines))
-    methods = method_columns(names)["method"]  # such as SE, where the name is `SE, lexical`
-    with_meanings = [
-        name for name, method in zip(names, methods, strict=True) if method in _MEANING_METHODS
-    ]
-    return [*_METHODS, *with_meanings[:_MOST_MEANING_METHODS]]
+    """Return the names of the scores of `accuracy_by_coverage`, NLL first."""
+    names = ["PRO", *(name for setting in splits for name in setting.reported.baselines)]
+    drawn = [name for name in dict.fromkeys(names) if kinds_of_figures(name) >= 2]
+    with_meanings = [name for name in drawn if base_name(name) != name]
+    left_out = with_meanings[_MOST_MEANING_METHODS:]
+    return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
 
 
 def _curve_places(n_questions: int, n_points: int) -> np.ndarray:

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib import metrics, scoring
-from pro_lib.common.judges import BY_LABELS
+from pro_lib import scoring
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
@@ -26,6 +25,7 @@ SETTING_COLUMNS = (
     "n_questions",
     "n_correct",
     "n_unlabelled",
+    "correctness",
 )
 
 
@@ -44,10 +44,10 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "n_questions": len(evaluation.answers),
         "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
+        "correctness": evaluation.judgement.rule,
     }
-    labels = evaluation.sampled_labels
-    if labels is not None and "judge" not in table:
-        columns = {"judge": BY_LABELS, "n_labels": labels.counts["n_labels"]}
+    columns = evaluation.judgement.columns()
+    if "judge" not in table:
         table = table.assign(**columns)[[*columns, *table.columns]]
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
@@ -79,25 +79,14 @@ def auroc_columns(uncertainty: FloatArray, evaluation: Evaluation) -> dict[str, 
         evaluation: the n questions and whether their answers are correct.
 
     Returns:
-        auroc, auroc_low and auroc_high, (A,) each, and interval: "by cluster" if the questions
-        have clusters, "from labels of a sample" if the values are estimated from
-        `sampled_labels`, otherwise "by question". If all answers are correct, or all are wrong, the
-        values are NaN and a warning says so.
+        auroc, auroc_low and auroc_high, (A,) each, and interval, `Judgement.interval`. If all
+        answers are correct, or all are wrong, the values are NaN and a warning says so.
     """
-    if evaluation.sampled_labels is not None:
-        return evaluation.sampled_labels.auroc_columns(uncertainty)
-    clusters = evaluation.answers.get("cluster")
     one_class = evaluation.one_class()
     if one_class:
         warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=2)
-        values = [np.full(uncertainty.shape[1], np.nan)] * 3
-    else:
-        values = list(metrics.auroc_intervals(uncertainty, evaluation.correct, clusters=clusters))
-    columns: dict[str, ArrayLike] = dict(
-        zip(("auroc", "auroc_low", "auroc_high"), values, strict=True)
-    )
-    columns["interval"] = "by question" if clusters is None else "by cluster"
-    return columns
+    judgement = evaluation.judgement
+    return judgement.auroc(uncertainty).columns("auroc") | {"interval": judgement.interval}
 
 
 def method_columns(
@@ -128,46 +117,6 @@ def method_columns(
     return columns
 
 
-def difference_columns(
-    uncertainty: FloatArray,
-    reference: FloatArray,
-    correct: ArrayLike,
-    *,
-    name: str,
-    clusters: ArrayLike | None = None,
-    is_reference: ArrayLike = False,
-) -> dict[str, FloatArray]:
-    """Return the paired difference in AUROC between each column of `uncertainty` and a score.
-
-    Args:
-        uncertainty: scores of shape (n, A), higher = more uncertain.
-        reference: the score that they are compared with, of shape (n,).
-        correct: (n,); True for a correct answer.
-        name: the reference, as the names of the columns have it, such as nll.
-        clusters: (n,) names of the clusters of questions.
-        is_reference: (A,), whether a column is the reference by definition, such as PRO with K = 1
-            and NLL. Its interval is 0 to 0, and it has no p-value.
-
-    Returns:
-        n_differ, the number of questions on which the two scores differ by more than rounding;
-        auroc_minus_<name> with its 95 % interval, auroc_minus_<name>_low and _high; p_value of the
-        hypothesis of equal AUROCs (`metrics.delong`, not corrected). Each is (A,), NaN if there are
-        fewer than five correct or five wrong answers, or fewer than five clusters.
-    """
-    scores = np.column_stack([reference, uncertainty])
-    tests = metrics.delong(scores, correct, clusters=clusters)
-    low, high = tests.interval()
-    by_definition = np.broadcast_to(is_reference, uncertainty.shape[1])
-    quantity = f"auroc_minus_{name}"
-    return {
-        "n_differ": metrics.count_differing(uncertainty, reference),
-        quantity: tests.difference[1:],
-        f"{quantity}_low": np.where(by_definition, 0.0, low[1:]),
-        f"{quantity}_high": np.where(by_definition, 0.0, high[1:]),
-        "p_value": np.where(by_definition, np.nan, tests.p_value[1:]),
-    }
-
-
 def nll_comparison_columns(
     uncertainty: FloatArray, evaluation: Evaluation, *, is_nll: ArrayLike = False
 ) -> dict[str, FloatArray]:
@@ -179,42 +128,13 @@ def nll_comparison_columns(
         is_nll: (A,), whether a column is NLL by definition, such as PRO with K = 1.
 
     Returns:
-        The columns of `difference_columns`, with the name nll.
+        n_differ, the number of questions on which the two scores differ by more than rounding;
+        auroc_minus_nll with its 95 % interval, auroc_minus_nll_low and _high; p_value of the
+        hypothesis of equal AUROCs (not corrected). Each is (A,), NaN if there are fewer than five
+        correct or five wrong answers, or fewer than five clusters.
     """
     nll = evaluation.baselines["NLL"].to_numpy()
-    return paired_difference_columns(uncertainty, nll, evaluation, name="nll", is_reference=is_nll)
-
-
-def paired_difference_columns(
-    uncertainty: FloatArray,
-    reference: FloatArray,
-    evaluation: Evaluation,
-    *,
-    name: str,
-    is_reference: ArrayLike = False,
-) -> dict[str, FloatArray]:
-    """Return the columns of `difference_columns`, estimated if there are `sampled_labels`.
-
-    Args:
-        uncertainty: scores of shape (n, A), higher = more uncertain.
-        reference: the score that they are compared with, of shape (n,).
-        evaluation: the n questions and whether their answers are correct.
-        name: the reference, as the names of the columns have it, such as nll.
-        is_reference: (A,), whether a column is the reference by definition.
-    """
-    labels = evaluation.sampled_labels
-    if labels is not None:
-        return labels.difference_columns(
-            uncertainty, reference, name=name, is_reference=is_reference
-        )
-    return difference_columns(
-        uncertainty,
-        reference,
-        evaluation.correct,
-        name=name,
-        clusters=evaluation.answers.get("cluster"),
-        is_reference=is_reference,
-    )
+    return evaluation.judgement.differences(uncertainty, nll, is_reference=is_nll).columns("nll")
 
 
 def overview(evaluations: Sequence[Evaluation]) -> pd.DataFrame:

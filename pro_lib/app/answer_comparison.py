@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, stdtrit
 
 from pro_lib import metrics
+from pro_lib.app.scored_answers import ScoredAnswers
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.alpha_choice import Estimate
-from pro_lib.evaluation.scored_answers import ScoredAnswers
+from pro_lib.evaluation.judgement import Estimate
 from pro_lib.metrics.auroc import FloatArray
 
 FEWEST_OF_A_CLASS = 5  # right or wrong answers of each run; with fewer there is no interval
@@ -25,6 +25,7 @@ class AnswerComparison:
 
     Attributes:
         n_questions: the number of these questions.
+        rule: the rule by which an answer is right.
         accuracies: the accuracy of each run.
         only_first: the number of questions that only the first run answers correctly.
         only_second: the number that only the second run answers correctly.
@@ -37,6 +38,7 @@ class AnswerComparison:
     """
 
     n_questions: int
+    rule: str
     accuracies: tuple[float, float]
     only_first: int
     only_second: int
@@ -67,23 +69,16 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
 
     Example:
         >>> from pro_lib.common import catalog
-        >>> from pro_lib.evaluation import score_answers
+        >>> from pro_lib.app.scored_answers import score_answers
         >>> from pro_lib.importing import import_answers
-        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), alpha=0.4)
         >>> comparison = compare_answers(scored, scored)
         >>> comparison.n_questions, comparison.difference.value
         (377, 0.0)
     """
-    evaluations = []
-    for scored in (first, second):
-        if scored.evaluation is None:
-            raise RunError(
-                f"run {scored.run.name} has no answer that can be judged; give right answers with "
-                "--questions or --labels"
-            )
-        evaluations.append(scored.evaluation)
+    both = (first, second)
     places = _shared_questions(first, second)
-    judged = [evaluation.rows(rows) for evaluation, rows in zip(evaluations, places, strict=True)]
+    judged = [scored.reported.rows(rows) for scored, rows in zip(both, places, strict=True)]
     clusters = judged[0].answers.get("cluster")
     correct = [evaluation.correct for evaluation in judged]
     n = len(correct[0])
@@ -93,11 +88,12 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
     # Twice the binomial tail of the rarer kind, as both kinds are equally probable.
     p_value = min(1.0, 2 * float(bdtr(min(only_first, only_second), n_discordant, 0.5)))
     scores = [
-        scored.judged_scores().iloc[rows].reset_index(drop=True)
-        for scored, rows in zip((first, second), places, strict=True)
+        scored.reported_scores.iloc[rows].reset_index(drop=True)
+        for scored, rows in zip(both, places, strict=True)
     ]
     return AnswerComparison(
         n_questions=n,
+        rule=judged[0].judgement.rule,
         accuracies=(float(correct[0].mean()), float(correct[1].mean())),
         only_first=only_first,
         only_second=only_second,
@@ -134,9 +130,7 @@ def _judged_questions(scored: ScoredAnswers) -> pd.DataFrame:
 
     An unknown text is empty.
     """
-    evaluation = scored.evaluation
-    assert evaluation is not None
-    ids = evaluation.answers["question_id"]
+    ids = scored.reported.answers["question_id"]
     texts = scored.rows.drop_duplicates("question_id").set_index("question_id")["question"]
     columns = {
         "question_id": ids.to_numpy(),

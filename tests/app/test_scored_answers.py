@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from pro_lib import evaluation, importing, metrics, scoring
+from pro_lib.app import scored_answers
+from pro_lib.app.answer_comparison import compare_answers
+from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
-from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import compare_answers, score_answers, scored_answers
 
 
 def run_of(*questions, start=0):
@@ -33,8 +34,8 @@ def test_every_method_has_a_score_of_questions_without_references_too():
     scored = score_answers(run, alpha=0.15)
     assert list(scored.rows["correct"]) == [True, None, False]
     assert scored.rows.filter(list(scored.methods)).notna().all(axis=None)
-    expected = evaluation.evaluate(run).baselines["PE"]
-    np.testing.assert_allclose(scored.judged_scores()["PE"], expected, rtol=1e-12)
+    expected = evaluation.evaluate(run).judged.baselines["PE"]
+    np.testing.assert_allclose(scored.reported_scores["PE"], expected, rtol=1e-12)
     np.testing.assert_allclose(scored.scores_of("PE")[[0, 2]], expected, rtol=1e-12)
     # PRO_2 = -p log p - (1 - p) log q for the questions 1 and 2.
     pro = [-p * np.log(p) - (1 - p) * np.log(q) for p, q in ((0.25, 0.2), (0.4, 0.3))]
@@ -66,40 +67,65 @@ def test_the_most_certain_are_counted_and_have_wilsons_interval():
     table = score_answers(JUDGED).most_certain("NLL", coverages=(0.4, 1.0))
     assert table[["n_answered", "accuracy"]].to_numpy().tolist() == [[2, 1.0], [5, 0.6]]
     low, high = metrics.wilson([1.0, 0.6], [2, 5])
-    np.testing.assert_allclose(table[["low", "high"]], np.column_stack([low, high]))
+    ends = table[["accuracy_low", "accuracy_high"]]
+    np.testing.assert_allclose(ends, np.column_stack([low, high]))
 
 
-def test_a_quarter_is_mistrusted_and_no_question_without_a_score():
-    run = run_of(*((0.9 - n / 10, None) for n in range(8)))
-    scored = score_answers(run)
-    assert scored.mistrust("NLL").is_mistrusted.tolist() == [False] * 6 + [True] * 2
-    ties = score_answers(run_of(*[(0.5, None)] * 8))
-    assert not ties.mistrust("NLL").is_mistrusted.any()
-    missing = scored.rows.assign(nll=[np.nan, *scored.rows["nll"][1:]])
-    scored = evaluation.ScoredAnswers(run, scored.alpha, missing, scored.methods, None)
-    assert scored.mistrust("NLL").is_mistrusted.tolist() == [False] * 6 + [True] * 2
+def separated(n=40, **row):
+    """A run in which the answers with a probability above one half are right, but for two."""
+    is_right = [number < n / 2 for number in range(n)]
+    is_right[2] = False
+    is_right[-2] = True
+    return run_of(*((0.95 - 0.9 * number / n, is_right[number]) for number in range(n)), **row)
+
+
+def test_a_quarter_is_mistrusted_if_the_score_separates():
+    scored = score_answers(separated())
+    mistrust = scored.mistrust("NLL")
+    assert np.flatnonzero(mistrust.is_mistrusted).tolist() == list(range(30, 40))
+    assert mistrust.sentence.startswith("Mistrust the most uncertain quarter: NLL above")
+    assert scored.verdict("NLL").startswith("NLL separates wrong from right answers on these")
+
+
+def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
+    rng = np.random.default_rng(0)
+    few = [(0.9 - number / 20, letter == "r") for number, letter in enumerate("rwrrwrwrwwrw")]
+    scored = score_answers(run_of(*few))
+    assert not scored.mistrust("NLL").is_mistrusted.any()
+    assert scored.mistrust("NLL").sentence.startswith("No answer is marked, because it is not")
+    assert scored.verdict("NLL").startswith("It cannot be told yet whether NLL separates")
+    many_by_chance = [(p, bool(rng.random() < 0.5)) for p in rng.uniform(0.1, 0.9, 2000)]
+    scored = score_answers(run_of(*many_by_chance))
+    assert scored.verdict("NLL").startswith("NLL does not separate wrong from right answers")
+    unjudged = score_answers(run_of(*((0.9 - n / 10, None) for n in range(8))))
+    assert not unjudged.mistrust("NLL").is_mistrusted.any()
+    assert unjudged.verdict("NLL") == ""
+
+
+def test_a_question_without_an_answer_has_no_score_and_no_mark():
+    run = separated()
+    missing = run.answers[run.answers["question_id"] != "q39"].reset_index(drop=True)
+    scored = score_answers(replace(run, answers=missing))
+    for mistrust in (scored.mistrust("NLL"), scored.mistrust("NLL", target=0.5)):
+        assert not mistrust.is_mistrusted[39]
     assert scored.mistrust("NLL").sentence.endswith("1 questions have no score.")
 
 
-def test_a_guarantee_needs_an_alpha_that_was_not_chosen_on_the_same_questions():
-    scored = score_answers(JUDGED)
-    chosen = evaluation.AlphaChoice(0.1, "", is_chosen=True)
-    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
-    with pytest.raises(SentenceError, match="was not chosen on the same questions"):
-        evaluation.ScoredAnswers(*parts).mistrust("PRO", target=0.9)
-
-
-def test_the_row_of_pro_is_tested_on_questions_that_did_not_choose_alpha():
-    scored = score_answers(run_of(*((0.99 - n / 40, n % 3 > 0, 0.005) for n in range(36))))
-    auroc = evaluation.Estimate(0.6, 0.5, 0.7)
-    gain = evaluation.Estimate(0.02, -0.01, 0.05)
-    chosen = evaluation.AlphaChoice(0.001, "", True, {"PRO": evaluation.ScoreTest(auroc, gain)})
-    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
-    table = evaluation.ScoredAnswers(*parts).comparison.set_index("method")
-    columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]
-    assert table.loc["PRO", columns].tolist() == [0.6, 0.5, 0.7, 0.02, -0.01, 0.05]
-    unchanged = scored.comparison.set_index("method").loc["NLL", "auroc"]
-    assert table.loc["NLL", "auroc"] == unchanged
+def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
+    scored = score_answers(run_of(*((0.99 - n / 200, n % 3 > 0, 0.005) for n in range(180))))
+    reported = np.arange(180) % 2 == 1
+    part = replace(scored, alpha=evaluation.AlphaChoice(0.001, "", reported))
+    expected = metrics.compare_aurocs(
+        scored.evaluation.judged.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
+        scored.evaluation.correct[reported],
+        reference="NLL",
+    )
+    columns = ["method", "difference", "difference_low"]
+    assert part.comparison[columns][:2].equals(expected[columns])
+    assert part.most_certain("PRO")["n_answered"].tolist() == [22, 45, 68, 90]
+    assert part.mistrust("PRO", target=0.5).guarantee.n_validation == 90
+    assert compare_answers(part, scored).n_questions == 90
+    assert len(part.splits().pool.answers) == 90
 
 
 def many(n_questions, seed, *, start=0):
@@ -133,9 +159,14 @@ def test_equal_answers_have_no_difference():
 
 def test_questions_with_other_ids_are_matched_by_their_texts():
     first, second = many(60, 1), many(60, 2)
-    rows = second.rows.assign(question_id=[f"other{n}" for n in range(60)])
-    answers = second.evaluation.answers.assign(question_id=rows["question_id"])
-    renamed = replace(second, rows=rows, evaluation=replace(second.evaluation, answers=answers))
+    ids = [f"other{n}" for n in range(60)]
+    answers = second.evaluation.answers.assign(question_id=ids)
+    run = replace(
+        second.run,
+        questions=second.run.questions.assign(question_id=ids),
+        answers=second.run.answers.assign(question_id=ids),
+    )
+    renamed = replace(second, run=run, evaluation=replace(second.evaluation, answers=answers))
     expected = compare_answers(first, second)
     assert compare_answers(first, renamed).aurocs.equals(expected.aurocs)
 
@@ -145,13 +176,11 @@ def test_runs_without_judged_answers_cannot_be_compared():
         compare_answers(many(10, 1), score_answers(run_of((0.5, None))))
 
 
-def test_the_similarities_with_the_judged_answer_are_those_of_the_answers_alone():
-    texts = np.array([["Paris", "in Paris", None], ["", "Rome", "Rome"]], dtype=object)
-    with_judged = np.column_stack([["in Paris", "Rome"], texts])
-    remembered = scored_answers._Remembered()
-    remembered(texts, None)
-    expected = scoring.lexical(with_judged.tolist())
-    np.testing.assert_array_equal(remembered(with_judged, None), expected)
+def test_texts_are_compared_in_blocks(monkeypatch):
+    texts = np.array([["Paris", "in Paris", None], ["", "Rome", "Rome"]] * 2, dtype=object)
+    expected = scoring.lexical(texts)
+    monkeypatch.setattr(scored_answers, "_BLOCK", 3)
+    np.testing.assert_array_equal(scored_answers._lexical_in_blocks(texts), expected)
 
 
 def test_methods_that_compare_nothing_do_not_compare_texts(monkeypatch):

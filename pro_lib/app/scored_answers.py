@@ -1,0 +1,450 @@
+"""Score the answers of a run with every method, and say which of them to trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from pro_lib import scoring
+from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.alpha_choice import (
+    AlphaChoice,
+    choose_alpha,
+    default_alpha,
+    half_of_texts,
+)
+from pro_lib.evaluation.evaluate import evaluations
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.guarantees import Guarantee, guarantee
+from pro_lib.evaluation.judgement import Estimate
+from pro_lib.evaluation.methods import METHODS, base_name, find_methods
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.correctness import Choices
+from pro_lib.runs.run import Run
+
+# The columns of the table that have other names than their methods.
+METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
+COVERAGES = (0.25, 0.5, 0.75, 1.0)
+MISTRUSTED_SHARE = 0.25
+FEW = 20  # right or wrong answers; fewer of one kind say little
+_NEARLY_CHANCE = 0.55  # a score with an AUROC surely below this one does not separate
+# Strategies whose answers are not independent samples.
+_NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
+_BLOCK = 2_000  # questions whose texts are compared together, to limit the memory
+_SUFFIX = ", lexical"  # the only similarity here, so its name is left out
+_FEWEST_UNLABELLED = 100
+# With fewer judged questions, or fewer right or wrong answers in a half, a fit says nothing.
+_FEWEST_CALIBRATED = 40
+_FEWEST_OF_A_CLASS = 5
+# Without a repeated answer although so many are expected, answers are not samples (p < 0.05).
+_EXPECTED_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Mistrust:
+    """The rule that says which answers to mistrust.
+
+    With a target accuracy, an answer is mistrusted if its score is not below the threshold of a
+    guarantee. Otherwise it is mistrusted if its score is in the most uncertain quarter, and if the
+    score separates wrong from right answers at all.
+
+    Attributes:
+        method: the method whose score decides.
+        is_mistrusted: (n,); False for an answer without a score.
+        sentence: the rule in words.
+        guarantee: the guarantee of the accuracy of the other answers, if it was asked for.
+    """
+
+    method: str
+    is_mistrusted: NDArray[np.bool_]
+    sentence: str
+    guarantee: Guarantee | None = None
+
+
+@dataclass(frozen=True)
+class ScoredAnswers:
+    """The answers of a run with the scores of all methods and, if references are known, a verdict.
+
+    Attributes:
+        run: the run.
+        evaluation: the evaluation of all questions.
+        alpha: α of PRO, and where it comes from.
+        methods: the names of the methods to show, in the order of their columns.
+        texts: the same of the texts alone, if only some questions have log-probabilities.
+    """
+
+    run: Run
+    evaluation: Evaluation
+    alpha: AlphaChoice
+    methods: tuple[str, ...]
+    texts: ScoredAnswers | None = None
+
+    @property
+    def n_judged(self) -> int:
+        """The number of judged questions, with those on which α was chosen."""
+        return len(self.evaluation.correct)
+
+    @cached_property
+    def reported(self) -> Evaluation:
+        """The judged questions on which α was not chosen.
+
+        Raises:
+            RunError: no answer can be judged.
+        """
+        judged = self.evaluation.judged
+        if not len(judged.answers):
+            words = "has no answer that can be judged; give right answers with --questions"
+            raise RunError(f"run {self.run.name} {words} or --labels")
+        return judged if self.alpha.reported is None else judged.rows(self.alpha.reported)
+
+    @property
+    def main_method(self) -> str:
+        """The method that ranks the answers if no other one is named: PRO, or the first one."""
+        return "PRO" if "PRO" in self.methods else self.methods[0]
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """The scores of all questions, a column per method, NaN where it has none."""
+        scores = _scores_of(self.evaluation, self.alpha.alpha)
+        if self.texts is not None:
+            of_texts = self.texts.scores
+            scores = scores.join(of_texts[[name for name in of_texts if name not in scores]])
+        return scores
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """A row per question, in the order of the run.
+
+        The columns are question_id, question, text (of the judged answer), correct (None if
+        unknown), the scores of the methods (PRO and NLL in the columns pro and nll), n_kept and
+        mass. The last two are missing for texts without log-probabilities.
+        """
+        answers = self.evaluation.answers
+        table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
+        table["text"] = answers["text"]
+        is_judged = self.evaluation.is_judged
+        table["correct"] = answers["correct"].where(is_judged, None).astype(object)
+        table = table.join(self.scores[list(self.methods)].rename(columns=METHOD_COLUMNS))
+        if not self.run.is_texts:
+            log_probs = self.evaluation.log_probs
+            options = {"search_alpha": self.run.search_alpha}
+            table["n_kept"] = scoring.adaptive_k(log_probs, self.alpha.alpha, **options)
+            is_text = table["text"].notna() & self.evaluation.baselines["NLL"].isna()
+            table["mass"] = np.where(is_text, np.nan, scoring.mass(log_probs))
+        return table
+
+    def scores_of(self, method: str) -> FloatArray:
+        """Return the scores of a method (n,), NaN where it has none."""
+        return self.scores[method].to_numpy(np.float64)
+
+    def ranking(self, method: str) -> NDArray[np.intp]:
+        """Return the row numbers (n,), the most uncertain first and those without a score last."""
+        return np.argsort(-self.scores_of(method), kind="stable")
+
+    @cached_property
+    def reported_scores(self) -> pd.DataFrame:
+        """The scores of the reported questions, a column per method that is compared."""
+        scores = _scores_of(self.reported, self.alpha.alpha)
+        return scores[[name for name in self.methods if name in scores]]
+
+    @cached_property
+    def comparison(self) -> pd.DataFrame:
+        """AUROC of every method and its difference to NLL, or to the first method without NLL.
+
+        The columns are those of `Judgement.compare`.
+
+        Raises:
+            OneClassError: all judged answers are right, or all are wrong.
+        """
+        scores = self.reported_scores
+        reference = "NLL" if "NLL" in scores else str(scores.columns[0])
+        return self.reported.judgement.compare(scores, reference=reference)
+
+    def most_certain(self, method: str, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
+        """Return the accuracy if only the most certain of the reported questions are answered.
+
+        Args:
+            method: the method whose scores decide.
+            coverages: the shares of the questions to answer.
+
+        Returns:
+            A row per share with the columns coverage, n_answered, and accuracy with its 95 %
+            interval.
+        """
+        scores = self.reported_scores[method]
+        counts = np.maximum(np.round(np.array(coverages) * len(scores)), 1).astype(int)
+        accuracy = self.reported.judgement.accuracy_at(scores, counts).columns("accuracy")
+        return pd.DataFrame({"coverage": list(coverages), "n_answered": counts, **accuracy})
+
+    def separation(self, method: str) -> Estimate | None:
+        """Return AUROC of a method on the reported questions, or None if it is unknown."""
+        if not self.n_judged or self.reported.judgement.problem:
+            return None
+        if method not in self.reported_scores:
+            return None
+        auroc = self.reported.judgement.auroc(self.reported_scores[[method]].to_numpy())
+        return Estimate(auroc.value.item(), auroc.low.item(), auroc.high.item())
+
+    def verdict(self, method: str) -> str:
+        """Return a sentence on whether a score separates wrong from right answers."""
+        auroc = self.separation(method)
+        if auroc is None:
+            return ""
+        interval = f"AUROC {auroc.value:.3f}, 95 % interval {auroc.low:.3f} to {auroc.high:.3f}"
+        what = "wrong from right answers on these questions"
+        if auroc.low > 0.5:
+            return f"{method} separates {what} ({interval})."
+        if auroc.high < _NEARLY_CHANCE:
+            return f"{method} does not separate {what} ({interval}; 0.5 is chance)."
+        return f"It cannot be told yet whether {method} separates {what} ({interval})."
+
+    def splits(self) -> Splits | None:
+        """Return questions to fit a confidence on, and the reported ones to check it.
+
+        They are the questions on which α was chosen and the others; otherwise halves of the judged
+        questions. The result is None if there are too few questions.
+        """
+        judged = self.evaluation.judged
+        is_reported = self.alpha.reported
+        if is_reported is None:
+            options = {"cluster": Choices().cluster}
+            is_reported = half_of_texts(judged, self.run.questions, **options)
+        pool = judged.rows(~is_reported)
+        reported = judged.rows(is_reported)
+        few = len(judged.answers) < _FEWEST_CALIBRATED
+        if few or min(pool.n_rarer, reported.n_rarer) < _FEWEST_OF_A_CLASS:
+            return None
+        return Splits(pool, reported, None, alphas=[self.alpha.alpha])
+
+    def full_name(self, method: str) -> str:
+        """Return the name of a method in the evaluation, such as "SE, lexical" for SE."""
+        names = [*self.evaluation.baselines, *self.evaluation.alpha_names]
+        return method if method in names else f"{method}{_SUFFIX}"
+
+    def alpha_that_keeps_two(self) -> tuple[float, int] | None:
+        """Return an α at which PRO would keep two or more answers of most questions.
+
+        Returns:
+            The largest such α of a grid, and the number of these questions. None if α was chosen,
+            if PRO keeps two answers of most questions already, or if it does so at no α.
+        """
+        if self.alpha.reported is not None or self.run.is_texts:
+            return None
+        log_probs = self.evaluation.log_probs
+        for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
+            kept = scoring.adaptive_k(log_probs, alpha, search_alpha=self.run.search_alpha)
+            n_questions = int((kept > 1).sum())
+            if n_questions > len(kept) / 2:
+                return (float(alpha), n_questions) if alpha < self.alpha.alpha else None
+        return None
+
+    def mistrust(
+        self, method: str, *, target: float | None = None, confidence: float = 0.95
+    ) -> Mistrust:
+        """Say which answers to mistrust.
+
+        With a target, the answers below the threshold of `guarantees.guarantee` are trusted, if
+        the reported questions show that at least this share of them is right. Otherwise the most
+        uncertain quarter of the answers is mistrusted, if the interval of AUROC lies above 0.5.
+
+        Args:
+            method: the method whose scores decide.
+            target: the accuracy to guarantee; None for a quantile.
+            confidence: the confidence of the guarantee.
+        """
+        if target is None:
+            return self._mistrust_quarter(method, "")
+        if not self.n_judged:
+            why = "No accuracy can be guaranteed without judged answers."
+            return self._mistrust_quarter(method, why)
+        shown = self._guarantee(method, target, confidence)
+        if shown.threshold is None:
+            return self._mistrust_quarter(method, shown.sentence())
+        scores = self.scores_of(method)
+        is_mistrusted = ~shown.answers(scores) & ~np.isnan(scores)
+        sentence = f"By {method}: {shown.sentence()}"
+        if "cluster" in self.reported.answers:
+            sentence += " This takes questions as independent, but they come in clusters."
+        return Mistrust(method, is_mistrusted, sentence, shown)
+
+    def _guarantee(self, method: str, target: float, confidence: float) -> Guarantee:
+        is_unjudged = self.evaluation.answers["correct"].isna()
+        unlabelled = self.scores_of(method)[is_unjudged.to_numpy()]
+        unlabelled = unlabelled[~np.isnan(unlabelled)]
+        return guarantee(
+            self.reported_scores[method],
+            self.reported.judgement.verdicts,
+            target=target,
+            confidence=confidence,
+            unlabelled=unlabelled if len(unlabelled) >= _FEWEST_UNLABELLED else None,
+            texts=self.reported.answers.get("text_number"),
+        )
+
+    def _mistrust_quarter(self, method: str, why: str) -> Mistrust:
+        scores = self.scores_of(method)
+        is_high = np.zeros(len(scores), bool)
+        auroc = self.separation(method)
+        words = [why] if why else []
+        if auroc is None:
+            words.append(f"No answer is marked, because AUROC of {method} is unknown.")
+        elif auroc.low <= 0.5:
+            words.append(
+                f"No answer is marked, because it is not shown that {method} separates wrong from "
+                "right answers."
+            )
+        else:
+            known = scores[~np.isnan(scores)]
+            limit = float(np.quantile(known, 1 - MISTRUSTED_SHARE, method="lower"))
+            is_high = scores > limit
+            words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
+        n_missing = int(np.isnan(scores).sum())
+        if n_missing:
+            words.append(f"{n_missing:,} questions have no score.")
+        return Mistrust(method, is_high, " ".join(words))
+
+
+def score_answers(
+    run: Run,
+    *,
+    choices: Choices | None = None,
+    alpha: float | None = None,
+    methods: Sequence[str] | None = None,
+    is_fixed: bool = False,
+    must_judge: bool = False,
+) -> ScoredAnswers:
+    """Score the answers of a run with every method that its data allow, and judge them if possible.
+
+    Args:
+        run: the run. Answers of a file count as samples for the methods that need samples, unless
+            the file lists different answers.
+        choices: what makes an answer right.
+        alpha: α of PRO; None chooses it on judged answers (`choose_alpha`), or takes 0.4.
+        methods: the names of the methods, or `file.py:name` of further ones; None for all.
+        is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
+        must_judge: whether it is an error if no answer can be judged.
+
+    Returns:
+        The scores, the judged answers and α.
+
+    Raises:
+        RunError: no answer can be judged, and `must_judge`.
+        SentenceError: a method is unknown or needs other data.
+
+    Example:
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
+        >>> scored.alpha.alpha, scored.methods
+        (0.1, ('PRO', 'NLL'))
+        >>> scored.rows[["text", "correct"]].head(2).values.tolist()
+        [['1762', False], ['caustic', False]]
+    """
+    names = None if methods is None else find_methods(methods)
+    choices = choices or Choices()
+    # Texts next to log-probabilities would take the place of all log-probabilities.
+    is_mixed = run.n_texts_alone() > 0
+    has_several = _has_several_answers(run)
+    options: dict[str, Any] = {}
+    if not is_mixed and (run.is_texts or has_several):
+        options["samples"] = run if _are_samples(run) else None
+        if names is None or any(_compares_meanings(name) for name in names):
+            options["similarities"] = {"lexical": _lexical_in_blocks}
+    [evaluation] = evaluations(
+        run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
+    )
+    if not has_several and not run.is_texts:
+        several = [name for name in METHODS if METHODS[name].needs_several]
+        evaluation = evaluation.without_methods(several)
+    choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
+    shown = _selected(tuple(_scores_of(evaluation, choice.alpha)), names)
+    texts = None
+    if is_mixed:
+        texts = score_answers(run.as_texts(), choices=choices)
+    return ScoredAnswers(run, evaluation, choice, shown, texts)
+
+
+def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
+    """Return the scores of an evaluation at α, PRO first and then NLL, by their short names."""
+    scores = evaluation.baselines
+    if "NLL" in scores and not scores["NLL"].isna().all():
+        with_alpha = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
+        first = [name for name in ("PRO", "NLL") if name in with_alpha]
+        others = list(evaluation.alpha_scores)
+        scores = with_alpha[[*first, *with_alpha.columns.drop([*first, *others]), *others]]
+    return scores.rename(columns=lambda name: name.removesuffix(_SUFFIX))
+
+
+def _compares_meanings(name: str) -> bool:
+    method = METHODS.get(base_name(name))
+    return method is None or method.per_similarity
+
+
+def _are_samples(run: Run) -> bool:
+    """Return whether the answers can be independent samples.
+
+    Beams are not independent samples, and neither is a file that lists different answers. Two
+    samples are equal with a probability of at least Σ p². So some answers of a file of samples are
+    repeated, unless all answers are improbable.
+    """
+    if run.info.strategy in _NOT_SAMPLED:
+        return False
+    ranked = run.ranked_answers(distinct=False)
+    ranked = ranked[ranked["value"].notna()]
+    if run.is_texts or ranked["repeats"].any():
+        return True
+    n_answers = run.answers["question_id"].value_counts()
+    squares = np.exp(2 * ranked["value"]).groupby(ranked["question_id"]).sum()
+    n_pairs = n_answers * (n_answers - 1) / 2
+    return bool((n_pairs * squares).sum() < _EXPECTED_REPEATS)
+
+
+def _has_several_answers(run: Run) -> bool:
+    return bool(run.answers["question_id"].duplicated().any())
+
+
+def _alpha_of(
+    run: Run, judged: Evaluation, alpha: float | None, is_fixed: bool, cluster: str | None
+) -> AlphaChoice:
+    """Return α of PRO: the given one, the best one on judged answers, or 0.4."""
+    if alpha is not None:
+        scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
+        return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
+    if is_fixed:
+        why = "it must not depend on the answers that are compared"
+    elif not len(judged.answers):
+        why = "without judged answers, α cannot be chosen"
+    elif "NLL" not in judged.baselines:
+        why = "texts without log-probabilities do not use it"
+    elif not _has_several_answers(run):
+        why = "with one answer to each question it has no effect"
+    else:
+        return choose_alpha(judged, run.questions, cluster=cluster)
+    return default_alpha(run.search_alpha, why=why)
+
+
+def _selected(names: tuple[str, ...], methods: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the requested methods in their usual order."""
+    if methods is None:
+        return names
+    unknown = [name for name in methods if name not in names]
+    if unknown:
+        raise SentenceError(
+            f"Method {unknown[0]!r} cannot be computed from these answers. "
+            f"Choose from {', '.join(names)}."
+        )
+    return tuple(name for name in names if name in methods)
+
+
+def _lexical_in_blocks(texts: Any, questions: pd.DataFrame | None = None) -> FloatArray:
+    """Return the lexical similarity of texts (n, N), with a progress bar if this takes long."""
+    starts = range(0, max(len(texts), 1), _BLOCK)
+    progress = tqdm(starts, desc="comparing answers", delay=2, disable=None, leave=False)
+    return np.concatenate([scoring.lexical(texts[start : start + _BLOCK]) for start in progress])
