@@ -523,6 +523,7 @@ def test_a_dropped_connection_ends_quietly(tmp_path, head, capfd):
 
 
 def test_a_message_that_never_arrives_ends_its_thread(tmp_path, monkeypatch, capfd):
+    assert 0 < label_server._Handler.timeout <= 60
     monkeypatch.setattr(label_server._Handler, "timeout", 0.2)
     with served(opened(tmp_path)) as server, connected(server) as connection:
         n_threads = threading.active_count()
