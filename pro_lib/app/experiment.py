@@ -41,6 +41,7 @@ from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
+from pro_lib.generation.precision import resolved_dtype
 from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
@@ -667,17 +668,30 @@ class Experiment(Parameters):
         if chat is None or self.loading or not storage.has_answers(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters
-        required: dict[str, Any] = {**parameters, "chat": None}
+        # A model that is loaded without options has none of these.
+        unset = dict.fromkeys(("chat", "quantization", "loading", "server"))
+        required: dict[str, Any] = {**parameters, **unset}
         required |= decoder.parameters() | questions.parameters(chat=chat)
-        if self.dtype != "auto":
-            required["dtype"] = self.dtype
-        source = Path(catalog.locate(model))
-        if model in (self.loaded_models or {}):
-            required |= self.loaded_models[model].parameters()
-        elif source.exists():
-            required["fingerprint"] = catalog.fingerprint(source)
+        loaded = (self.loaded_models or {}).get(model)
+        fingerprint = catalog.known_fingerprint(catalog.locate(model))
+        if loaded is not None:
+            required |= loaded.parameters()
+        elif fingerprint is not None:
+            required["fingerprint"] = fingerprint
         if storage.difference(parameters, required) is not None:
             return None
+        stored_dtype = parameters.get("dtype")
+        dtype = stored_dtype
+        if loaded is None:
+            dtype = resolved_dtype(model, dtype=self.dtype, device=self.device)
+        if stored_dtype != dtype:
+            if self.dtype != "auto":
+                return None
+            raise files.RunError(
+                f"run folder {folder} was made with dtype={stored_dtype!r}, but dtype='auto' is "
+                f"{dtype} here; set dtype={stored_dtype!r} to read it, or choose another folder "
+                "(generations_dir)"
+            )
         try:
             return runs.read_run(folder, questions=questions.table)
         except storage.UnansweredError:

@@ -350,8 +350,30 @@ def fingerprint(source: Path) -> str:
     checksums = ""
     for path in paths:
         status = path.stat()
-        checksums += f"{path.name} {_digest(path, status.st_ino, status.st_mtime_ns)} "
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        checksums += f"{path.name} {_digest(path, *stamp)} "
     return hashlib.sha256(checksums.encode()).hexdigest()[:16]
+
+
+def known_fingerprint(source: str) -> str | None:
+    """Return the fingerprint that a loaded model would have, as far as it is known.
+
+    Args:
+        source: the result of `locate`.
+
+    Returns:
+        The digest of local files, or the commit of a hub model in the cache, else None.
+    """
+    if os.path.exists(source):
+        return fingerprint(Path(source))
+    # The package of the hub may be missing, and a path that was deleted is not the name of a model.
+    with suppress(ImportError, ValueError):
+        from huggingface_hub import constants, try_to_load_from_cache
+
+        configuration = try_to_load_from_cache(source, "config.json", constants.HF_HUB_CACHE)
+        if isinstance(configuration, str):
+            return Path(configuration).parent.name
+    return None
 
 
 def _model_files(source: Path) -> list[Path]:
@@ -368,8 +390,8 @@ def _model_files(source: Path) -> list[Path]:
 def _digest(path: Path, *stamp: int) -> str:
     """Return the checksum of a file.
 
-    The result is cached by the inode and the time of modification, because a gigabyte takes
-    seconds.
+    The result is cached by the inode, the size, and the times of modification and change, because
+    a gigabyte takes seconds. A program can set the time of modification, but not that of change.
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -83,6 +83,8 @@ class Job:
         self.fitting = sys.maxsize
         if not len(self.questions):
             raise ValueError("questions= is empty; give at least one question")
+        if self.chat:
+            self._check_template()
         prompts = self._prompts(self.questions.table)
         longest = max(map(len, prompts))
         self.fit = self.model.fit_for(longest + self.strategy.max_new_tokens)
@@ -93,6 +95,22 @@ class Job:
         if self.model.is_remote:
             return self.model.concurrency
         return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
+
+    def _check_template(self) -> None:
+        """Raise `UnsupportedModelError` for a chat template whose prompts lack the question.
+
+        The prompts of two questions are compared, because a template may trim or escape a text.
+        """
+        first_prompt, second_prompt = self._prompts(self._two_examples())
+        if first_prompt == second_prompt:
+            raise UnsupportedModelError(
+                f"the chat template of model {self.model.name} drops the question: two different "
+                "questions have the same prompt; use chat=False, or correct the template"
+            )
+
+    def _two_examples(self) -> pd.DataFrame:
+        """Return a table of two questions, which differ from their first letter on."""
+        return self.questions.with_questions(["Who?", "In what year?"]).table
 
     def _check_token_ids(self, prompts: Sequence[Sequence[int]]) -> None:
         """Raise `UnsupportedModelError` for a token that has no weights in the network."""
@@ -282,8 +300,7 @@ class Job:
             return []
         if not self.chat:
             return self.model.encode(shots)
-        examples = self.questions.with_questions(["Who?", "When?"])
-        prompts = self._prompts(examples.table)
+        prompts = self._prompts(self._two_examples())
         return prompts[0][: decoding.common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:

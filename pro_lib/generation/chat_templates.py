@@ -1,5 +1,6 @@
 """Render a conversation with the chat template of a tokenizer."""
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import date
@@ -15,7 +16,14 @@ TODAY = "2024-07-26"
 # Most characters of a chat template, and of a prompt that it renders. Tokenizers take minutes for
 # longer texts, or crash.
 _MAX_LENGTH = 2**20
-_TODAY_CALL = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+_DATE_CODE = re.compile(r"%[-_]?[A-Za-z]")
+# A definition of `strftime_now` in the language of templates. CODES are dates by their codes.
+_DATE_MACRO = """{% macro strftime_now(format) %}\
+{% set date = namespace(text=format) %}\
+{% for code, text in CODES.items() %}\
+{% set date.text = date.text.replace(code, text) %}\
+{% endfor %}{{ date.text }}{% endmacro %}
+"""
 
 
 def render_chat(
@@ -66,11 +74,12 @@ def _check_options(template: str, options: Mapping[str, Any]) -> None:
 
 
 def _with_fixed_date(template: str, today: date) -> str:
-    """Return a template in which each call of `strftime_now` is replaced by its result for `today`.
+    """Return a template for which `strftime_now` returns `today`, in whatever way it is called.
 
-    Transformers answers this call with the current date, whatever options it gets.
+    Transformers defines a function of this name that returns the current date, whatever options it
+    gets. A macro of the same name replaces it.
     """
-    fixed = _TODAY_CALL.sub(lambda call: repr(today.strftime(call[2])), template)
-    if "strftime_now(" in fixed:
-        raise ValueError("it asks for the date in a way that is unsupported")
-    return fixed
+    if "strftime_now" not in template:
+        return template
+    codes = {code: today.strftime(code) for code in _DATE_CODE.findall(template)}
+    return _DATE_MACRO.replace("CODES", json.dumps(codes)) + template

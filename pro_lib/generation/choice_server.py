@@ -48,6 +48,20 @@ class ChoiceServer:
         return f"served by {urlsplit(self.server.base_url).hostname}, {self.endpoint}"
 
     @property
+    def reply_settings(self) -> dict[str, Any]:
+        """The whole address, and the length of the lists that are requested."""
+        return {"base_url": self.server.base_url.rstrip("/"), "top": self.server.top}
+
+    @property
+    def is_only_server(self) -> bool:
+        """Whether the host has no other server, as hosts of the web have one port for HTTPS.
+
+        Replies of earlier versions are stored with the host alone.
+        """
+        address = urlsplit(self.server.base_url)
+        return address.scheme == "https" and address.port is None
+
+    @property
     def prompts_at_once(self) -> int:
         """How many prompts are sent before their values are stored."""
         return self.server.concurrency
@@ -55,7 +69,13 @@ class ChoiceServer:
     def choice_log_probs(
         self, prompts: Sequence[str], choices: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Return log P(letter | prompt) in nats, (n, C), as far as the server lists them.
+        """Return log P(letter | prompt) in nats, (n, C), as `listed_log_probs` explains them."""
+        return self.listed_log_probs(prompts, choices)[0]
+
+    def listed_log_probs(
+        self, prompts: Sequence[str], choices: Sequence[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return log P(letter | prompt) in nats, (n, C), and which letters the server lists.
 
         A letter that is not listed beside another one has the largest probability that the list
         leaves for it. A prompt whose reply lists no letter has NaN.
@@ -71,20 +91,20 @@ class ChoiceServer:
         letters = [_letter(choice) for choice in choices]
         if len(set(letters)) < len(letters) or "" in letters:
             raise SentenceError(f"choices={list(choices)!r} must have a different letter each")
-        if not prompts:
-            return np.empty((0, len(choices)))
         read = self._read_chat if self.endpoint == "chat" else self._read_completion
         with (
             self.server.connect() as connection,
             ThreadPoolExecutor(self.server.concurrency) as pool,
         ):
-            rows = pool.map(lambda prompt: read(connection, prompt, choices, letters), prompts)
-            return np.array(list(rows))
+            rows = [*pool.map(lambda prompt: read(connection, prompt, choices, letters), prompts)]
+        log_probs = np.array([row.log_probs() for row in rows]).reshape(-1, len(letters))
+        is_listed = np.array([row.is_listed() for row in rows], bool).reshape(log_probs.shape)
+        return log_probs, is_listed
 
     def _read_chat(
         self, connection: Connection, prompt: str, choices: Sequence[str], letters: Sequence[str]
-    ) -> list[float]:
-        """Return the log-probabilities of the letters in the reply of a chat model."""
+    ) -> "_LetterMasses":
+        """Return the probabilities of the letters in the reply of a chat model."""
         instruction = f"\n\nReply with {' or '.join(letters)} only."
         fields: dict[str, Any] = {
             "messages": [{"role": "user", "content": prompt + instruction}],
@@ -103,12 +123,12 @@ class ChoiceServer:
             if not is_opening or not _is_log_prob(log_prob):
                 break
             weight *= math.exp(log_prob)
-        return letters_read.log_probs()
+        return letters_read
 
     def _read_completion(
         self, connection: Connection, prompt: str, choices: Sequence[str], letters: Sequence[str]
-    ) -> list[float]:
-        """Return the log-probabilities of the letters after a prompt and their common beginning."""
+    ) -> "_LetterMasses":
+        """Return the probabilities of the letters after a prompt and their common beginning."""
         beginning = choices[0][: choices[0].index(letters[0])]
         fields = {"prompt": prompt + beginning, "logprobs": self.server.top}
         reply = connection.post(fields | _ECONOMY)
@@ -117,7 +137,7 @@ class ChoiceServer:
             listing = [{"token": text, "logprob": value} for text, value in listing.items()]
         letters_read = _LetterMasses(letters)
         letters_read.add(_listing(listing), weight=1.0)
-        return letters_read.log_probs()
+        return letters_read
 
 
 class _LetterMasses:
@@ -149,6 +169,11 @@ class _LetterMasses:
             return [math.nan] * len(self.masses)
         least = max(self.bound, math.exp(-100))
         return [math.log(mass or least) for mass in self.masses.values()]
+
+    def is_listed(self) -> list[bool]:
+        """Return whether each letter was listed. If none was, its value is NaN and no bound."""
+        is_any_listed = any(self.masses.values())
+        return [mass > 0 or not is_any_listed for mass in self.masses.values()]
 
 
 def connect_choice_server(

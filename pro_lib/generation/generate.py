@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from pro_lib import runs
 from pro_lib.common import files
+from pro_lib.common.files import RunError
 from pro_lib.common.validation import Engine, not_empty
 from pro_lib.generation import models
 from pro_lib.generation.batching import Job
@@ -128,6 +129,7 @@ def _generate_in_memory(
     table = job.questions.table
     with _progress_bar(info, len(table), is_shown=progress) as bar:
         part, cost = job.part(table, bar)
+    _check_server(job, info)
     answers, questions = join_parts([part])
     complete_info = replace(info, provenance=provenance, n_planned=len(table), cost=cost)
     return Run(answers, questions, complete_info)
@@ -159,7 +161,8 @@ def _generate_missing_parts(
 def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
     """Answer the questions of a part and store them.
 
-    Answers of a server are stored after each batch.
+    Answers of a server are stored after each batch, and deleted if the server has changed
+    meanwhile.
     """
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
@@ -168,4 +171,18 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
         for start in range(0, len(questions), job.batch_size):
             batch = questions.iloc[start : start + job.batch_size]
             journal.append(*job.part(batch, bar))
+        _check_server(job, folder.info, journal)
         journal.fold()
+
+
+def _check_server(job: Job, info: RunInfo, journal: storage.Journal | None = None) -> None:
+    """Raise `RunError` if the server has changed since the run began, and delete the journal."""
+    change = job.model.change_since(info.parameters)
+    if not change:
+        return
+    if journal is not None:
+        journal.delete()
+    raise RunError(
+        f"{job.model.source} changed while it answered: {change}; the answers since the last check "
+        "are not used, so repeat the call when the server is as before"
+    )

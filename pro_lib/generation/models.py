@@ -22,7 +22,6 @@ from pro_lib.common.catalog import (
     check_model,
     check_no_adapter,
     fingerprint,
-    is_bundled,
     locate,
     model_folder_name,
 )
@@ -47,6 +46,7 @@ from pro_lib.generation.decoding.compatibility import (
     best_fit,
     fit_for_length,
 )
+from pro_lib.generation.precision import best_device, resolved_dtype
 from pro_lib.generation.tokens import (
     NEWLINE,
     control_tokens,
@@ -56,6 +56,7 @@ from pro_lib.generation.tokens import (
     text_before,
     token_texts,
 )
+from pro_lib.runs.storage import plain
 
 # Options of `from_pretrained` that configurations and tokenizers accept too.
 _SHARED_OPTIONS = (
@@ -89,6 +90,7 @@ class Model:
         endings: the tokens that end an answer.
         fit: the kind of tree on which the network computes answers.
         ends: the texts that end an answer.
+        overrides: the options of loading that replace values of the model's configuration.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Model:
     endings: Endings = field(repr=False)
     fit: Fit
     ends: tuple[str, ...] = NEWLINE
+    overrides: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def device(self) -> torch.device:
@@ -136,7 +139,24 @@ class Model:
         parameters = {"model": self.name, "fingerprint": self.fingerprint, "dtype": self.dtype}
         if self.quantization:
             parameters["quantization"] = self.quantization
+        if self.overrides:
+            loading = {name: plain(value) for name, value in self.overrides.items()}
+            return parameters | {"loading": loading}
         return parameters
+
+    @property
+    def reply_settings(self) -> dict[str, Any]:
+        """The settings that decide replies, in addition to the model's name and fingerprint."""
+        settings = self.parameters()
+        del settings["model"], settings["fingerprint"]
+        return settings
+
+    def change_since(self, parameters: Mapping[str, Any]) -> str:
+        """Return how the model differs from the one that had these parameters, or "".
+
+        Weights in memory do not change, but a server may replace its model.
+        """
+        return ""
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a prompt.
@@ -197,7 +217,7 @@ class Model:
         try:
             text = render_chat(self.tokenizer, messages, options)
         except Exception as error:  # a template can raise any error, also about memory
-            words = f"{self.name} cannot be used ({error}); use chat=False"
+            words = f"{self.name} cannot be used ({describe(error)}); use chat=False"
             raise UnsupportedModelError(f"the chat template of model {words}") from error
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
@@ -299,10 +319,9 @@ def load_model(
         _check_choice("quantization", quantization, QUANTIZATIONS)
     check_model(name)
     source = locate(name)
+    dtype = resolved_dtype(name, dtype=dtype, device=device)
     if device == "auto":
-        device = _best_device()
-    if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") and not is_bundled(name) else "float32"
+        device = best_device()
     check_reachable(source, from_pretrained)
     options = {"trust_remote_code": False, "dtype": getattr(torch, dtype), **from_pretrained}
     with refusing(FileNotFoundError, f"model {str(name)!r} could not be loaded"):
@@ -310,12 +329,13 @@ def load_model(
         if quantization:
             options = _quantization_options(quantization, options["dtype"], device) | options
         # The fingerprint is an error for a pipe in the folder, which transformers would wait for.
-        identity = fingerprint(Path(source)) if os.path.exists(source) else None
+        identity = _fingerprint(source, from_pretrained)
         network, tokenizer = _load_network(source, options)
         if not options.get("device_map"):
             network.to(torch.device(device))  # type: ignore[arg-type]  # as transformers wraps it
         identity = identity or str(getattr(network.config, "_commit_hash", None))
-        return _checked_model(network, tokenizer, model_folder_name(name), source, identity)
+        model = _checked_model(network, tokenizer, model_folder_name(name), source, identity)
+        return replace(model, overrides=_overrides(network, from_pretrained))
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
@@ -324,11 +344,17 @@ def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{option}={value!r} is unknown; choose {', '.join(choices)}")
 
 
-def _best_device() -> str:
-    """Return the type of the fastest device that torch has."""
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+def _fingerprint(source: str, options: Mapping[str, Any]) -> str | None:
+    """Return the digest of the files that are loaded, or None for a model of the hub."""
+    folder = Path(source, options.get("subfolder") or "")
+    return fingerprint(folder) if folder.exists() else None
+
+
+def _overrides(network: PreTrainedModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of loading that transformers wrote into the configuration."""
+    configuration = network.config.to_dict()
+    names = sorted({*options} & {*configuration} - {"dtype", "quantization_config"})
+    return {name: options[name] for name in names}
 
 
 def _quantization_options(kind: str, dtype: torch.dtype, device: str) -> dict[str, Any]:
@@ -432,9 +458,8 @@ def cached_model(model: "str | Path | Model", **options: Any) -> Model:
     """
     if isinstance(model, Model):
         return model
-    source = Path(locate(not_empty(model, "model")))
-    digest = fingerprint(source) if source.exists() else None
-    key = (str(model), repr(sorted(options.items())), digest)
+    source = locate(not_empty(model, "model"))
+    key = (str(model), repr(sorted(options.items())), _fingerprint(source, options))
     if key not in _LAST:
         _LAST.clear()
         _LAST[key] = load_model(model, **options)

@@ -161,6 +161,7 @@ def load_options(model: Model, n_gpus: int) -> dict[str, Any]:
         "dtype": model.dtype,
         "quantization": model.quantization,
         "trust_remote_code": type(model.network).__module__.startswith("transformers_modules."),
+        **model.overrides,
     }
     if n_gpus:
         return options | {"device": "cuda", "device_map": "auto" if n_gpus > 1 else None}

@@ -6,7 +6,7 @@ The requests themselves are in `server_client`.
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,6 +36,7 @@ from pro_lib.generation.server_client import (
     largest_difference,
     short_digest,
 )
+from pro_lib.runs.storage import difference
 
 _LONGER = 16  # factor by which the next list is longer if a list leaves something open
 
@@ -139,10 +140,31 @@ class ServedModel(Model):
         """
         return self.server.epsilon * np.arange(2**16)
 
+    @property
+    def reply_settings(self) -> dict[str, Any]:
+        """The server and the model that replies come from."""
+        return {"base_url": self.server.base_url.rstrip("/"), "model": self.server.model}
+
     def parameters(self) -> dict[str, Any]:
         """Return the settings that decide a run, with the identity that the server shows now."""
         prompts = [self.encode(prompt) for prompt in PROBE_PROMPTS]
         return super().parameters() | {"server": self.server.identity(prompts)}
+
+    def change_since(self, parameters: Mapping[str, Any]) -> str:
+        """Return how the server differs from the one that had these parameters, or "".
+
+        If two new probes differ from each other, the server is noisy, and an earlier probe may
+        differ three times as much.
+        """
+        now = self.parameters()
+        if difference(parameters, {**parameters, **now}) is None:
+            return ""
+        probe = now["server"]["probe"]
+        other_probe = self.parameters()["server"]["probe"]
+        pairs = zip(probe["log_probs"], other_probe["log_probs"], strict=True)
+        noise = max(largest_difference(*pair) for pair in pairs)
+        probe["within"] = max(probe["within"], 3 * noise)
+        return difference(parameters, {**parameters, **now}) or ""
 
     def with_stop(self, stop: Sequence[str]) -> Model:
         """Return the model itself.
@@ -332,16 +354,17 @@ class _TokenList:
     """The likeliest next tokens that a server lists, and bounds on the tokens that it omits."""
 
     def __init__(self, log_probs: dict[int, float], is_stop: np.ndarray, n_requested: int):
-        items = [(token, value) for token, value in log_probs.items() if token < len(is_stop)]
-        self.ids, self.log_probs = map(np.array, zip(*items, strict=True))
+        self.ids, self.log_probs = map(np.array, zip(*log_probs.items(), strict=True))
         self.probs = np.exp(self.log_probs)
         self.stops = is_stop[self.ids]
         self.rest = max(0.0, 1 - self.probs.sum())
         self.ending = self.probs[self.stops].sum()
-        # No token that is left out is more probable than the last of the requested ones.
-        is_complete = len(self.ids) == len(is_stop)
-        last = min(n_requested, len(self.ids)) - 1
-        self.most_left_out = 0.0 if is_complete else self.probs[last]
+        # No token that is left out is more probable than the last of the requested ones, unless
+        # these tokens cannot have the whole rest together.
+        n_left_out = len(is_stop) - len(self.ids)
+        least = self.probs[min(n_requested, len(self.ids)) - 1]
+        unexplained = self.rest - n_left_out * least
+        self.most_left_out = max(least, unexplained) if n_left_out else 0.0
         n_stops_left_out = is_stop.sum() - self.stops.sum()
         self.most_ending_left_out = min(self.rest + ROUNDING, n_stops_left_out * self.most_left_out)
 

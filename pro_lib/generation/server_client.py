@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -159,6 +159,9 @@ class Server:
         pairs = _token_pairs(reply)
         log_probs = _by_token_id(pairs)
         fault = _list_fault(reply, log_probs, len(pairs))
+        # A model may have a few unused tokens more than its tokenizer. A likely one leaves a gap.
+        log_probs = {token: value for token, value in log_probs.items() if token < len(self.texts)}
+        fault = fault or _gap(log_probs, n_tokens, len(self.texts))
         if not fault and inner_value(reply, "usage", "prompt_tokens") not in (None, len(prefix)):
             fault = "counts other prompt tokens than were sent"
         # At a temperature above 0 any token may be the generated one.
@@ -178,9 +181,7 @@ class Server:
         A sampled text may be any token, and a text with a replacement character is a part of a
         character; neither is compared.
         """
-        likeliest = [token for token in [*log_probs][:3] if token < len(self.texts)]
-        if not likeliest:
-            return False
+        likeliest = [*log_probs][:3]
         text = str(inner_value(reply, "choices", 0, "text") or "").strip()
         if is_sampled or not text or "\ufffd" in text:
             return True
@@ -452,6 +453,30 @@ def _list_fault(reply: object, log_probs: dict[int, float], n_listed: int) -> st
     return ""
 
 
+def _gap(log_probs: dict[int, float], n_requested: int, n_tokens: int) -> str:
+    """Return in what way a list leaves out a likely token, or "" if it does not.
+
+    A token that is not listed is at most as likely as the last of the requested ones.
+
+    Args:
+        log_probs: the listed values by token id, the likeliest first.
+        n_requested: the length of the list that was requested.
+        n_tokens: the number of the model's tokens.
+    """
+    if not log_probs:
+        return "has other tokens than the tokenizer"
+    probabilities = np.exp([*log_probs.values()])
+    least = probabilities[min(n_requested, len(probabilities)) - 1]
+    n_others = n_tokens - len(probabilities)
+    rest = 1 - probabilities.sum()
+    if rest <= n_others * least + ROUNDING:
+        return ""
+    return (
+        f"leaves out a likely token: its list lacks the probability {rest:.2g}, which the "
+        f"{n_others:,} tokens that are not listed cannot have"
+    )
+
+
 def _possible_values(log_probs: dict[int, float]) -> list[float]:
     """Return the log-probabilities of the tokens whose probability is not 0."""
     return [value for value in log_probs.values() if value > LOWEST / 10]
@@ -463,7 +488,7 @@ def _rounded(log_probs: dict[int, float]) -> dict[str, float]:
     return {str(token): round(value, 6) for token, value in likeliest}
 
 
-def largest_difference(first: dict[int, float], second: dict[int, float]) -> float:
+def largest_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
     """Return the largest difference in nats between two lists of one place.
 
     The likeliest tokens of the first list are compared. A token that is missing from the second

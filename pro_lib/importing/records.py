@@ -157,7 +157,7 @@ def _truth_value(value: object) -> object:
 
 
 # Values of the column `status` of `pro judge` for answers that have no verdict
-_WITHOUT_VERDICT = ("refused", "unknown")
+_WITHOUT_VERDICT = ("refused", "undecided", "unknown")
 
 
 class _Label(Format):

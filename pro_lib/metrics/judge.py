@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.choice_cache import stored_choice_log_probs
+from pro_lib.common.choice_cache import Replies, stored_replies
 from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
 from pro_lib.metrics.correctness import joined_references
@@ -100,9 +100,11 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
 
         - p_right: the probability that the answer is right, given that the judge chooses. It is NaN
           without a verdict.
-        - mass: the probability of both choices together. It is NaN if it is unknown.
-        - status: `judged`, `refused` if the mass is too small, or `unknown` if the model did not
-          return both probabilities.
+        - mass: the probability of both choices together, as far as the model lists them. It is NaN
+          if it is unknown.
+        - status: `judged`; `refused` if the mass is too small; `undecided` if the model did not
+          list one choice, whose probability could change the verdict; or `unknown` if the model did
+          not return the probabilities.
 
     Raises:
         SentenceError: the arguments have different lengths, or a question has no reference.
@@ -118,21 +120,28 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
         0     0.25   0.8  judged
     """
     prompts = judge_prompts(questions, references, answers, shots=shots)
-    log_probs = stored_choice_log_probs(
-        model, prompts, JUDGE_CHOICES, cache=cache, progress=progress
-    )
-    mass = np.exp(log_probs).sum(axis=1)
+    replies = stored_replies(model, prompts, JUDGE_CHOICES, cache=cache, progress=progress)
+    return _verdicts(replies, least_mass)
+
+
+def _verdicts(replies: Replies, least_mass: float) -> pd.DataFrame:
+    """Return the table of `judge` for the replies of a model."""
+    probabilities = np.exp(replies.log_probs)
+    listed = np.where(replies.is_listed, probabilities, 0.0)
+    bounds = probabilities - listed
+    mass = listed.sum(axis=1)
+    largest_mass = probabilities.sum(axis=1)
     is_unknown = np.isnan(mass)
+    # A choice that is not listed may have any probability up to its bound.
+    is_open = ~replies.is_listed.all(axis=1) & (bounds.max(axis=1) >= listed.max(axis=1))
+    is_undecided = is_open & (largest_mass >= least_mass)
     is_refused = mass < least_mass
-    with np.errstate(invalid="ignore"):
-        share = np.exp(log_probs[:, 0]) / mass
-    return pd.DataFrame(
-        {
-            "p_right": np.where(is_unknown | is_refused, np.nan, share),
-            "mass": mass,
-            "status": np.select([is_unknown, is_refused], ["unknown", "refused"], "judged"),
-        }
+    status = np.select(
+        [is_unknown, is_undecided, is_refused], ["unknown", "undecided", "refused"], "judged"
     )
+    share = probabilities[:, 0] / largest_mass
+    p_right = np.where(status == "judged", share, np.nan)
+    return pd.DataFrame({"p_right": p_right, "mass": mass, "status": status})
 
 
 def judge_prompts(

@@ -567,6 +567,11 @@ class Journal(AbstractContextManager[Any]):
         self._file.close()
         fold_journal(self._path, self._info)
 
+    def delete(self) -> None:
+        """Delete the journal with its answers."""
+        self._file.close()
+        self._path.unlink()
+
 
 def fold_journal(file: Path, info: RunInfo) -> None:
     """Write the complete records of a journal as the part of its name, and delete the journal."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pro_lib.common.choice_cache import stored_choice_log_probs
+from pro_lib.common.choice_cache import stored_replies
 from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
 
@@ -97,10 +97,8 @@ def p_true(
         p_true_prompt(question, answer, idea, shots=shots)
         for question, answer, idea in zip(questions, answers, ideas, strict=True)
     ]
-    log_probs = stored_choice_log_probs(
-        model, prompts, TRUE_CHOICES, cache=cache, progress=progress
-    )
-    return share_of_first(log_probs[:, ::-1])
+    replies = stored_replies(model, prompts, TRUE_CHOICES, cache=cache, progress=progress)
+    return share_of_first(replies.log_probs[:, ::-1])
 
 
 def share_of_first(log_probs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """The questions, runs and evaluations of an experiment."""
 
+from contextlib import nullcontext
 from dataclasses import FrozenInstanceError, replace
 
 import pandas as pd
@@ -25,6 +26,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.labels import LabelPlan, Request, append_label, plan_path
 from pro_lib.generation import models
+from pro_lib.generation.models import Model
 from pro_lib.runs import storage
 
 
@@ -72,6 +74,58 @@ def test_a_stored_run_is_read_without_the_model(tmp_path, monkeypatch):
             TypeError, match="'NoneType' object is not callable"
         ):  # the model is asked
             replace(experiment, **more).run(*PAIR)
+
+
+def test_a_run_of_another_precision_is_not_that_of_dtype_auto(tmp_path):
+    experiment = Experiment(**SMALL, generations_dir=tmp_path)
+    half = replace(experiment, dtype="bfloat16")
+    first = half.run(*PAIR)
+    words = "dtype='bfloat16', but dtype='auto' is float32 here; set dtype='bfloat16' to read it"
+    with pytest.raises(RunError, match=words):
+        experiment.run(*PAIR)
+    assert_frame_equal(half.run(*PAIR).answers, first.answers)
+    elsewhere = replace(experiment, generations_dir=tmp_path / "fresh")
+    assert elsewhere.run(*PAIR).info.parameters["dtype"] == "float32"
+
+
+@pytest.mark.parametrize("setting", ["quantization", "loading", "server"])
+def test_a_run_whose_model_was_loaded_otherwise_is_not_read(tmp_path, monkeypatch, setting):
+    experiment = Experiment(**SMALL, generations_dir=tmp_path)
+    parameters = Model.parameters
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Model, "parameters", lambda model: parameters(model) | {setting: "other"})
+        experiment.run(*PAIR)
+    with pytest.raises(RunError, match=f"requested: {setting}='other'.* now {setting}=None"):
+        experiment.run(*PAIR)
+
+
+def test_a_run_of_another_revision_of_a_hub_model_is_not_read(tmp_path, monkeypatch):
+    cache = tmp_path / "cache" / "models--no--such"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache.parent))
+    experiment = Experiment(**SMALL | {"model": "no/such"}, generations_dir=tmp_path)
+    first = replace(models.load_model("facts-1m", device="cpu"), name="such", fingerprint="a" * 40)
+    monkeypatch.setattr(models, "cached_model", lambda *_, **__: first)
+    experiment.run("no/such", "world-facts")
+    monkeypatch.setattr(models, "cached_model", None)
+    for commit in (None, "a" * 40, "b" * 40):
+        if commit is not None:
+            snapshot = cache / "snapshots" / commit
+            snapshot.mkdir(parents=True)
+            (snapshot / "config.json").write_text("{}")
+            (cache / "refs").mkdir(exist_ok=True)
+            (cache / "refs" / "main").write_text(commit)
+        is_other = commit == "b" * 40
+        with pytest.raises(TypeError) if is_other else nullcontext():  # the model is asked
+            experiment.run("no/such", "world-facts")
+
+
+def test_options_that_change_the_configuration_are_parameters_of_a_run(tmp_path):
+    experiment = Experiment(**SMALL, generations_dir=tmp_path)
+    experiment.run(*PAIR)
+    changed = replace(experiment, loading={"rms_norm_eps": 0.5, "attn_implementation": "eager"})
+    words = r"requested: loading=None, now loading=\{'rms_norm_eps': 0.5\}"
+    with pytest.raises(RunError, match=words):
+        changed.run(*PAIR)
 
 
 APART = [

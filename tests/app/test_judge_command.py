@@ -47,7 +47,10 @@ def test_the_verdicts_are_a_file_of_labels(records):
     with replying(reply(LOG_PROBS), reply(WRONG), reply(OTHER_WORDS)) as (url, _):
         result = judge(records, url, "--yes")
     assert result.exit_code == 0, result.output
-    assert "2 verdicts, 1 of them right; 1 answers without one" in result.output
+    assert (
+        "2 verdicts, 1 of them right, 0 of them close (probability between 0.4 and 0.6); "
+        "1 answers without one, because the judge said something else" in result.output
+    )
     table = pd.read_csv(records.parent / "verdicts.csv")
     assert table["status"].tolist() == ["judged", "judged", "refused"]
     labels = read_labels(records.parent / "verdicts.csv")
@@ -55,6 +58,30 @@ def test_the_verdicts_are_a_file_of_labels(records):
         {"question_id": "q0", "text": "Ada", "correct": True},
         {"question_id": "q1", "text": "Bob", "correct": False},
     ]
+
+
+def test_undecided_and_close_verdicts_are_counted(records):
+    replies = [{"B": math.log(0.45)}, {"A": math.log(0.41), "B": math.log(0.5)}, LOG_PROBS]
+    with replying(*map(reply, replies)) as (url, _):
+        result = judge(records, url, "--yes")
+    assert "2 verdicts, 1 of them right, 1 of them close" in result.output
+    assert (
+        "1 undecided, because the letter that the server does not list could be the"
+        in result.output
+    )
+    table = pd.read_csv(records.parent / "verdicts.csv")
+    assert table["status"].tolist() == ["undecided", "judged", "judged"]
+    labels = read_labels(records.parent / "verdicts.csv")
+    assert labels["correct"].tolist() == [False, True]
+
+
+def test_replies_of_another_port_are_not_verdicts(records):
+    with replying(reply(LOG_PROBS)) as (url, _), replying(reply(WRONG)) as (other, requests):
+        first = judge(records, url, "--yes")
+        second = judge(records, other, "--yes")
+    assert len(requests) == 3
+    assert "3 verdicts, 3 of them right" in first.output
+    assert "3 verdicts, 0 of them right" in second.output
 
 
 def test_the_verdicts_decide_what_pro_score_calls_right(records):
@@ -98,12 +125,11 @@ def test_nothing_is_sent_before_the_user_agrees(records):
 
 
 def test_a_stopped_command_continues_where_it_stopped(records):
-    with replying(reply(WRONG), (401, {})) as (url, _):
+    with replying(reply(WRONG), (401, {}), reply(WRONG)) as (url, requests):
         stopped = judge(records, url, "--yes")
-    assert "the key is taken from environment variable OPENAI_API_KEY" in stopped.output
-    with replying(reply(WRONG)) as (url, requests):
         result = judge(records, url, "--yes")
-    assert len(requests) == 2
+    assert "the key is taken from environment variable OPENAI_API_KEY" in stopped.output
+    assert len(requests) == 4
     assert "3 verdicts, 0 of them right" in result.output
 
 

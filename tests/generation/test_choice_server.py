@@ -1,5 +1,6 @@
 """A judge behind a server: letters in the lists of a reply, faults, and the key."""
 
+import json
 import logging
 import math
 
@@ -7,10 +8,11 @@ import numpy as np
 import pytest
 from fake_server import connected, replying, serving
 
-from pro_lib.common.files import RunError
+from pro_lib.common.choice_cache import missing_prompts, stored_replies
+from pro_lib.common.files import RunError, sha256
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.choice_server import connect_choice_server
-from pro_lib.metrics.judge import judge
+from pro_lib.metrics.judge import judge, judge_prompts
 
 CHOICES = (" (A)", " (B)")
 KEY = "sk-very-secret-0123456789"
@@ -56,6 +58,33 @@ def test_a_letter_that_is_not_listed_has_at_most_what_the_list_leaves():
     np.testing.assert_allclose(probabilities(reply), [0.95, 0.02])
 
 
+ONE_TOKEN = {
+    "it could change the verdict": (token("B", B=0.45), ("undecided", 0.45, None)),
+    "it has exactly one half": (token("A", A=0.5), ("undecided", 0.5, None)),
+    "it cannot": (token("B", B=0.97), ("judged", 0.97, 0.03)),
+    "the judge says something else": (token("no", no=0.9, B=0.01), ("refused", 0.01, None)),
+    "the letter alone is too little": (token("A", A=0.4, no=0.2), ("refused", 0.4, None)),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_TOKEN)
+def test_a_verdict_that_an_unlisted_letter_could_change_is_undecided(kind, tmp_path):
+    reply, (status, mass, p_right) = ONE_TOKEN[kind]
+    arguments = (["Who?"], [["Ada"]], ["Bob"])
+    cache = tmp_path / "replies.jsonl"
+    with replying(chat(reply)) as (url, requests):
+        server = connect_choice_server(url, model="judge")
+        first = judge(*arguments, model=server, cache=cache)
+        again = judge(*arguments, model=server, cache=cache)
+    assert len(requests) == 1
+    assert again.equals(first)
+    assert first.at[0, "status"] == status
+    assert first.at[0, "mass"] == pytest.approx(mass)
+    assert first.at[0, "p_right"] == (
+        pytest.approx(math.nan, nan_ok=True) if p_right is None else pytest.approx(p_right)
+    )
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -97,12 +126,59 @@ def test_verdicts_before_a_failure_are_kept(tmp_path):
     questions = [f"Who is {number}?" for number in range(40)]
     arguments = (questions, [["Ada"]] * 40, ["Ada"] * 40)
     good = chat(token("A", **SURE))
-    with replying(*[good] * 35, (401, {})) as (url, _), pytest.raises(RunError, match="401"):
-        judge(*arguments, model=connect_choice_server(url, model="judge"), cache=cache)
-    with replying(good) as (url, requests):
-        table = judge(*arguments, model=connect_choice_server(url, model="judge"), cache=cache)
-    assert len(requests) == 5
+    with replying(*[good] * 35, (401, {}), good) as (url, requests):
+        server = connect_choice_server(url, model="judge", concurrency=1)
+        with pytest.raises(RunError, match="401"):
+            judge(*arguments, model=server, cache=cache)
+        table = judge(*arguments, model=server, cache=cache)
+    assert len(requests) == 41
     assert set(table["status"]) == {"judged"}
+
+
+WRONG = {"A": 0.1, "B": 0.8}
+
+
+@pytest.mark.parametrize("change", ["port", "path", "endpoint", "name", "top"])
+def test_replies_of_another_server_are_not_used(tmp_path, change):
+    cache = tmp_path / "verdicts.jsonl"
+    arguments = (["Who?"], [["Ada"]], ["Ada"])
+    right = chat(token("A", **SURE))
+    wrong = chat(token("B", **WRONG))
+    wrong["choices"][0]["logprobs"]["top_logprobs"] = [
+        {name: math.log(probability) for name, probability in WRONG.items()}
+    ]
+    options = {"model": "judge"}
+    with replying(right, wrong) as (url, _), replying(wrong) as (other_url, _):
+        server = connect_choice_server(url, **options)
+        judge(*arguments, model=server, cache=cache)
+        address = {"port": other_url, "path": f"{url}/other"}.get(change, url)
+        options |= {"endpoint": {"endpoint": "completions"}, "name": {"model": "other"}}.get(
+            change, {"top": 5} if change == "top" else {}
+        )
+        table = judge(*arguments, model=connect_choice_server(address, **options), cache=cache)
+    assert table["p_right"].tolist() == [pytest.approx(1 / 9)]
+
+
+EARLIER = {
+    "one port": ("https://api.example.org/v1", SURE, True),
+    "one port, a half at most": ("https://api.example.org/v1", {"A": 0.5, "B": 0.5}, False),
+    "several ports": ("https://api.example.org:8000/v1", SURE, False),
+    "on this machine": ("http://localhost/v1", SURE, False),
+}
+
+
+@pytest.mark.parametrize("kind", EARLIER)
+def test_replies_that_name_the_host_alone_are_used_if_it_has_one_port(tmp_path, kind, monkeypatch):
+    url, probabilities, is_used = EARLIER[kind]
+    cache = tmp_path / "replies.jsonl"
+    server = connect_choice_server(url, model="judge")
+    [prompt] = judge_prompts(["Who?"], [["Ada"]], ["Ada"])
+    values = [math.log(probabilities[letter]) for letter in "AB"]
+    host = url.split("/")[2].partition(":")[0]
+    line = {"model": "judge", "fingerprint": f"served by {host}, chat", "log_probs": values}
+    line["prompt_sha256"] = sha256("\n".join([*CHOICES, prompt]).encode())
+    cache.write_text(json.dumps(line) + "\n")
+    assert missing_prompts(server, [prompt], CHOICES, cache) == ([] if is_used else [prompt])
 
 
 def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch, caplog):
@@ -153,3 +229,18 @@ def test_a_choice_that_a_short_list_leaves_out_is_no_value(facts_2m):
     with serving(facts_2m, most=20) as url:
         values = connected(url, facts_2m).choice_log_probs([prompt], [" Paris", " xylophone"])
     assert np.isnan(values[0]).tolist() == [False, True]
+
+
+def test_replies_of_a_connected_model_belong_to_its_server(facts_2m, tmp_path):
+    prompts = ["Question: Who wrote Emma?\nAnswer:"]
+    values = []
+    for shift in (0.0, 0.5):
+
+        def sampler(values, body, shift=shift):
+            return (values * (1 + shift)).log_softmax(-1)
+
+        with serving(facts_2m, sampler=sampler) as url:
+            model = connected(url, facts_2m, top=10_000)
+            replies = stored_replies(model, prompts, [" Paris", " Rome"], cache=tmp_path / "file")
+            values.append(replies.log_probs)
+    assert abs(values[0] - values[1]).min() > 0.1

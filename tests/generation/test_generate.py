@@ -380,12 +380,18 @@ def test_ranks_go_down_in_probability_but_samples_keep_their_order(model, strate
 
 
 CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answer]"
-DATED = (
-    "Today is {{ strftime_now('%d %b %Y') }}."
-    + CHAT
-    + "{% if shout is defined and shout %}!{% endif %}"
+SHOUTING = CHAT + "{% if shout is defined and shout %}!{% endif %}"
+DATED = "Today is {{ strftime_now('%d %b %Y') }}." + SHOUTING
+DATES = (
+    "{{ strftime_now('%d %b %Y') }}",
+    "{{ strftime_now ('%d %b %Y') }}",
+    "{{ strftime_now(\n format='%d %b %Y') }}",
+    "{% set now = strftime_now %}{{ now('%d %b %Y') }}",
+    "{% set form = '%d %b %Y' %}{{ strftime_now(form) }}",
+    "{% macro day(now) %}{{ now('%d %b %Y') }}{% endmacro %}{{ day(strftime_now) }}",
 )
-TIMED = DATED + "{% set how = '%H' %}{{ strftime_now(how) }}"
+# It loops over the parts of a message, of which a text has none.
+DROPPING = CHAT.replace("m.content", "m.content[0].text")
 THINKING = CHAT + "{% if enable_thinking is not defined or enable_thinking %}<think>\n"
 THINKING += "{% else %}<think></think>{% endif %}"
 
@@ -422,8 +428,11 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
 
 
-def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(model, tmp_path):
-    dated = with_template(model, DATED)
+@pytest.mark.parametrize("now", DATES)
+def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_day(
+    model, tmp_path, now
+):
+    dated = with_template(model, f"Today is {now}.{SHOUTING}")
     conversation = [{"role": "user", "content": "Who?"}]
     today = "Today is {}.[user]Who?\n[answer]{}"
     options = {"date": "2031-01-02", "shout": True}
@@ -444,7 +453,16 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (DATED, "yes", "chat='yes' "),
         (DATED, {"shuot": True}, "cannot be used .it has no option 'shuot'.; use chat=False"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
-        (TIMED, True, "it asks for the date in a way that is unsupported"),
+        (
+            DROPPING,
+            True,
+            "template of model llama drops the question: two different questions have",
+        ),
+        (
+            "{{ raise_exception('') }}",
+            True,
+            "cannot be used .TemplateError, an error without a mess",
+        ),
         (None, True, "llama has no chat template; leave chat=True"),
         ("{{ raise_exception('only saints') }}", True, r"cannot be used \(.*only saints\)"),
         ("{{ 1 // 0 }}", True, "by zero"),
@@ -454,7 +472,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         ("{{ 'x' * 10**7 }}", True, "the prompt that it renders has 10,000,000 characters"),
         (THINKING, True, r"it opens a thinking block; an option may close it: chat=\{'ena"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
     with pytest.raises(ValueError, match=words):

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,17 @@ def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(
     (tmp_path / "README.md").write_text("which is not loaded")
     monkeypatch.setattr(catalog.hashlib, "file_digest", None)
     assert catalog.fingerprint(tmp_path) == fingerprints[-1]
+
+
+def test_weights_that_were_overwritten_in_place_have_another_fingerprint(tmp_path):
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"before")
+    before = catalog.fingerprint(tmp_path)
+    status = weights.stat()
+    time.sleep(0.05)  # the clock of the file system has ticked
+    weights.write_bytes(b"behind")
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert catalog.fingerprint(tmp_path) != before
 
 
 def test_a_network_and_its_tokenizer_are_a_model(facts_2m):

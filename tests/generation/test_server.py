@@ -4,6 +4,7 @@ import math
 import re
 import socket
 import ssl
+import sys
 import threading
 from contextlib import suppress
 from copy import deepcopy
@@ -19,6 +20,7 @@ from fake_server import NAME, connected, listed_models, props, searched, serving
 from test_threshold import MASSES
 
 import pro_lib
+from pro_lib import runs
 from pro_lib.common.files import RunError
 from pro_lib.generation import models, server, server_client
 from pro_lib.generation.generate import generate
@@ -545,8 +547,12 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
 @pytest.mark.parametrize("place", [0, 1, 19])
 def test_a_probe_may_differ_by_a_hundredth_of_a_nat(facts_2m, nats, is_shared, place, tmp_path):
     def sampler(values, body):
-        less = values.clone()
-        less[place] -= nats
+        if values[0] > math.log(0.5):  # the other tokens would change by more
+            return values
+        before = values[place].exp()
+        after = before * math.exp(-nats)
+        less = values + ((1 - after) / (1 - before)).log()
+        less[place] = values[place] - nats
         return less
 
     run_over(facts_2m, tmp_path, [])
@@ -931,3 +937,79 @@ def test_a_list_that_is_longer_than_the_server_allows_is_refused_with_what_to_ch
             match=r"HTTP status 400; if lists are limited, lower top=1000 or raise the limit",
         ):
             connected(url, facts_2m)
+
+
+def without_second(reply, n, prompt):
+    """A list that lacks its second token, from the fourth request on."""
+    listed = tops(reply)
+    if n >= 4 and len(listed) > 1:
+        del listed[[*listed][1]]
+    return reply
+
+
+def second_as(value=None, name=None):
+    """A list whose second token has another value or name, from the fourth request on."""
+
+    def lie(reply, n, prompt):
+        pairs = [*tops(reply).items()]
+        if n >= 4 and len(pairs) > 1:
+            token, log_prob = pairs[1]
+            pairs[1] = (name or token, log_prob if value is None else value)
+        return relisted(reply, dict(pairs))
+
+    return lie
+
+
+HIDING = {
+    "omitted": without_second,
+    "at -inf": second_as(-math.inf),
+    "at the lowest float": second_as(-3.4e38),
+    "an id that is no token": second_as(name="token_id:99999999"),
+    "a negative id": second_as(name="token_id:-1"),
+}
+
+
+@pytest.mark.parametrize("kind", HIDING)
+def test_a_list_that_leaves_out_more_than_its_other_tokens_can_have_is_refused(
+    facts_2m, some, kind
+):
+    with serving(facts_2m, HIDING[kind]) as url, pytest.raises(RunError) as caught:
+        searched(connected(url, facts_2m, top=300), some)
+    assert re.search(
+        r"leaves out a likely token: .* which the [\d,]+ tokens that are not listed cannot have"
+        r"|lists no log-probabilities by token id",
+        str(caught.value),
+    )
+
+
+@pytest.mark.parametrize("part", ["weights", "description"])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_answers_of_a_server_that_changed_meanwhile_are_not_stored(
+    facts_2m, tmp_path, part, is_stored, monkeypatch
+):
+    monkeypatch.setattr(sys.modules["pro_lib.generation.generate"], "QUESTIONS_PER_PART", 2)
+    questions = question_sets.load_questions("world-facts", split="validation", limit=5)
+    prompts = [tuple(facts_2m.encode(prompt)) for prompt in questions.prompts()]
+    pages = {"/v1/models": listed_models()}
+    swaps = []
+
+    def sampler(values, body):
+        if tuple(body["prompt"]) == prompts[3]:  # the last question of the second part
+            swaps.append(body)
+            if part == "description":
+                pages["/v1/models"] = listed_models(root="served/another")
+        is_swapped = swaps and part == "weights"
+        return off_by(0.1)["sampler"](values, body) if is_swapped else values
+
+    out = tmp_path if is_stored else None
+    with serving(facts_2m, sampler=sampler, pages=pages) as url:
+        served = connected(url, facts_2m, top=300)
+        with pytest.raises(RunError, match=r"changed while it answered: server\."):
+            searched(served, questions, alpha=0.2, out=out)
+    assert swaps
+    if is_stored:
+        [folder] = tmp_path.glob("*/*/*")
+        assert not list(folder.glob("*.journal"))
+        with pytest.warns(UserWarning, match="of the 5 questions planned"):
+            run = runs.read_run(folder)
+        assert run.questions["question"].tolist() == questions.table["question"].tolist()[:2]

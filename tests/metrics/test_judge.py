@@ -7,6 +7,7 @@ import pytest
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
+from pro_lib.generation.models import load_model
 from pro_lib.metrics.judge import judge
 
 QUESTIONS = [f"Who is number {number}?" for number in range(40)]
@@ -92,6 +93,16 @@ def test_another_model_does_not_read_the_verdicts(tmp_path):
     other = Judge(fingerprint="2")
     judge(QUESTIONS, REFERENCES, ANSWERS, model=other, cache=cache)
     assert len(other.prompts) == 40
+
+
+def test_another_precision_of_a_model_does_not_read_its_verdicts(tmp_path):
+    cache = tmp_path / "verdicts.jsonl"
+    arguments = (QUESTIONS[:2], REFERENCES[:2], ANSWERS[:2])
+    for dtype in ("float32", "bfloat16"):
+        model = load_model("facts-1m", device="cpu", dtype=dtype)
+        fresh = judge(*arguments, model=model)
+        stored = judge(*arguments, model=model, cache=cache)
+        assert stored.equals(fresh)
 
 
 def test_unknown_values_are_not_stored(tmp_path):

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from pro_lib.common.choice_model import ChoiceModel
 
 _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
+_CLOSE = (0.4, 0.6)  # probabilities of a verdict that could easily be the opposite
+# Why answers have no verdict, by their status
+_WITHOUT_VERDICT = {
+    "refused": "answers without one, because the judge said something else",
+    "undecided": "undecided, because the letter that the server does not list could be the larger",
+    "unknown": "without one, as the reply had no probabilities",
+}
 
 
 @click.command("judge", cls=Command)
@@ -130,12 +137,13 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     """Return a sentence about the verdicts."""
     counts = table["status"].value_counts()
     n_right = int(table["correct"].fillna(False).sum())
-    n_judged = int(counts.get("judged", 0))
-    text = f"{printable(output)}: {n_judged:,} verdicts, {n_right:,} of them right"
-    if counts.get("refused", 0):
-        text += (
-            f"; {counts['refused']:,} answers without one, because the judge said something else"
-        )
-    if counts.get("unknown", 0):
-        text += f"; {counts['unknown']:,} without one, as the reply had no probabilities"
+    n_close = int(table["p_right"].between(*_CLOSE).sum())
+    low, high = _CLOSE
+    text = (
+        f"{printable(output)}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
+        f"{n_close:,} of them close (probability between {low} and {high})"
+    )
+    for status, reason in _WITHOUT_VERDICT.items():
+        if status in counts:
+            text += f"; {counts[status]:,} {reason}"
     return text
