@@ -576,7 +576,7 @@ class Experiment(Parameters):
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
         from pro_lib.generation import models
 
-        if model in (self.loaded_models or {}):
+        if model in self.loaded_models:
             return self.loaded_models[model]
         try:
             return models.cached_model(
@@ -672,7 +672,7 @@ class Experiment(Parameters):
         unset = dict.fromkeys(("chat", "quantization", "loading", "server"))
         required: dict[str, Any] = {**parameters, **unset}
         required |= decoder.parameters() | questions.parameters(chat=chat)
-        loaded = (self.loaded_models or {}).get(model)
+        loaded = self.loaded_models.get(model)
         fingerprint = catalog.known_fingerprint(catalog.locate(model))
         if loaded is not None:
             required |= loaded.parameters()
@@ -721,7 +721,7 @@ class Experiment(Parameters):
 def _with_model_names(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters with the names of models that are in memory, and these by their names."""
     given = parameters.get("model")
-    models = list(given) if isinstance(given, (list, tuple)) else [given]
+    models: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
     loaded = {model.name: model for model in models if hasattr(model, "tokenizer")}
     if not loaded:
         return parameters

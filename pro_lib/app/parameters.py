@@ -281,7 +281,7 @@ class Parameters:
     use: NotebookUse | None = (
         None  # the parameters that a notebook reads and those that its user changed
     )
-    loaded_models: dict | None = None  # models in memory, by the names in `model`
+    loaded_models: dict = field(default_factory=dict)  # models in memory, by the names in `model`
 
     def __post_init__(self) -> None:
         # A notebook runs in another folder, so the default must not depend on the working folder.
@@ -350,7 +350,7 @@ class Parameters:
                 "lower search_alpha or raise alpha"
             )
         for model in as_list(self.model):
-            if model not in (self.loaded_models or {}):
+            if model not in self.loaded_models:
                 catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
         self._check_distinct("model", catalog.model_folder_name)
@@ -427,7 +427,7 @@ def same_value(value: object, other: object) -> bool:
 def plain_value(value: object) -> object:
     """Return a value in the form in which values are compared: a list of one name is that name."""
     if callable(value):
-        return value.__name__
+        return getattr(value, "__name__", "function")
     if isinstance(value, (list, tuple)):
         is_one_name = len(value) == 1 and isinstance(value[0], str)
         return value[0] if is_one_name else list(value)

@@ -56,7 +56,7 @@ from pro_lib.generation.tokens import (
     text_before,
     token_texts,
 )
-from pro_lib.runs.storage import plain
+from pro_lib.runs.question_table import plain
 
 # Options of `from_pretrained` that configurations and tokenizers accept too.
 _SHARED_OPTIONS = (
