@@ -59,25 +59,27 @@ def count_lines(scored: ScoredAnswers) -> list[str]:
 
 
 def alpha_lines(scored: ScoredAnswers) -> list[str]:
-    """Return where α comes from, and an α at which PRO differs from NLL if it does not."""
-    if "PRO" not in scored.methods:
+    """Return where α comes from, and an α at which PRO would keep more answers."""
+    if scored.run.is_texts:
         words = (
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
         )
-        return [words] if scored.run.is_texts else []
+        return [words]
+    has_alpha = not {"PRO", "S-PRO"}.isdisjoint(scored.methods)
+    if not has_alpha and scored.alpha.reported is None:
+        return []
     lines = [scored.alpha.reason]
     if scored.n_texts_alone:
         share = f"{scored.n_texts_alone:,} of {len(scored.rows):,} questions"
         lines.append(f"{share} have answers without log-probabilities, which PRO and NLL need.")
     if scored.rows["n_kept"].max() <= 1:
-        words = "PRO keeps one answer of each question, so it equals NLL."
-        more = scored.alpha_that_keeps_more()
-        if more is not None:
-            alpha, n_questions = more
-            kept = f"keeps two or more answers of {n_questions:,} questions"
-            words = f"{words} --alpha {alpha:g} {kept}."
-        lines.append(words)
+        lines.append("PRO keeps one answer of each question, so it equals NLL.")
+    more = scored.alpha_that_keeps_two()
+    if more is not None:
+        alpha, n_questions = more
+        counts = f"{n_questions:,} of {len(scored.rows):,} questions"
+        lines.append(f"With --alpha {alpha:g}, PRO keeps two or more answers of {counts}.")
     return lines
 
 
@@ -106,21 +108,14 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     words = metrics.differences_in_words(table, reference)
     if not words:
         return []
-    lines = [f"Paired difference (95 % interval): {'; '.join(words)}."]
-    tested = [name for name in scored.methods if name in ("PRO", "S-PRO")]
-    if scored.alpha.is_chosen and tested:
-        verb = "was" if len(tested) == 1 else "were"
-        names = " and ".join(tested)
-        lines.append(f"{names} {verb} tested on questions on which α was not chosen.")
-    return lines
+    return [f"Paired difference (95 % interval): {'; '.join(words)}."]
 
 
 def reservations(scored: ScoredAnswers) -> list[str]:
     """Return sentences about the intervals: clusters of questions, and few answers of a kind."""
     from pro_lib.evaluation.scored_answers import FEW
 
-    evaluation = scored.evaluation
-    assert evaluation is not None
+    evaluation = scored.judged()
     sentences = []
     clusters = evaluation.answers.get("cluster")
     if clusters is not None:
@@ -160,6 +155,7 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),
         "n_judged": 0,
+        "n_reported": 0,
         "accuracy": None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,
@@ -169,6 +165,7 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     if evaluation is None or not len(evaluation.correct):
         return data
     data["n_judged"] = len(evaluation.correct)
+    data["n_reported"] = len(scored.judged().correct)
     data["accuracy"] = float(evaluation.correct.mean())
     data["exclusions"] = evaluation.exclusions
     data["cautions"] = evaluation.cautions()

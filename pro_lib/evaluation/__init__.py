@@ -1,13 +1,7 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
-from pro_lib.evaluation.alpha_choice import (
-    AlphaChoice,
-    Estimate,
-    ScoreTest,
-    choose_alpha,
-    default_alpha,
-)
-from pro_lib.evaluation.answer_comparison import AnswerComparison, compare_answers
+from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
+from pro_lib.evaluation.answer_comparison import AnswerComparison, Estimate, compare_answers
 from pro_lib.evaluation.evaluate import MISSING_SHARE, common_methods, evaluate, evaluations
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import (
@@ -63,7 +57,6 @@ __all__ = [
     "MethodScores",
     "Mistrust",
     "Protocol",
-    "ScoreTest",
     "ScoredAnswers",
     "SettingCounts",
     "Splits",

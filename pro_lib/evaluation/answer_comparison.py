@@ -11,12 +11,20 @@ from scipy.special import bdtr, stdtrit
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.alpha_choice import Estimate
 from pro_lib.evaluation.scored_answers import ScoredAnswers
 from pro_lib.metrics.auroc import FloatArray
 
 FEWEST_OF_A_CLASS = 5  # right or wrong answers of each run; with fewer there is no interval
 _Z = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -74,16 +82,10 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
         >>> comparison.n_questions, comparison.difference.value
         (377, 0.0)
     """
-    evaluations = []
-    for scored in (first, second):
-        if scored.evaluation is None:
-            raise RunError(
-                f"run {scored.run.name} has no answer that can be judged; give right answers with "
-                "--questions or --labels"
-            )
-        evaluations.append(scored.evaluation)
     places = _shared_questions(first, second)
-    judged = [evaluation.rows(rows) for evaluation, rows in zip(evaluations, places, strict=True)]
+    judged = [
+        scored.judged().rows(rows) for scored, rows in zip((first, second), places, strict=True)
+    ]
     clusters = judged[0].answers.get("cluster")
     correct = [evaluation.correct for evaluation in judged]
     n = len(correct[0])
@@ -134,9 +136,7 @@ def _judged_questions(scored: ScoredAnswers) -> pd.DataFrame:
 
     An unknown text is empty.
     """
-    evaluation = scored.evaluation
-    assert evaluation is not None
-    ids = evaluation.answers["question_id"]
+    ids = scored.judged().answers["question_id"]
     texts = scored.rows.drop_duplicates("question_id").set_index("question_id")["question"]
     columns = {
         "question_id": ids.to_numpy(),

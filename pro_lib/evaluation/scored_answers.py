@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
 from pro_lib.evaluation.evaluate import evaluate
-from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.methods import (
     PROTOCOLS,
@@ -121,10 +121,10 @@ class ScoredAnswers:
         return np.argsort(-self.scores_of(method), kind="stable")
 
     def judged_scores(self) -> pd.DataFrame:
-        """Return a column of scores per method, for the judged questions that all methods score."""
+        """Return a column of scores per method, for the questions of `judged`."""
         evaluation = self.judged()
         scores = evaluation.baselines
-        if "PRO" in self.methods:
+        if "NLL" in scores:
             alphas = dict.fromkeys(["PRO", *evaluation.meanings], self.alpha.alpha)
             scores = evaluation.with_pro(alphas)
         scores = scores.rename(columns=_short_name)
@@ -134,31 +134,19 @@ class ScoredAnswers:
     def comparison(self) -> pd.DataFrame:
         """AUROC of every method and its difference to NLL, or to the first method without NLL.
 
-        The columns are those of `metrics.compare_aurocs`. If α was chosen on these questions, the
-        AUROC and the difference of PRO and S-PRO are those on questions on which α was not chosen.
+        The columns are those of `metrics.compare_aurocs`.
 
         Raises:
             OneClassError: all judged answers are right, or all are wrong.
         """
         evaluation = self.judged()
         scores = self.judged_scores()
-        reference = "NLL" if "NLL" in scores else str(scores.columns[0])
-        table = metrics.compare_aurocs(
+        return metrics.compare_aurocs(
             scores,
             evaluation.correct,
-            reference=reference,
+            reference="NLL" if "NLL" in scores else str(scores.columns[0]),
             clusters=evaluation.answers.get("cluster"),
         )
-        if reference != "NLL":
-            return table
-        columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]
-        for name, test in self.alpha.tests.items():
-            values = [*astuple(test.auroc), *astuple(test.minus_nll)]
-            is_tested = table["method"] == _short_name(name)
-            table.loc[is_tested, columns] = values
-            untested = ["reading", "n_to_decide", "p_value", "p_holm"]
-            table.loc[is_tested, untested] = ["", *[np.nan] * 3]
-        return table
 
     def most_certain(self, method: str, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
         """Return the accuracy if only the most certain of the judged questions are answered.
@@ -185,23 +173,21 @@ class ScoredAnswers:
         }
         return pd.DataFrame(columns)
 
-    def alpha_that_keeps_more(self) -> tuple[float, int] | None:
-        """Return an α at which PRO keeps a second answer, if no question has two at the present α.
+    def alpha_that_keeps_two(self) -> tuple[float, int] | None:
+        """Return an α at which PRO would keep two or more answers of most questions.
 
         Returns:
-            The largest such α of a grid, and the number of questions that keep two answers or more
-            there. None if PRO keeps a second answer already, or at no α.
+            The largest such α of a grid, and the number of these questions. None if α was chosen,
+            if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if "n_kept" not in self.rows or self.rows["n_kept"].max() > 1:
+        if self.alpha.reported is not None or self.run.is_texts:
             return None
         log_probs = self.run.log_probs()
-        lowest = self.run.search_alpha or 0.0
-        for alpha in reversed(DRAWN_ALPHAS):
-            if alpha < lowest or alpha >= self.alpha.alpha:
-                continue
+        for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
             kept = scoring.adaptive_k(log_probs, alpha, search_alpha=self.run.search_alpha)
-            if kept.max(initial=0) > 1:
-                return alpha, int((kept > 1).sum())
+            n_questions = int((kept > 1).sum())
+            if n_questions > len(kept) / 2:
+                return (float(alpha), n_questions) if alpha < self.alpha.alpha else None
         return None
 
     def mistrust(
@@ -217,9 +203,6 @@ class ScoredAnswers:
             method: the method whose scores decide.
             target: the accuracy to guarantee; None for a quantile.
             confidence: the confidence of the guarantee.
-
-        Raises:
-            SentenceError: if α was chosen on the questions that the guarantee would use.
         """
         scores = self.scores_of(method)
         if target is None:
@@ -227,11 +210,6 @@ class ScoredAnswers:
         if self.evaluation is None:
             why = "No accuracy can be guaranteed without judged answers."
             return self._mistrust_quarter(method, why)
-        if self.alpha.is_chosen:
-            raise SentenceError(
-                f"target={target:g} needs an α that was not chosen on the same questions; "
-                "score the answers with a fixed alpha"
-            )
         shown = self._guarantee(method, target, confidence)
         if shown.threshold is None:
             return self._mistrust_quarter(method, shown.sentence())
@@ -269,15 +247,16 @@ class ScoredAnswers:
         return Mistrust(method, is_high | is_missing, " ".join(words))
 
     def judged(self) -> Evaluation:
-        """Return the judged answers.
+        """Return the judged answers, without those on which α was chosen.
 
         Raises:
             RunError: no answer can be judged.
         """
         if self.evaluation is None:
-            words = "has no answer that can be judged; give references or labels"
+            words = "has no answer that can be judged; give --questions or --labels"
             raise RunError(f"run {self.run.name} {words}")
-        return self.evaluation
+        reported = self.alpha.reported
+        return self.evaluation if reported is None else self.evaluation.rows(reported)
 
 
 def score_answers(
@@ -332,7 +311,8 @@ def score_answers(
     except RunError:
         if must_judge:
             raise
-    choice = _alpha_of(run, evaluation, alpha, is_fixed)
+    cluster = (choices or Choices()).cluster
+    choice = _alpha_of(run, evaluation, alpha, is_fixed, cluster)
     rows, names = _score_rows(run, matrices, choice.alpha, options)
     names = _selected(names, methods)
     kept_columns = [METHOD_COLUMNS.get(name, name) for name in names]
@@ -380,14 +360,18 @@ def _has_several_answers(run: Run) -> bool:
 
 
 def _alpha_of(
-    run: Run, evaluation: Evaluation | None, alpha: float | None, is_fixed: bool
+    run: Run,
+    evaluation: Evaluation | None,
+    alpha: float | None,
+    is_fixed: bool,
+    cluster: str | None,
 ) -> AlphaChoice:
     """Return α of PRO: the given one, the best one on judged answers, or 0.4."""
     if alpha is not None:
         scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
         return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
     if is_fixed:
-        why = "it must not depend on the answers that are compared or guaranteed"
+        why = "it must not depend on the answers that are compared"
         return default_alpha(run.search_alpha, why=why)
     if evaluation is None:
         return default_alpha(run.search_alpha, why="without judged answers, α cannot be chosen")
@@ -397,7 +381,7 @@ def _alpha_of(
         return default_alpha(
             run.search_alpha, why="with one answer to each question it has no effect"
         )
-    return choose_alpha(evaluation)
+    return choose_alpha(evaluation, run.questions, cluster=cluster)
 
 
 def _score_rows(

@@ -7,7 +7,6 @@ import pytest
 
 from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.common.files import RunError
-from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import compare_answers, score_answers, scored_answers
 
 
@@ -81,25 +80,20 @@ def test_a_quarter_is_mistrusted_and_questions_without_a_score():
     assert scored.mistrust("NLL").sentence.endswith("1 questions have no score.")
 
 
-def test_a_guarantee_needs_an_alpha_that_was_not_chosen_on_the_same_questions():
-    scored = score_answers(JUDGED)
-    chosen = evaluation.AlphaChoice(0.1, "", is_chosen=True)
-    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
-    with pytest.raises(SentenceError, match="was not chosen on the same questions"):
-        evaluation.ScoredAnswers(*parts).mistrust("PRO", target=0.9)
-
-
-def test_the_row_of_pro_is_tested_on_questions_that_did_not_choose_alpha():
-    scored = score_answers(run_of(*((0.99 - n / 40, n % 3 > 0, 0.005) for n in range(36))))
-    auroc = evaluation.Estimate(0.6, 0.5, 0.7)
-    gain = evaluation.Estimate(0.02, -0.01, 0.05)
-    chosen = evaluation.AlphaChoice(0.001, "", True, {"PRO": evaluation.ScoreTest(auroc, gain)})
-    parts = (scored.run, chosen, scored.rows, scored.methods, scored.evaluation)
-    table = evaluation.ScoredAnswers(*parts).comparison.set_index("method")
-    columns = ["auroc", "low", "high", "difference", "difference_low", "difference_high"]
-    assert table.loc["PRO", columns].tolist() == [0.6, 0.5, 0.7, 0.02, -0.01, 0.05]
-    unchanged = scored.comparison.set_index("method").loc["NLL", "auroc"]
-    assert table.loc["NLL", "auroc"] == unchanged
+def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
+    scored = score_answers(run_of(*((0.99 - n / 200, n % 3 > 0, 0.005) for n in range(180))))
+    reported = np.arange(180) % 2 == 1
+    part = replace(scored, alpha=evaluation.AlphaChoice(0.001, "", reported))
+    expected = metrics.compare_aurocs(
+        scored.evaluation.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
+        scored.evaluation.correct[reported],
+        reference="NLL",
+    )
+    columns = ["method", "auroc", "low", "high", "difference", "difference_low"]
+    assert part.comparison[columns][:2].equals(expected[columns])
+    assert part.most_certain("PRO")["n_answered"].tolist() == [22, 45, 68, 90]
+    assert part.mistrust("PRO", target=0.5).guarantee.n_validation == 90
+    assert compare_answers(part, scored).n_questions == 90
 
 
 def many(n_questions, seed, *, start=0):

@@ -53,7 +53,7 @@ def report_command(
         force=force,
         is_ours=report.is_report,
     )
-    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    scored = scored_answers(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)

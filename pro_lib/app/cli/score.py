@@ -83,7 +83,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
             force=options["force"],
             is_ours=score_table.is_score_table,
         )
-    scored = scored_answers(source, options, is_fixed=options["target"] is not None)
+    scored = scored_answers(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     rows = score_table.question_table(scored, mistrust)

@@ -68,7 +68,9 @@ def scoring_options(function: _Function) -> _Function:
     return function
 
 
-def scored_answers(source: str, options: dict[str, Any], *, is_fixed: bool) -> ScoredAnswers:
+def scored_answers(
+    source: str, options: dict[str, Any], *, is_fixed: bool = False
+) -> ScoredAnswers:
     """Read and score the answers of a file or a run.
 
     Args:
