@@ -4,7 +4,8 @@
 
 The questions are chosen by accuracy alone: all test questions of the relations in which the model
 answers between 20 and 80 % of the validation questions correctly. In the other relations, nearly
-all answers are right or nearly all are wrong, so that little is left to tell apart.
+all answers are right or nearly all are wrong, so that little is left to tell apart. Repeated
+answers are left out.
 """
 
 import json
@@ -19,7 +20,7 @@ from pro_lib import evaluation, runs
 OUTPUT = Path(__file__).with_name("answers.jsonl")
 LOWEST_ACCURACY = 0.2
 HIGHEST_ACCURACY = 0.8
-DIGITS = 6  # of a log-probability
+DIGITS = 4  # of a log-probability
 
 
 def chosen_relations(run: runs.Run) -> set[str]:
@@ -39,6 +40,7 @@ def record(question: dict, answers: pd.DataFrame) -> dict:
     return {
         "question_id": question["question_id"],
         "question": question["question"],
+        "relation": question["relation"],
         "references": list(question["references"]),
         "answers": [
             {"text": answer.text, "log_prob": round(answer.value, DIGITS)}
@@ -55,7 +57,7 @@ def main(folder: str) -> None:
         (run.questions["split"] == "test") & run.questions["relation"].isin(relations)
     ]
     order = np.random.default_rng(0).permutation(len(questions))
-    answers = run.ranked_answers(distinct=False).groupby("question_id")
+    answers = run.ranked_answers().groupby("question_id")
     records = [
         record(question, answers.get_group(question["question_id"]))
         for question in questions.iloc[order].to_dict("records")

@@ -76,6 +76,19 @@ def alpha_choices() -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
+def alpha_choice_coverage() -> pd.DataFrame:
+    """Return the coverage of the interval at the chosen α, by world and number of questions."""
+    measured = read_csv("docs/results/data/alpha_choice_coverage.csv")
+    records = []
+    for world, group in measured.groupby("world", sort=False):
+        record = {"world": world}
+        for each in group.itertuples():
+            head = f"{each.n_questions:,} questions"
+            record[head] = f"{each.coverage:.3f} ± {each.coverage_error:.3f}"
+        records.append(record)
+    return pd.DataFrame(records)
+
+
 def _method_name(record: Mapping | pd.Series) -> str:
     """Return the name of a row's method on the pages."""
     for name, where in METHODS.items():
@@ -718,6 +731,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
         methods,
         method_inputs,
         alpha_choices,
+        alpha_choice_coverage,
         benchmark_auroc,
         benchmark_meanings,
         benchmark_exposure,

@@ -95,8 +95,8 @@ def choose_alpha(
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} do not suffice to choose it; {FEWEST_TO_HALVE} are needed, or "
-        f"{FEWEST_TO_CHOOSE} of split validation and others, with {FEWEST_OF_A_CLASS} right and "
-        f"{FEWEST_OF_A_CLASS} wrong answers in either part"
+        f"{FEWEST_TO_CHOOSE} of the split validation, and {FEWEST_OF_A_CLASS} right and "
+        f"{FEWEST_OF_A_CLASS} wrong answers among those that choose α and among the others"
     )
     return default_alpha(evaluation.search_alpha, why=why)
 

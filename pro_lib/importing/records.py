@@ -147,6 +147,7 @@ class Record(Format):
     question: Text | None = None
     references: TextList | None = None
     split: Text | None = None
+    relation: Text | None = None
     scores: dict[Text, float] | None = None
     answers: list[AnswerRecord]
 
@@ -181,7 +182,7 @@ def from_records(
 
     A line of a JSONL file is one question with its answers::
 
-        {question_id, question?, references?, split?, scores?, answers: [...]}
+        {question_id, question?, references?, split?, relation?, scores?, answers: [...]}
 
     All log-probabilities are in nats. An answer has these fields::
 
@@ -196,6 +197,7 @@ def from_records(
     - `tokens` are the texts of the tokens. If they are given, only the tokens that spell `text`
       count, and an answer whose tokens do not spell it is left out.
     - `scores` are uncertainty scores computed elsewhere, by method; higher = more uncertain.
+    - Questions with the same `relation` form a cluster: intervals treat them as dependent.
     - `model` and `dataset` in the first line name the run.
 
     Args:
@@ -348,8 +350,11 @@ def run_of_records(
     table = answers.table()
     _warn_of_texts_alone(table, answers.places, source)
     empty_columns = [name for name in _OPTIONAL_COLUMNS if table[name].isna().all()]
+    question_table = pd.DataFrame(questions)
+    if question_table["relation"].isna().all():
+        question_table = question_table.drop(columns="relation")
     table = table.drop(columns=empty_columns)
-    return Run(table, pd.DataFrame(questions), info, left_out.table())
+    return Run(table, question_table, info, left_out.table())
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """The command `pro score`: order, marks, formats, comparison of files, and the choice of α."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -131,23 +132,58 @@ def test_target_says_if_nothing_can_be_guaranteed(write):
     assert typed("score", write(*ROWS), "--target", 1.5, code=2)
 
 
-def test_auto_chooses_alpha_on_enough_judged_answers_and_not_for_a_guarantee(write):
+def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
     # A second answer of p = 0.2 goes with wrong answers.
     rng = np.random.default_rng(0)
     rows = []
-    for n in range(300):
+    for n in range(600):
         is_right = bool(rng.random() < 0.5)
         rows.append(record(n, rng.uniform(0.3, 0.7), 0.01 if is_right else 0.2, correct=is_right))
     records = write(*rows)
     out, _ = typed("score", records, "--methods", "PRO,NLL")
-    assert "α = 0.2, the best on 300 judged questions." in out
-    assert "PRO was tested on questions on which α was not chosen." in out
-    assert (
-        "α = 0.4, the default: it must not depend" in (typed("score", records, "--target", 0.9)[0])
+    words = r"α = 0.2, chosen on (\d+) questions; the results below are of the other (\d+)\."
+    [[n_chosen, n_reported]] = re.findall(words, out)
+    assert int(n_chosen) + int(n_reported) == 600
+    assert re.search(rf" 100% +{n_reported} questions ", out)
+    content = json_of(records, "--target", 0.7)
+    assert (content["n_judged"], content["n_reported"]) == (600, int(n_reported))
+    assert (content["most_certain"][-1]["n_answered"], content["alpha"]["value"]) == (
+        int(n_reported),
+        0.2,
     )
-    few, _ = typed("score", write(*rows[:299]))
-    assert "299 judged questions" in few
-    assert "0.4" in json_of(records, "--alpha", 0.4)["alpha"]["reason"]
+    assert content["mistrust"]["sentence"].startswith("By PRO: Answer when the score is below ")
+    few = json_of(write(*rows[:599]))
+    assert few["alpha"]["reason"].startswith("α = 0.4, the default: 599 judged questions")
+    assert few["n_reported"] == 599
+    assert json_of(records, "--alpha", 0.4)["n_reported"] == 600
+
+
+def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most_questions(write):
+    rows = [record(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(11)]
+    for words in ([], ["--alpha", 0.35]):
+        out, _ = typed("score", write(*rows), *words)
+        assert "With --alpha 0.3, PRO keeps two or more answers of 6 of 11 questions." in out
+    assert "With --alpha" not in typed("score", write(*rows), "--alpha", 0.3)[0]
+    assert "With --alpha 0.1, PRO" in typed("score", write(*rows[1:]))[0]
+
+
+EXAMPLE_METHODS = ("PRO", "PRO,SE", "S-PRO", "S-PRO,SE", "NLL,PE")
+
+
+@pytest.fixture(scope="module")
+def example():
+    return json_of("--example")
+
+
+@pytest.mark.parametrize("methods", EXAMPLE_METHODS)
+def test_the_auroc_of_a_method_of_the_example_does_not_depend_on_the_others(methods, example):
+    assert 300 < example["n_reported"] < example["n_judged"] - 300
+    content = json_of("--example", "--methods", methods)
+    assert content["alpha"] == example["alpha"]
+    aurocs = {row["method"]: row["auroc"] for row in content["auroc"]}
+    assert list(aurocs) == methods.split(",")
+    all_aurocs = {row["method"]: row["auroc"] for row in example["auroc"]}
+    assert aurocs == pytest.approx({name: all_aurocs[name] for name in aurocs}, abs=1e-12)
 
 
 def test_two_files_are_compared_on_the_questions_they_share(write):

@@ -1,13 +1,14 @@
-"""α chosen on judged questions, and the test of the choice on questions that it did not see."""
+"""α chosen on some of the judged questions; results are measured on the others."""
 
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_sweeps import evaluation_of
 
-from pro_lib import metrics, scoring
-from pro_lib.evaluation import choose_alpha, select_alpha
+from pro_lib import scoring
+from pro_lib.evaluation import choose_alpha
 
 
 def two_answers(n_questions, *, seed=0):
@@ -21,69 +22,98 @@ def two_answers(n_questions, *, seed=0):
     return evaluation_of(log_probs, correct, NLL=scoring.nll(log_probs))
 
 
-EVALUATION = two_answers(400)
+EVALUATION = two_answers(700)
+IDS = EVALUATION.answers["question_id"]
+QUESTIONS = pd.DataFrame({"question_id": IDS, "question": "Question " + IDS + "?"})
 
 
-def test_alpha_is_the_best_on_all_questions_and_is_tested_on_the_other_half():
-    choice = choose_alpha(EVALUATION, n_splits=4)
-    assert choice.is_chosen
-    assert choice.alpha == select_alpha(EVALUATION) == 0.2
-    assert set(choice.half_alphas) == {0.2}
-    # The same α was the best on every half, so each test is the AUROC on a half at 0.2.
-    whole = metrics.auroc(EVALUATION.pro(0.2), EVALUATION.correct)
-    nll = metrics.auroc(EVALUATION.baselines["NLL"], EVALUATION.correct)
-    test = choice.tests["PRO"]
-    assert test.auroc.value == pytest.approx(whole, abs=0.02)
-    assert test.minus_nll.value == pytest.approx(whole - nll, abs=0.02)
-    assert test.minus_nll.low > 0
-    assert test.auroc.low < test.auroc.value < test.auroc.high
+def chosen(n_questions=700, *, order=slice(None), evaluation=EVALUATION, **columns):
+    """Return the choice on the first questions, in another order and with further columns."""
+    rows = np.arange(n_questions)[order]
+    questions = QUESTIONS.assign(**columns)
+    cluster = "relation" if "relation" in columns else None
+    return choose_alpha(evaluation.rows(rows), questions, cluster=cluster)
 
 
-def test_another_score_is_tested_at_the_alpha_that_pro_chose_on_the_other_half():
-    # S-PRO reads the first answers alone, so it is NLL at every α.
-    first_alone = EVALUATION.log_probs[:, :1]
-    with_meanings = replace(EVALUATION, meanings={"S-PRO": first_alone})
-    tests = choose_alpha(with_meanings, n_splits=4).tests
-    assert tests["PRO"] == choose_alpha(EVALUATION, n_splits=4).tests["PRO"]
-    assert tests["S-PRO"].minus_nll.value == 0
+def reported_ids(choice, order=slice(None)):
+    rows = np.arange(len(choice.reported))[order]
+    return set(IDS.iloc[rows[choice.reported]])
 
 
-def test_the_tested_auroc_of_a_useless_choice_is_not_above_chance():
-    # Correctness is independent of the scores, so the AUROC at the best α is above 0.5 by luck.
-    rng = np.random.default_rng(1)
-    log_probs = np.log(rng.dirichlet(np.full(6, 0.4), size=300)[:, :5] + 1e-9)
-    choices = []
-    lucky = []
-    for _ in range(8):
-        correct = rng.random(300) < 0.5
-        evaluation = evaluation_of(log_probs, correct, NLL=scoring.nll(log_probs))
-        choice = choose_alpha(evaluation, n_splits=3)
-        choices.append(choice.tests["PRO"].auroc.value)
-        lucky.append(metrics.auroc(evaluation.pro(choice.alpha), correct))
-    assert np.mean(choices) < np.mean(lucky) - 0.01
+def test_alpha_is_chosen_on_one_half_and_results_are_of_the_other():
+    choice = chosen()
+    n_reported = int(choice.reported.sum())
+    assert 300 < n_reported < 400
+    assert choice.reason == (
+        f"α = 0.2, chosen on {700 - n_reported} questions; the results below are of the other "
+        f"{n_reported}."
+    )
+    # Equal second answers in the reported half would make 0.4 the best α there.
+    changed = replace(EVALUATION, log_probs=EVALUATION.log_probs.copy())
+    changed.log_probs[choice.reported, 1] = np.log(0.01)
+    assert chosen(evaluation=changed).alpha == 0.2
+
+
+def test_the_half_of_a_question_depends_on_its_text_alone():
+    backwards = slice(None, None, -1)
+    all_ids = reported_ids(chosen())
+    assert reported_ids(chosen(order=backwards), backwards) == all_ids
+    assert reported_ids(chosen(600)) == all_ids & set(IDS[:600])
+    renamed = chosen(question=QUESTIONS["question"].str.upper() + " ")
+    assert reported_ids(renamed) == all_ids
+    assert reported_ids(chosen(question=None)) != all_ids  # the ids take the place of the texts
 
 
 @pytest.mark.parametrize(
-    ("evaluation", "words"),
-    [
-        (EVALUATION.rows(np.arange(299)), "299 judged questions"),
-        (EVALUATION.rows(np.argsort(EVALUATION.correct)[:210]), "210 judged questions"),
-    ],
-    ids=["few questions", "few right answers"],
+    "names",
+    [IDS.astype(int) % 50, (IDS.astype(int) // 20).astype(str)],
+    ids=["numbers", "texts"],
 )
-def test_alpha_is_the_default_if_there_are_too_few_answers(evaluation, words):
-    choice = choose_alpha(evaluation)
-    assert (choice.alpha, choice.is_chosen, choice.tests) == (0.4, False, {})
-    assert words in choice.reason
+def test_a_cluster_is_in_one_half_which_depends_on_its_name_alone(names):
+    choice = chosen(relation=names)
+    assert pd.Series(choice.reported).groupby(names).nunique().max() == 1
+    is_kept = (names.astype(str) != names.astype(str).iloc[0]).to_numpy()
+    without_first = chosen(order=is_kept, relation=names)
+    np.testing.assert_array_equal(without_first.reported, choice.reported[is_kept])
 
 
-def test_alpha_is_the_default_if_all_questions_are_one_cluster():
-    answers = EVALUATION.answers.assign(cluster="only")
-    choice = choose_alpha(replace(EVALUATION, answers=answers))
-    assert not choice.is_chosen
-    assert "cannot be split into halves" in choice.reason
+def test_clusters_that_share_a_text_are_in_one_half():
+    relation = IDS.astype(int) // 10
+    joined = relation.where(relation > 30, 0).astype(str)  # by texts that they share
+    evaluation = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=joined))
+    choice = chosen(evaluation=evaluation, relation=relation)
+    assert choice.reported[:310].all() or not choice.reported[:310].any()
+
+
+def test_three_hundred_validation_questions_choose_alpha_alone():
+    split = np.where(np.arange(700) < 300, "validation", "test")
+    choice = chosen(450, split=split)
+    np.testing.assert_array_equal(choice.reported, np.arange(450) >= 300)
+    assert choice.reason == (
+        "α = 0.2, chosen on 300 validation questions; the results below are of the other 150."
+    )
+    assert chosen(300, split=split).reported is None
+    split[0] = "test"  # 299 do not suffice
+    assert chosen(599, split=split).reported is None
+    np.testing.assert_array_equal(chosen(split=split).reported, chosen().reported)
+
+
+FEW_RIGHT = replace(EVALUATION, answers=EVALUATION.answers.assign(correct=np.arange(700) < 35))
+
+
+@pytest.mark.parametrize(
+    ("choice", "counts"),
+    [
+        (chosen(599), "599 judged questions"),
+        (chosen(evaluation=FEW_RIGHT), "700 judged questions (35 right)"),
+        (chosen(relation="only"), "700 judged questions"),
+    ],
+    ids=["few questions", "few right answers", "one cluster"],
+)
+def test_alpha_is_the_default_if_there_are_too_few_answers(choice, counts):
+    assert (choice.alpha, choice.reported) == (0.4, None)
+    assert f"α = 0.4, the default: {counts}" in choice.reason
 
 
 def test_the_default_alpha_is_not_below_that_of_an_exact_search():
-    choice = choose_alpha(replace(EVALUATION.rows(np.arange(40)), search_alpha=0.5))
-    assert choice.alpha == 0.5
+    assert chosen(40, evaluation=replace(EVALUATION, search_alpha=0.5)).alpha == 0.5
