@@ -20,15 +20,6 @@ _Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """An estimate with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class AnswerComparison:
     """Two runs on the judged questions that they share.
 
