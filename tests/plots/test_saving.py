@@ -51,7 +51,7 @@ def test_files_are_written_if_one_is_missing(tmp_path):
         assert save(tmp_path) == FILES
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_files_are_written_if_one_is_damaged(name, tmp_path):
     save(tmp_path)
     whole = (tmp_path / name).read_bytes()
