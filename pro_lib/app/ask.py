@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import scoring
+from pro_lib import importing, metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import guarantees
@@ -18,6 +19,7 @@ from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.guarantees import Guarantee
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
+from pro_lib.metrics.auroc import need_both
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
@@ -182,7 +184,7 @@ def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None)
     fit = None
     calibrated = ""
     if calibration:
-        fit, calibrated = guarantees.right_probability(calibration, alpha=alpha)
+        fit, calibrated = right_probability(calibration, alpha=alpha)
     ranked = run.ranked_answers()
     if ranked.empty:
         limit = run.info.parameters["max_new_tokens"]
@@ -391,3 +393,42 @@ def _calibrated_guarantee(
         unlabelled=thresholds,
         texts=validation.answers.get("text_number"),
     )
+
+
+def right_probability(
+    run: Run, *, alpha: float = 0.4
+) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
+    """Fit the probability that an answer is right to PRO.
+
+    The function is fitted on the validation questions of the run and checked on the others. Without
+    such a split, it is fitted on half of all questions. Only one question of each text is used. A
+    wrong answer at the lowest score and a right one at the highest are added, so that no
+    probability is 0 or 1. Calibration is not guaranteed.
+
+    Args:
+        run: a run whose right answers are known.
+        alpha: α of PRO.
+
+    Returns:
+        The function from PRO (n,) in nats to probabilities (n,), and a sentence about the fit.
+
+    Raises:
+        RunError: no answer can be judged.
+        OneClassError: all answers are right, or all are wrong.
+        ValueError: as in `scoring.pro`.
+    """
+    if "validation" not in set(run.questions["split"]):
+        run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
+    both = importing.split_records(run, n_validation=None)
+    fitted = evaluate(both, split="validation").judged.one_per_text()
+    others = evaluate(both, split="test").judged.one_per_text()
+    need_both(fitted.correct, "a calibration")
+    uncertainty = fitted.pro(alpha)
+    scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])
+    labels = np.append(fitted.correct, [False, True])
+    calibration = metrics.calibration(scores, labels, others.pro(alpha), others.correct)
+    sentence = (
+        f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}, "
+        f"error {calibration.ece:.3f} on {len(others.correct):,} others"
+    )
+    return calibration.fit, sentence

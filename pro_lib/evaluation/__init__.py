@@ -7,21 +7,13 @@ from pro_lib.evaluation.guarantees import (
     Guarantee,
     guarantee,
     miss_rate,
-    right_probability,
     set_threshold,
 )
 from pro_lib.evaluation.inputs import PROTOCOLS, Protocol, find_protocol
 from pro_lib.evaluation.judgement import Estimate, Judgement, Verdicts
 from pro_lib.evaluation.methods import INPUTS, METHODS, Method, register
-from pro_lib.evaluation.settings import (
-    SettingCounts,
-    beyond_chance,
-    count_beyond_chance,
-    count_settings,
-)
 from pro_lib.evaluation.sweeps import (
     chosen_alpha,
-    redraw_benchmark,
     select_alpha,
 )
 from pro_lib.metrics.correctness import rouge_and_correct
@@ -39,25 +31,19 @@ __all__ = [
     "Judgement",
     "Method",
     "Protocol",
-    "SettingCounts",
     "Splits",
     "Verdicts",
     "alpha_grid",
-    "beyond_chance",
     "choose_alpha",
     "chosen_alpha",
     "common_methods",
-    "count_beyond_chance",
-    "count_settings",
     "default_alpha",
     "evaluate",
     "evaluations",
     "find_protocol",
     "guarantee",
     "miss_rate",
-    "redraw_benchmark",
     "register",
-    "right_probability",
     "rouge_and_correct",
     "select_alpha",
     "set_threshold",

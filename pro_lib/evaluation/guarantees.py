@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc, betaincinv
 
-from pro_lib import importing, metrics
-from pro_lib.evaluation.evaluate import evaluate
-from pro_lib.metrics.auroc import aligned, need_both
+from pro_lib.metrics.auroc import aligned
 from pro_lib.questions.repeats import one_per_text
-from pro_lib.runs.run import Run
 
 # The coverages at which the tests start, in percent of the questions. They are fixed beforehand.
 STARTS = (10, 20, 30, 50, 70)
@@ -300,42 +296,3 @@ def _right(right: ArrayLike, search_alpha: float) -> NDArray[np.float64]:
     if values.ndim != 1 or not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise ValueError("right must be probabilities (m,), 0 where no right answer was found")
     return np.where(values >= search_alpha, values, 0.0)
-
-
-def right_probability(
-    run: Run, *, alpha: float = 0.4
-) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
-    """Fit the probability that an answer is right to PRO.
-
-    The function is fitted on the validation questions of the run and checked on the others. Without
-    such a split, it is fitted on half of all questions. Only one question of each text is used. A
-    wrong answer at the lowest score and a right one at the highest are added, so that no
-    probability is 0 or 1. Calibration is not guaranteed.
-
-    Args:
-        run: a run whose right answers are known.
-        alpha: α of PRO.
-
-    Returns:
-        The function from PRO (n,) in nats to probabilities (n,), and a sentence about the fit.
-
-    Raises:
-        RunError: no answer can be judged.
-        OneClassError: all answers are right, or all are wrong.
-        ValueError: as in `scoring.pro`.
-    """
-    if "validation" not in set(run.questions["split"]):
-        run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
-    both = importing.split_records(run, n_validation=None)
-    fitted = evaluate(both, split="validation").judged.one_per_text()
-    others = evaluate(both, split="test").judged.one_per_text()
-    need_both(fitted.correct, "a calibration")
-    uncertainty = fitted.pro(alpha)
-    scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])
-    labels = np.append(fitted.correct, [False, True])
-    calibration = metrics.calibration(scores, labels, others.pro(alpha), others.correct)
-    sentence = (
-        f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}, "
-        f"error {calibration.ece:.3f} on {len(others.correct):,} others"
-    )
-    return calibration.fit, sentence

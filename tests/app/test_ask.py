@@ -13,7 +13,7 @@ from conftest import ROOT
 from starlette.testclient import TestClient
 
 from pro_lib import answerer, ask, evaluation, generation, importing, metrics
-from pro_lib.app.ask import Answer
+from pro_lib.app.ask import Answer, right_probability
 from pro_lib.app.cli import pro
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import guarantees
@@ -87,26 +87,22 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split()
     # the one at 0.2 is right, so both are wrong by 3/4.
     splits = ["validation"] * 6 + ["test"] * 2
     run = records([0.9, 0.8, 0.7, 0.3, 0.2, 0.1, 0.95, 0.2], [1, 1, 1, 0, 0, 0, 0, 1], splits)
-    fit, about = guarantees.right_probability(run)
+    fit, about = right_probability(run)
     assert fit(-np.log([0.99, 0.9, 0.7, 0.3, 0.1])) == pytest.approx([0.75, 0.75, 0.75, 0.25, 0.25])
     assert about == "calibrated on 6 questions of records, error 0.750 on 2 others"
     # Without a validation split a half is drawn.
     run = records(np.random.default_rng(0).uniform(0.1, 0.9, 40), np.arange(40) % 2, ["test"] * 40)
-    assert guarantees.right_probability(run)[1].startswith(
-        "calibrated on 20 questions of records, error"
-    )
+    assert right_probability(run)[1].startswith("calibrated on 20 questions of records, error")
 
 
 def test_a_probability_cannot_be_fitted_to_one_class_or_to_unjudged_answers():
     with pytest.raises(metrics.OneClassError):
-        guarantees.right_probability(
-            records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2)
-        )
+        right_probability(records([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
     bare = importing.from_records(
         [{"question_id": n, "answers": [{"log_prob": -1.0}]} for n in range(4)]
     )
     with pytest.raises(RunError, match="no answer can be judged"):
-        guarantees.right_probability(bare)
+        right_probability(bare)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pro_lib import metrics, scoring
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.evaluation.tables import gains
-from pro_lib.evaluation.worlds import World, simulate
+from pro_lib.evaluation.tables.worlds import World, simulate
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 

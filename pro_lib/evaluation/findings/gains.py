@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from pro_lib.evaluation.findings.settings import SettingCounts, count_beyond_chance
 from pro_lib.evaluation.findings.statements import (
     difference_values,
     has_enough,
@@ -15,7 +16,6 @@ from pro_lib.evaluation.findings.statements import (
     signed_span,
     significant_tests,
 )
-from pro_lib.evaluation.settings import SettingCounts, count_beyond_chance
 from pro_lib.evaluation.tables.gains import BOTH_VARIED
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from pro_lib.common.judges import is_by_labels
-from pro_lib.evaluation.settings import beyond_chance
+from pro_lib.evaluation.findings.settings import beyond_chance
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 LEVEL = 0.05  # of the tests, for all settings together

@@ -15,7 +15,7 @@ from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.evaluation.judgement import Judgement, Verdicts
 from pro_lib.evaluation.tables.settings import with_setting
-from pro_lib.evaluation.worlds import World, simulate
+from pro_lib.evaluation.tables.worlds import World, simulate
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.runs.run import Run
 
