@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from pro_lib.questions.question_sets import QuestionSet
     from pro_lib.runs.run import Run
 
+STDIN = "-"  # the path of a file on standard input
+
 
 def locate_answers(path: str) -> str | None:
     """Return the path of a file or folder, or the folder of a run that `pro generate` printed.
@@ -24,7 +28,7 @@ def locate_answers(path: str) -> str | None:
     The name of a run, such as `world-facts/facts-2m/greedy`, is its path below data/generations.
     The result is None if there is nothing.
     """
-    if os.path.exists(path):
+    if path == STDIN or os.path.exists(path):
         return path
     folder = catalog.HOME / "data" / "generations" / Path(path)
     return str(folder) if (folder / "run.json").is_file() else None
@@ -41,7 +45,7 @@ def read_answers(
     """Return the answers of a run folder, or of a file in any supported format.
 
     Args:
-        path: the run folder or the file.
+        path: the run folder or the file, or "-" for a file on standard input.
         questions: a file of questions, whose references and splits replace those of the answers.
         columns: names of the columns of this file.
         strict: whether a line, a row or an answer that cannot be used is an error.
@@ -52,6 +56,12 @@ def read_answers(
     from pro_lib.questions.question_sets import load_questions
     from pro_lib.runs.question_table import OldReferencesWarning
 
+    if path == STDIN:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, "stdin")
+            copy.write_bytes(sys.stdin.buffer.read())
+            options = {"questions": questions, "columns": columns, "strict": strict}
+            return importing.import_answers(copy, **options)
     if not os.path.isdir(path):
         return importing.import_answers(path, questions=questions, columns=columns, strict=strict)
     if questions is None:

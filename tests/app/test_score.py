@@ -6,9 +6,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from test_cli import refused, typed
 
 from pro_lib import runs
+from pro_lib.app import cli
 from pro_lib.common import catalog
 
 
@@ -224,3 +226,11 @@ def test_a_run_is_scored_by_its_folder_or_its_name(tmp_path, monkeypatch):
         assert f"\n{n} questions, " in typed("score", name)[0]
     _, err = typed("score", "world-facts/facts-1m/none", code=2)
     assert "There is no file, run folder or run named 'world-facts/facts-1m/none'." in err
+
+
+def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(write):
+    records = write(*ROWS)
+    piped = CliRunner().invoke(cli.pro, ["score", "-", "--top", "2"], input=records.read_bytes())
+    assert piped.exit_code == 0, piped.output
+    assert piped.stdout == typed("score", records, "--top", 2)[0]
+    assert piped.stdout.endswith("… and 1 more; --output scores.csv writes all\n")

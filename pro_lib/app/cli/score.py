@@ -21,9 +21,8 @@ from pro_lib.common.files import check_output, write_whole
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    import pandas as pd
 
-_MOST_ROWS = 20  # rows of the table that are printed
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
 
@@ -34,15 +33,23 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 @click.option("--answers", is_flag=True, help="Write a row per answer to --output.")
 @click.option("--raw-text", is_flag=True, help="Write texts to a CSV file unchanged, formulas too.")
 @force_option
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Print this many rows of the table.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--example", is_flag=True, help="Score the bundled answers, 377 of SmolLM2-135M.")
 def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
     """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
     RESPONSES is a file of API responses, of records, or of texts and log-probabilities in CSV. It
-    may also be a run folder, or the name of a run that pro generate printed. The most uncertain
-    answers come first, and ! marks those to mistrust. --output and --json have the order of the
-    file, unless --sort names a method. Two files are compared on the questions that they share.
+    may also be a run folder, the name of a run that pro generate printed, or - for a file on
+    standard input. The most uncertain answers come first, and ! marks those to mistrust. --output
+    and --json have the order of the file, unless --sort names a method. Two files are compared on
+    the questions that they share.
 
     If right answers are known, accuracy and AUROC are printed. A file of labels has the columns
     question_id, text and correct. A line or an answer that cannot be used is left out with a
@@ -110,21 +117,15 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if output:
         say(f"{printable(output)}: {len(rows):,} questions")
     else:
-        _print_table(scored, mistrust, method, options["sort"] == FILE_ORDER)
+        table = score_table.printed_table(scored, mistrust, method)
+        order = None if options["sort"] == FILE_ORDER else scored.ranking(method)
+        _say_first_rows(table if order is None else table.iloc[order], options["top"])
 
 
-def _print_table(
-    scored: ScoredAnswers, mistrust: Mistrust, method: str, is_file_order: bool
-) -> None:
-    """Print the first rows of the table."""
-    from pro_lib.app.score_table import printed_table
-
-    table = printed_table(scored, mistrust, method)
-    if not is_file_order:
-        table = table.iloc[scored.ranking(method)]
-    say(table_text(table.head(_MOST_ROWS), width=40))
-    if len(table) > _MOST_ROWS:
-        say(f"… and {len(table) - _MOST_ROWS:,} more; --output scores.csv writes all")
+def _say_first_rows(table: pd.DataFrame, n_rows: int) -> None:
+    say(table_text(table.head(n_rows), width=40))
+    if len(table) > n_rows:
+        say(f"… and {len(table) - n_rows:,} more; --output scores.csv writes all")
 
 
 def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
