@@ -88,7 +88,7 @@ def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Eval
         >>> from pro_lib.importing import import_answers
         >>> evaluation = evaluate(import_answers(catalog.EXAMPLE))
         >>> list(evaluation.baselines), int(evaluation.correct.sum()), len(evaluation.correct)
-        (['NLL', 'PE'], 126, 377)
+        (['NLL', 'PE'], 269, 788)
     """
     return evaluations(beams, protocols=[protocol], **options)[0]
 

@@ -94,9 +94,7 @@ class ScoredAnswers:
     @property
     def n_texts_alone(self) -> int:
         """The number of questions that have texts but no log-probability."""
-        if "nll" not in self.rows:
-            return len(self.rows)
-        return int((self.rows["text"].notna() & self.rows["nll"].isna()).sum())
+        return _n_with_texts(self.run) - self.run.n_with_log_probs()
 
     @property
     def main_method(self) -> str:
@@ -291,9 +289,9 @@ def score_answers(
         >>> from pro_lib.importing import import_answers
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
         >>> scored.alpha.alpha, scored.methods
-        (0.1, ('PRO', 'NLL'))
+        (0.05, ('PRO', 'NLL'))
         >>> scored.rows[["text", "correct"]].head(2).values.tolist()
-        [['1762', False], ['caustic', False]]
+        [['Margaret Atwood', True], ['Mauritius', False]]
     """
     similarity = _Remembered()
     matrices = answer_matrices(run)

@@ -28,7 +28,7 @@ def auroc_table(scored: ScoredAnswers) -> pd.DataFrame:
         >>> from pro_lib.importing import import_answers
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "PE"])
         >>> auroc_table(scored)[["method", "auroc"]].round(3).values.tolist()
-        [['PRO', 0.802], ['PE', 0.401]]
+        [['PRO', 0.772], ['PE', 0.468]]
     """
     table = scored.comparison[["method", "auroc", "low", "high"]]
     return table.rename(columns={"low": "auroc_low", "high": "auroc_high"})
@@ -54,7 +54,7 @@ def risk_coverage(scored: ScoredAnswers, methods: Sequence[str]) -> pd.DataFrame
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["NLL"])
         >>> table = risk_coverage(scored, ["NLL"])
         >>> table[["coverage", "risk"]].round(3).head(2).values.tolist()
-        [[0.013, 0.2], [0.024, 0.111]]
+        [[0.01, 0.0], [0.019, 0.0]]
     """
     scores = scored.judged_scores()
     correct = scored.judged().correct

@@ -57,12 +57,15 @@ def test_the_script_writes_the_test_questions_of_the_chosen_relations(
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert {record["question_id"] for record in records} == {"sometimes4", "mostly4"}
     assert records[0]["model"] == "toy"
-    assert records[0]["answers"] == [{"text": "no", "log_prob": -0.693147}]
+    assert {record["relation"] for record in records} == {"sometimes", "mostly"}
+    assert records[0]["answers"] == [{"text": "no", "log_prob": -0.6931}]
 
 
 def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll():
-    run = importing.import_answers(catalog.EXAMPLE)
-    judged = evaluation.evaluate(run)
-    n_right = int(judged.correct.sum())
-    assert (len(judged.correct), n_right) == (377, 126)
-    assert np.count_nonzero(judged.pro(0.1) != judged.baselines["NLL"]) == 73
+    scored = evaluation.score_answers(importing.import_answers(catalog.EXAMPLE))
+    correct = scored.evaluation.correct
+    assert (len(scored.rows), len(correct), int(correct.sum())) == (788, 788, 269)
+    assert scored.evaluation.answers["cluster"].nunique() == 13
+    assert (scored.alpha.alpha, int(scored.alpha.reported.sum())) == (0.05, 523)
+    n_kept = scored.rows["n_kept"]
+    assert (int((n_kept > 1).sum()), int(n_kept.max())) == (350, 6)
