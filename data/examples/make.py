@@ -4,8 +4,8 @@
 
 The questions are chosen by accuracy alone: all test questions of the relations in which the model
 answers between 20 and 80 % of the validation questions correctly. In the other relations, nearly
-all answers are right or nearly all are wrong, so that little is left to tell apart. Repeated
-answers are left out.
+all answers are right or nearly all are wrong, so that little is left to tell apart. Repeated texts
+are left out.
 """
 
 import json
@@ -57,9 +57,10 @@ def main(folder: str) -> None:
         (run.questions["split"] == "test") & run.questions["relation"].isin(relations)
     ]
     order = np.random.default_rng(0).permutation(len(questions))
-    answers = run.ranked_answers().groupby("question_id")
+    answers = run.ranked_answers().drop_duplicates(["question_id", "text"])
+    answers_by_question = answers.groupby("question_id")
     records = [
-        record(question, answers.get_group(question["question_id"]))
+        record(question, answers_by_question.get_group(question["question_id"]))
         for question in questions.iloc[order].to_dict("records")
     ]
     records[0] = {"model": run.info.model, "dataset": run.info.dataset, **records[0]}

@@ -180,7 +180,7 @@ def import_answers(
     Example:
         >>> from pro_lib.common import catalog
         >>> import_answers(catalog.EXAMPLE)
-        Run(world-facts/smollm2-135m/records: 377 questions, 3,759 answers)
+        Run(world-facts/smollm2-135m/records: 788 questions, 6,178 answers)
     """
     not_empty(path, "path")
     if isinstance(questions, str | Path):

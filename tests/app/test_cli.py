@@ -218,6 +218,7 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
         "3 questions, 66.7% answered correctly (2 of 3 judged answers).",
         "All 3 questions are used.",
         "α = 0.25, as given.",
+        "With --alpha 0.1, PRO keeps two or more answers of 2 of 3 questions.",
         "",
         "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
         "(95 % interval):",
@@ -335,9 +336,9 @@ def test_score_says_that_its_intervals_are_by_cluster(write):
 
 def test_score_names_an_alpha_at_which_pro_differs_from_nll():
     out, _ = typed("score", "--example", "--alpha", "0.4")
-    assert out.endswith("… and 357 more; --output scores.csv writes all\n")
+    assert out.endswith("… and 768 more; --output scores.csv writes all\n")
     assert "PRO minus NLL 0.000, identical on every question." in out
-    [alpha] = re.findall(r"so it equals NLL\. --alpha (\S+) keeps two", out)
+    [alpha] = re.findall(r"so it equals NLL\.\nWith --alpha (\S+), PRO keeps two", out)
     assert "so it equals NLL" not in typed("score", "--example", "--alpha", alpha)[0]
 
 

@@ -149,15 +149,13 @@ def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
     assert re.search(rf" 100% +{n_reported} questions ", out)
     content = json_of(records, "--target", 0.7)
     assert (content["n_judged"], content["n_reported"]) == (600, int(n_reported))
-    assert (content["most_certain"][-1]["n_answered"], content["alpha"]["value"]) == (
-        int(n_reported),
-        0.2,
-    )
+    assert content["most_certain"][-1]["n_answered"] == int(n_reported)
+    assert content["alpha"]["value"] == 0.2
     assert content["mistrust"]["sentence"].startswith("By PRO: Answer when the score is below ")
+    assert json_of(records, "--alpha", 0.4)["n_reported"] == 600
     few = json_of(write(*rows[:599]))
     assert few["alpha"]["reason"].startswith("α = 0.4, the default: 599 judged questions")
     assert few["n_reported"] == 599
-    assert json_of(records, "--alpha", 0.4)["n_reported"] == 600
 
 
 def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most_questions(write):
@@ -179,11 +177,11 @@ def example():
 
 @pytest.mark.parametrize("methods", EXAMPLE_METHODS)
 def test_the_auroc_of_a_method_of_the_example_does_not_depend_on_the_others(methods, example):
-    assert 300 < example["n_reported"] < example["n_judged"] - 300
+    assert (example["n_judged"], example["n_reported"]) == (788, 523)
     content = json_of("--example", "--methods", methods)
     assert content["alpha"] == example["alpha"]
     aurocs = {row["method"]: row["auroc"] for row in content["auroc"]}
-    assert list(aurocs) == methods.split(",")
+    assert set(aurocs) == set(methods.split(","))
     all_aurocs = {row["method"]: row["auroc"] for row in example["auroc"]}
     assert aurocs == pytest.approx({name: all_aurocs[name] for name in aurocs}, abs=1e-12)
 

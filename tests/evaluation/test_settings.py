@@ -3,7 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from pro_lib.evaluation.findings.settings import SettingCounts, beyond_chance, count_beyond_chance, count_settings
+from pro_lib.evaluation.findings.settings import (
+    SettingCounts,
+    beyond_chance,
+    count_beyond_chance,
+    count_settings,
+)
 
 
 def rows(*p_values, protocol="paper", differences=None):

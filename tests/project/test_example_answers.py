@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from pro_lib import evaluation, importing
+from pro_lib import importing
+from pro_lib.app.scored_answers import score_answers
 from pro_lib.common import catalog
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
@@ -57,12 +58,15 @@ def test_the_script_writes_the_test_questions_of_the_chosen_relations(
     records = [json.loads(line) for line in output.read_text().splitlines()]
     assert {record["question_id"] for record in records} == {"sometimes4", "mostly4"}
     assert records[0]["model"] == "toy"
-    assert records[0]["answers"] == [{"text": "no", "log_prob": -0.693147}]
+    assert {record["relation"] for record in records} == {"sometimes", "mostly"}
+    assert records[0]["answers"] == [{"text": "no", "log_prob": -0.6931}]
 
 
 def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll():
-    run = importing.import_answers(catalog.EXAMPLE)
-    judged = evaluation.evaluate(run).judged
-    n_right = int(judged.correct.sum())
-    assert (len(judged.correct), n_right) == (377, 126)
-    assert np.count_nonzero(judged.pro(0.1) != judged.baselines["NLL"]) == 73
+    scored = score_answers(importing.import_answers(catalog.EXAMPLE))
+    judged = scored.evaluation.judged
+    assert (len(scored.rows), scored.n_judged, judged.n_correct) == (788, 788, 269)
+    assert judged.answers["cluster"].nunique() == 13
+    assert (scored.alpha.alpha, int(scored.alpha.reported.sum())) == (0.05, 523)
+    n_kept = scored.rows["n_kept"]
+    assert (int((n_kept > 1).sum()), int(n_kept.max())) == (350, 6)

@@ -28,7 +28,7 @@ from pro_lib.common.validation import printable
 )
 @scoring_options
 @force_option
-@click.option("--example", is_flag=True, help="Report on the bundled answers, 377 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Report on the bundled answers, 788 of SmolLM2-135M.")
 def report_command(
     responses: str | None, output: Path, force: bool, example: bool, **options: Any
 ) -> None:

@@ -41,7 +41,7 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
     help="Print this many rows of the table.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--example", is_flag=True, help="Score the bundled answers, 377 of SmolLM2-135M.")
+@click.option("--example", is_flag=True, help="Score the bundled answers, 788 of SmolLM2-135M.")
 def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
     """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
