@@ -343,9 +343,9 @@ def score_answers(
         >>> from pro_lib.importing import import_answers
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
         >>> scored.alpha.alpha, scored.methods
-        (0.1, ('PRO', 'NLL'))
+        (0.05, ('PRO', 'NLL'))
         >>> scored.rows[["text", "correct"]].head(2).values.tolist()
-        [['1762', False], ['caustic', False]]
+        [['Margaret Atwood', True], ['Mauritius', False]]
     """
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
