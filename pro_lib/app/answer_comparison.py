@@ -74,7 +74,7 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), alpha=0.4)
         >>> comparison = compare_answers(scored, scored)
         >>> comparison.n_questions, comparison.difference.value
-        (523, 0.0)
+        (788, 0.0)
     """
     both = (first, second)
     places = _shared_questions(first, second)
