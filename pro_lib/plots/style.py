@@ -202,7 +202,7 @@ def _most_lines(texts: Sequence[str]) -> int:
 def _write_below(figure: Figure, table: pd.DataFrame, shared: list[str], *, n_panels: int) -> None:
     """Write the values that all panels share below the label of the x axes."""
     parts = [_named(name, table[name].iloc[0]) for name in shared]
-    parts.append(label_words(table))
+    parts += [label_words(table), _rule_words(table)]
     text = ", ".join(filter(None, parts))
     if text and n_panels > 1:
         text = f"all panels: {text}"
@@ -222,6 +222,14 @@ def label_words(table: pd.DataFrame) -> str:
             count = f"{count} to {numbers[-1]:,.0f}"
         labels = f"labels of {count} answers"
     return f"correct answers are estimated from {labels}; ROUGE-L judges the validation questions"
+
+
+def _rule_words(table: pd.DataFrame) -> str:
+    """Say by which rule answers are correct; empty if labels or several rules decide."""
+    rules = distinct_values(table, "correctness")
+    if len(rules) != 1 or is_by_labels(table):
+        return ""
+    return f"an answer is correct by {rules[0]}"
 
 
 def question_count(rows: pd.DataFrame) -> str:

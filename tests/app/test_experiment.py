@@ -548,3 +548,33 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     assert set(benchmark["judge"]) == {"labels"}
     assert set(benchmark["interval"]) == {"from labels of a sample"}
     assert "judge" not in judge.benchmark()
+
+
+def test_a_loaded_model_works_like_its_name_and_finds_its_run(tmp_path, monkeypatch):
+    folders = {"generations_dir": tmp_path / "runs"}
+    by_name = Experiment(**SMALL, **folders).reported_evaluations
+    model = models.cached_model("facts-1m", device="cpu")
+    monkeypatch.setattr(generation, "generate", None)  # nothing is generated again
+    experiment = Experiment(**(SMALL | {"model": model}), **folders)
+    assert experiment.pair() == PAIR
+    for one, other in zip(by_name, experiment.reported_evaluations, strict=True):
+        assert_frame_equal(one.baselines, other.baselines)
+
+
+def test_a_function_decides_which_answers_are_right(tmp_path):
+    def starts_alike(texts, references):
+        return [
+            any(text[:1] == name[:1] for name in names)
+            for text, names in zip(texts, references, strict=True)
+        ]
+
+    experiment = Experiment(**SMALL, generations_dir=tmp_path, correctness=starts_alike)
+    [judged_once, *_] = experiment.reported_evaluations
+    names = experiment.questions("world-facts").table["references"]
+    expected = starts_alike(judged_once.answers["text"], names)
+    assert judged_once.correct.tolist() == expected
+    assert set(experiment.overview()["correctness"]) == {"starts_alike"}
+    with pytest.raises(SentenceError, match="returned an array of shape"):
+        _ = Experiment(
+            **SMALL, generations_dir=tmp_path, correctness=lambda texts, names: [True]
+        ).reported_evaluations

@@ -1,5 +1,6 @@
 """The command `pro score`: order, marks, formats, comparison of files, and the choice of α."""
 
+import html
 import json
 import re
 
@@ -232,3 +233,22 @@ def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(wri
     assert piped.exit_code == 0, piped.output
     assert piped.stdout == typed("score", records, "--top", 2)[0]
     assert piped.stdout.endswith("… and 1 more; --output scores.csv writes all\n")
+
+
+def test_the_rule_of_right_answers_is_named_everywhere(write, tmp_path):
+    rows = graded(60, 40)
+    verdicts = tmp_path / "by_hand.csv"
+    cells = [f"q{n},{row['answers'][0]['text']},{n % 2}" for n, row in enumerate(rows)]
+    verdicts.write_text("\n".join(["question_id,text,correct", *cells]))
+    records = write(*rows)
+    for options, rule in (
+        ((), "ROUGE-L > 0.3"),
+        (("--correctness", "exact_match"), "exact match"),
+        (("--labels", verdicts), "by_hand.csv"),
+    ):
+        out, _ = typed("score", records, *options)
+        assert f"Right means: {rule}." in out
+        assert json_of(records, *options)["rule"] == rule
+        page = tmp_path / "page.html"
+        typed("report", records, *options, "--output", page)
+        assert f"Right means: {html.escape(rule)}." in page.read_text()

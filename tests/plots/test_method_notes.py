@@ -54,6 +54,8 @@ def test_the_line_below_a_figure_names_dataset_model_and_how_answers_are_counted
     figure = plots.alpha_sweep(table.assign(protocol="workbench"))
     expected = "dataset quiz, model m, an answer that is found several times counts once"
     assert figure.get_supxlabel().splitlines()[-1] == expected
+    by_rule = plots.alpha_sweep(table.assign(correctness="verdicts.csv"))
+    assert by_rule.get_supxlabel().endswith("an answer is correct by verdicts.csv")
 
 
 def test_a_panel_above_an_empty_place_has_tick_labels():
