@@ -312,12 +312,11 @@ class RunFolder(AbstractContextManager[Any]):
 
     def _write_questions(self, questions: pd.DataFrame, source: Mapping[str, Any]) -> None:
         """Write the table of the questions of a finished call, unless it is stored already."""
-        if self._question_table(questions, source) is None:
-            return
-        if not self._lock.is_locked:
-            self._lock_folder()
-        # Another process may have written before the lock was acquired.
         table = self._question_table(questions, source)
+        if table is not None and not self._lock.is_locked:
+            self._lock_folder()
+            # Another process may have written before the lock was acquired.
+            table = self._question_table(questions, source)
         if table is None:
             return
         earlier_files = question_files(self.path)
