@@ -536,7 +536,7 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
         >>> records = [{"question_id": name, "answers": [{"log_prob": -1.0}]} for name in "abcd"]
         >>> run = split_records(from_records(records), n_validation=None)
         >>> run.questions["split"].value_counts().to_dict()
-        {'test': 2, 'validation': 2}
+        {'validation': 2, 'test': 2}
     """
     splits = run.questions["split"]
     if splits.notna().all():

@@ -126,8 +126,8 @@ def evaluations(run):
 
 @pytest.fixture(scope="module")
 def calibrated(facts_2m, run):
-    """The answer to the ninth question of the calibration run, α = 0.1."""
-    question = run.questions["question"][8]
+    """The answer to the tenth question of the calibration run, α = 0.1."""
+    question = run.questions["question"][9]
     return ask(facts_2m, question, alpha=0.1, calibration=run, search_alpha=0.05)
 
 
@@ -144,7 +144,7 @@ def test_the_answers_from_alpha_on_are_kept(calibrated):
 def test_a_question_with_a_calibration_run_gets_its_prompt_and_so_its_pro(
     calibrated, run, evaluations
 ):
-    is_asked = evaluations[0].answers["question_id"] == run.questions["question_id"][8]
+    is_asked = evaluations[0].answers["question_id"] == run.questions["question_id"][9]
     [expected] = evaluations[0].pro(0.1)[is_asked]
     assert calibrated.uncertainty == pytest.approx(expected, abs=1e-4)
 

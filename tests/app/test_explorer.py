@@ -261,7 +261,7 @@ def test_a_difference_of_few_answers_has_no_interval(tmp_path):
 @pytest.fixture(scope="module")
 def searched(facts_2m):
     """The exact searches of twelve questions, a run each."""
-    questions = question_sets.load_questions("world-facts", split="test", limit=12)
+    questions = question_sets.load_questions("world-facts", split="test", limit=12, seed=2)
     run = generation.generate(
         facts_2m, questions, strategy="threshold", search_alpha=0.05, progress=False
     )
@@ -444,7 +444,7 @@ def test_a_page_has_the_comparison_of_its_run_alone(tmp_path):
 
 
 def test_the_widget_compares_methods_with_stored_samples(samples, tmp_path, monkeypatch):
-    monkeypatch.setattr("pro_lib.runs.read_run", lambda folder: samples)
+    monkeypatch.setattr("pro_lib.runs.read_run", lambda folder, questions: samples)
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     answer = reply(app, kind="compare", distinct=True)
     expected = explorer.comparison_data(RUN, samples)
