@@ -4,10 +4,9 @@ import json
 import math
 from dataclasses import fields
 
-from pro_lib.app.parameters import Parameters
+from pro_lib.app.parameters import NOT_FOR_USERS, Parameters
 
-# Parameters that notebooks fix and no user gives.
-FIXED = ("other_strategies", "reported", "use")
+FIXED = NOT_FOR_USERS
 PARAMETERS = [field.name for field in fields(Parameters) if field.name not in FIXED]
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
 FOR_CELLS = ("alpha", "target", "confidence", "figure_columns")
