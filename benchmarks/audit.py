@@ -222,7 +222,7 @@ class ProRows:
             "α from a grid with finer steps near 0",
             "`alphas=DRAWN_ALPHAS`",
             ours,
-            alphas=sweeps.DRAWN_ALPHAS,
+            alphas=evaluation.DRAWN_ALPHAS,
         )
         yield pro_row("p > α", "`strictly` here", ours, score=strictly)
 
@@ -234,7 +234,7 @@ class ProRows:
             "repeated beams kept, the finer grid",
             '`protocol="paper", alphas=DRAWN_ALPHAS`',
             repeats,
-            alphas=sweeps.DRAWN_ALPHAS,
+            alphas=evaluation.DRAWN_ALPHAS,
         )
         for ending, pair in (("", self.ours), (", repeats kept", repeats)):
             for k in (2, 7, 10):

@@ -30,7 +30,7 @@ from doc_sources import (
     signed,
 )
 
-from pro_lib.evaluation.methods import INPUTS
+from pro_lib.evaluation.methods import BUILT_IN, INPUTS
 from pro_lib.evaluation.methods import METHODS as REGISTRY
 
 EMPTY = " "  # the head of a column without a name; further ones have more spaces
@@ -711,11 +711,25 @@ def label_accuracies() -> pd.DataFrame:
     return pd.DataFrame(texts)
 
 
+# The addresses of the papers that the registry of methods names.
+PAPERS = {
+    "Farquhar et al. 2024": "https://doi.org/10.1038/s41586-024-07421-0",
+    "Kadavath et al. 2022": "https://arxiv.org/abs/2207.05221",
+    "Lin et al. 2023": "https://arxiv.org/abs/2305.19187",
+    "Malinin and Gales 2021": "https://arxiv.org/abs/2002.07650",
+    "Nguyen, Gupta and Le 2026, Eq. 6": "https://arxiv.org/abs/2511.07694",
+    "Qiu and Miikkulainen 2024": "https://arxiv.org/abs/2405.13845",
+}
+
+
 def methods() -> pd.DataFrame:
     """Return the methods of the registry."""
-    lines = [
-        [f"`{method.name}`", method.meaning, method.source or "–"] for method in REGISTRY.values()
-    ]
+    lines = []
+    for name in REGISTRY:
+        if name in BUILT_IN:
+            source = REGISTRY[name].source
+            link = f"[{source}]({PAPERS[source]})" if source else "–"
+            lines.append([name, REGISTRY[name].meaning, link])
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
 
 

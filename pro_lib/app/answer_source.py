@@ -60,7 +60,11 @@ def read_answers(
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")
             copy.write_bytes(sys.stdin.buffer.read())
-            options = {"questions": questions, "columns": columns, "strict": strict}
+            options: dict[str, Any] = {
+                "questions": questions,
+                "columns": columns,
+                "strict": strict,
+            }
             return importing.import_answers(copy, **options)
     if not os.path.isdir(path):
         return importing.import_answers(path, questions=questions, columns=columns, strict=strict)

@@ -26,7 +26,7 @@ RUN_AS_A_WHOLE = ("tutorials", "examples")
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 GUIDES = [page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE]
 PAGES = [README, CONTRIBUTING, *GUIDES, *DATASHEETS]
-LANGUAGES = {"python", "sh", "json", "text", "indented", ""}
+LANGUAGES = {"python", "sh", "json", "text", "toml", "indented", ""}
 PROGRAMS = "bash|conda|git|jupyter|make|papermill|pip|pro|pytest|python3?|ray|vllm"
 COMMAND_LINE = re.compile(rf"[$>]? ?(\w+=\S+ )*({PROGRAMS})\b ")
 # Indented blocks with a prompt for a model are not commands
