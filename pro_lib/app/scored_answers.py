@@ -132,7 +132,9 @@ class ScoredAnswers:
         table["text"] = answers["text"]
         is_judged = self.evaluation.is_judged
         table["correct"] = answers["correct"].where(is_judged, None).astype(object)
-        table = table.join(self.scores[list(self.methods)].rename(columns=METHOD_COLUMNS))
+        of_texts = [] if self.texts is None else self.texts.methods
+        shown = list(dict.fromkeys((*self.methods, *of_texts)))
+        table = table.join(self.scores[shown].rename(columns=METHOD_COLUMNS))
         if not self.run.is_texts:
             log_probs = self.evaluation.log_probs
             options = {"search_alpha": self.run.search_alpha}
