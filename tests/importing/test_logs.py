@@ -13,6 +13,7 @@ from test_likelihood import naive_pro
 
 from pro_lib import evaluation, importing
 from pro_lib.app import cli, explorer
+from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
@@ -99,7 +100,7 @@ BOX = [
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.from_records(BOX)
-    table = evaluation.text_scores(run)
+    table = score_answers(run).rows
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
         "Rome",
@@ -115,7 +116,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = evaluation.text_scores(importing.from_records(flat))
+    again = score_answers(importing.from_records(flat)).rows
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
 
 
@@ -126,7 +127,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
         run, samples=run, similarities={"lexical": lexical}, protocol=protocol
     )
     assert judged.correct.tolist() == [True, True, False]
-    table = evaluation.text_scores(run)
+    table = score_answers(run).rows
     methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
     assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
     for name in methods:

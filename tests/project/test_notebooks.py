@@ -13,13 +13,13 @@ import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
-from parameter_values import FIXED, OTHER, PARAMETERS, write_questions, write_records
+from parameter_values import OTHER, PARAMETERS, write_questions, write_records
 
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.app.notebook_parameters import read_shipped
 from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
-from pro_lib.app.parameters import help_texts
+from pro_lib.app.parameters import NOT_FOR_USERS, help_texts
 from pro_lib.common.validation import SentenceError
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -220,7 +220,7 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
 
 
 @EACH
-@pytest.mark.parametrize("name", [*FIXED, "generations_dir", "figures_dir"])
+@pytest.mark.parametrize("name", [*NOT_FOR_USERS, "generations_dir", "figures_dir"])
 def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
     value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "use": 1}.get(name, "")
     with pytest.raises(SentenceError, match=f"^{name}(=| is not a parameter)"):
