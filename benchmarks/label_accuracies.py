@@ -155,12 +155,13 @@ def estimate_quantities(setting: Setting, sampled: SampledVerdicts) -> Iterator[
     counts = np.round(np.array(SHARES) * len(correct)).astype(int)
     for method, values in setting.scores.items():
         weights = answered_weights(values, counts)
-        columns = np.column_stack(list(sampled.accuracy_columns(weights).values()))
+        accuracy = sampled.accuracy_at(values, counts).columns("accuracy")
+        columns = np.column_stack(list(accuracy.values()))
         for share, true, row in zip(SHARES, weights @ correct / counts, columns, strict=True):
             quantity = f"accuracy of the most certain {share:.0%}"
             yield {"method": method, "quantity": quantity, "true": true} | name_ends(row)
         fitted = setting.fits[str(method)]
-        checked = sampled.calibration(fitted)
+        checked = sampled.check(fitted)
         for bin_row in checked.table.to_dict("records"):
             is_member = (fitted.probability >= bin_row["low"]) & (
                 fitted.probability <= bin_row["high"]

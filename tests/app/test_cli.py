@@ -217,7 +217,8 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
     assert out.splitlines() == [
         "It cannot be told yet whether PRO separates wrong from right answers on these questions "
         "(AUROC 1.000, 95 % interval 0.148 to 1.000).",
-        "3 questions, 66.7% answered correctly (2 of 3 judged answers). Right means: ROUGE-L > 0.3.",
+        "3 questions, 66.7% answered correctly (2 of 3 judged answers). "
+        "Right means: ROUGE-L > 0.3.",
         "All 3 questions are used.",
         "α = 0.25, as given.",
         "With --alpha 0.1, PRO keeps two or more answers of 2 of 3 questions.",

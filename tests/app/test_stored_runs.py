@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
-from pro_lib import app, evaluation, generate, load_questions, read_run
-from pro_lib.app import cli, explorer, verdicts
+from pro_lib import app, generate, load_questions, read_run
+from pro_lib.app import cli, explorer, scored_answers, verdicts
 from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -31,8 +31,8 @@ ROWS = [
 RUN = "mine/facts-1m/greedy"
 # The words of a command, and the function that gets the run that it has read.
 READERS = {
-    "score": (["score", RUN], evaluation, "score_answers"),
-    "report": (["report", RUN], evaluation, "score_answers"),
+    "score": (["score", RUN], scored_answers, "score_answers"),
+    "report": (["report", RUN], scored_answers, "score_answers"),
     "explore": (["explore", RUN], explorer, "to_html"),
     "label": (["label", RUN], LabelSession, "open"),
     "judge": (

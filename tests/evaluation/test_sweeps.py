@@ -8,7 +8,7 @@ from scipy.stats import norm
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
 from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, Splits
-from pro_lib.evaluation.tables import alpha_sweep as alpha_tables
+from pro_lib.evaluation.tables.alpha_sweep import redraw_benchmark
 
 
 def some_questions(n=80, seed=0):
@@ -114,7 +114,7 @@ def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
 
 
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
-    table = alpha_tables.redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
+    table = redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
     rng, nll = np.random.default_rng(2), metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
@@ -124,15 +124,13 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.
     rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
-    assert (
-        alpha_tables.redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
-    )
+    assert redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
 
 
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):
-        table = alpha_tables.redraw_benchmark(splits_of(EVALUATION, n))
+        table = redraw_benchmark(splits_of(EVALUATION, n))
     assert table[["alpha", "auroc", "better_than_nll"]].isna().all(axis=None)
 
 
@@ -146,7 +144,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     with pytest.warns(
         UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
     ):
-        nothing = alpha_tables.redraw_benchmark(Splits(wrong, EVALUATION, 30))
+        nothing = redraw_benchmark(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
@@ -168,7 +166,7 @@ def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     for sweep in (
         tables.alpha_rows,
         sweeps.select_alpha,
-        lambda evaluation: alpha_tables.redraw_benchmark(splits_of(evaluation, 60)),
+        lambda evaluation: redraw_benchmark(splits_of(evaluation, 60)),
     ):
         with pytest.raises(
             ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"

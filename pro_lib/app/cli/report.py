@@ -34,9 +34,9 @@ def report_command(
 ) -> None:
     """Write a report on answers as one HTML page, which can be sent and printed.
 
-    RESPONSES is a file or a run folder, as for pro score. The page has the summary, the risk-
-    coverage curve, AUROC of all methods, the reliability diagram, the most and the least certain
-    answers, and definitions. It needs no network.
+    RESPONSES is a file or a run folder, as for pro score. The page has the summary, the
+    accuracy of the most certain answers, AUROC of all methods, the reliability diagram, the most
+    and the least certain answers, and definitions. It needs no network.
     """
     if example == (responses is not None):
         raise click.UsageError(
