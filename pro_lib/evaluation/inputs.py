@@ -219,7 +219,11 @@ class AlphaScore:
             return score_of(self.method, self.inputs, alpha=alpha)
 
     def rows(self, places: NDArray[np.intp]) -> AlphaScore:
-        """Return the score of some of the questions."""
+        """Return the score of some of the questions.
+
+        Args:
+            places: their positions, (k,).
+        """
         inputs = {
             name: value[places] if isinstance(value, np.ndarray) else value
             for name, value in self.inputs.items()

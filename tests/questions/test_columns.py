@@ -74,10 +74,11 @@ def results(model, rows, out):
     splits = evaluation.Splits(judged, judged, n_validation=None)
     benchmark([splits]), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
+    # A column "relation" declares clusters, which the ends of intervals depend on.
+    data.pop("sweeps")
     for question in data["questions"]:
         for name in SHOWN:
             question.pop(name, None)
-    # A column "relation" declares clusters, which the ends of intervals depend on.
     sweep = alpha_rows(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [

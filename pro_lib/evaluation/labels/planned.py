@@ -150,7 +150,7 @@ class PlanAnswers:
         """Return the plan of some of the answers.
 
         Args:
-            kept: their positions, in ascending order.
+            kept: their positions (k,), in ascending order.
         """
         return replace(
             self,
