@@ -62,7 +62,7 @@ def stored_replies(
         for prompt, log_probs, is_listed in zip(batch, *replies, strict=True):
             key = _prompt_key(prompt, choices)
             rows[key] = (log_probs, is_listed)
-            if not np.isnan(log_probs).any():
+            if cache is not None and not np.isnan(log_probs).any():
                 lines.append(_line(model, key, log_probs, is_listed))
         if cache is not None:
             append_lines(cache, lines)
