@@ -135,7 +135,9 @@ def test_a_cut_answer_that_is_more_probable_is_counted_and_marked(write):
     assert content["n_likelier_cut"] == 4
     assert content["not_used"] == {"questions": {"cut": 1}, "answers": {"cut": 6}}
     assert [row["likelier_cut"] for row in content["answers"]] == [True] * 4 + [False] * 2
-    typed("report", path, "--output", "report.html")
+    page = path.with_name("report.html")
+    typed("report", path, "--output", page)
+    assert "In 4 questions, marked with … in the table" in page.read_text()
     data = explorer.run_data(import_answers(path))
     assert [question["likelier_cut"] for question in data["questions"]] == [True] * 4 + [False] * 2
     assert [question["reason"] for question in data["questions"]] == [""] * 5 + ["cut"]
