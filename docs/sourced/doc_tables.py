@@ -734,7 +734,7 @@ def methods() -> pd.DataFrame:
 
 
 def method_inputs() -> pd.DataFrame:
-    """Return what a method may read."""
+    """Return the inputs that a method may have."""
     lines = [[f"`{name}`", words] for name, words in INPUTS.items()]
     return pd.DataFrame(lines, columns=["argument", "what it is"])
 

@@ -192,8 +192,8 @@ class ScoredAnswers:
             return None
         if method not in self.reported_scores:
             return None
-        auroc = self.reported.judgement.auroc(self.reported_scores[[method]].to_numpy())
-        return Estimate(auroc.value.item(), auroc.low.item(), auroc.high.item())
+        columns = ["auroc", "auroc_low", "auroc_high"]
+        return Estimate(*self.comparison.set_index("method").loc[method, columns])
 
     def verdict(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
@@ -366,22 +366,33 @@ def score_answers(
         several = [name for name in METHODS if METHODS[name].needs_several]
         evaluation = evaluation.without_methods(several)
     choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
-    shown = _selected(tuple(_scores_of(evaluation, choice.alpha)), names)
+    shown = _selected(tuple(map(_short_name, _score_names(evaluation))), names)
     texts = None
     if is_mixed:
         texts = score_answers(run.as_texts(), choices=choices)
     return ScoredAnswers(run, evaluation, choice, shown, texts)
 
 
+def _score_names(evaluation: Evaluation) -> list[str]:
+    """Return the names of the scores of an evaluation, PRO first and then NLL."""
+    names = list(evaluation.baselines)
+    if "NLL" not in names or evaluation.baselines["NLL"].isna().all():
+        return names
+    names.remove("NLL")
+    return ["PRO", "NLL", *names, *evaluation.alpha_scores]
+
+
 def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
-    """Return the scores of an evaluation at α, PRO first and then NLL, by their short names."""
+    """Return the scores of an evaluation at α, by their short names."""
+    names = _score_names(evaluation)
     scores = evaluation.baselines
-    if "NLL" in scores and not scores["NLL"].isna().all():
-        with_alpha = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
-        first = [name for name in ("PRO", "NLL") if name in with_alpha]
-        others = list(evaluation.alpha_scores)
-        scores = with_alpha[[*first, *with_alpha.columns.drop([*first, *others]), *others]]
-    return scores.rename(columns=lambda name: name.removesuffix(_SUFFIX))
+    if "PRO" in names:
+        scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
+    return scores[names].rename(columns=_short_name)
+
+
+def _short_name(name: str) -> str:
+    return name.removesuffix(_SUFFIX)
 
 
 def _compares_meanings(name: str) -> bool:

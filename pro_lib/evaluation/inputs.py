@@ -139,8 +139,7 @@ class AnswerMatrices(NamedTuple):
 
     def only(self, is_counted: NDArray[np.bool_]) -> AnswerMatrices:
         """Return the answers of a mask (n, N), without gaps between them."""
-        order = np.argsort(~is_counted, axis=1, kind="stable")
-        is_kept = np.take_along_axis(is_counted, order, axis=1)
+        order, is_kept = _packing(is_counted)
 
         def packed(values: NDArray[Any], missing: Any) -> NDArray[Any]:
             moved = np.take_along_axis(values, order, axis=1)
@@ -153,6 +152,12 @@ class AnswerMatrices(NamedTuple):
             repeats=packed(self.repeats, True),
             texts=packed(self.texts, None),
         )
+
+
+def _packing(is_counted: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the order (n, N) that puts the answers of a mask first, and the mask in this order."""
+    order = np.argsort(~is_counted, axis=1, kind="stable")
+    return order, np.take_along_axis(is_counted, order, axis=1)
 
 
 class Compared(NamedTuple):
@@ -273,31 +278,30 @@ def method_scores(
     inputs["search_alpha"] = search_alpha
     table = {}
     alpha_scores = {}
-    every = computed_methods(is_paper=protocol.is_paper)
-    selected = [method for method in every if method.name != "PRO"]
-    for method in selected:
-        if method.per_similarity or not method.reads <= set(inputs):
-            continue
-        if method.needs_alpha:
-            alpha_scores[method.name] = AlphaScore(method, _used(inputs, method))
-        else:
-            table[method.name] = score_of(method, inputs)
-    compared_methods = [method for method in selected if method.per_similarity]
+    sources = {"": inputs}
     for name, similarity in compared.items():
-        known = inputs | _similarity_inputs(beams, samples, is_counted, similarity, protocol)
-        for method in compared_methods:
-            has_samples = samples is not None or not method.reads & _SAMPLE_INPUTS
-            full_name = f"{method.name}, {name}"
-            if method.reads <= set(known):
-                if method.needs_alpha:
-                    alpha_scores[full_name] = AlphaScore(method, _used(known, method))
-                else:
-                    table[full_name] = score_of(method, known)
-            elif has_samples and not method.needs_alpha:
-                table[full_name] = np.full(len(beams.log_probs), np.nan)
+        of_meanings = _similarity_inputs(beams, samples, counted, is_counted, similarity, protocol)
+        sources[f", {name}"] = inputs | of_meanings
+    for ending, known in sources.items():
+        for method in computed_methods(is_paper=protocol.is_paper):
+            if method.name == "PRO" or method.per_similarity != bool(ending):
+                continue
+            name = f"{method.name}{ending}"
+            if not method.reads <= set(known):
+                if ending and _may_be_known(method, samples):
+                    table[name] = np.full(len(beams.log_probs), np.nan)
+            elif method.needs_alpha:
+                alpha_scores[name] = AlphaScore(method, _used(known, method))
+            else:
+                table[name] = score_of(method, known)
     width = max(1, (~np.isnan(counted.log_probs)).sum(axis=1).max(initial=0))
     scores = pd.DataFrame(table, index=range(len(beams.log_probs)))
     return MethodScores(counted.log_probs[:, :width], scores, alpha_scores)
+
+
+def _may_be_known(method: Method, samples: AnswerMatrices | None) -> bool:
+    """Return whether a method is unavailable only because meanings cannot be compared here."""
+    return not method.needs_alpha and (samples is not None or not method.reads & _SAMPLE_INPUTS)
 
 
 def _used(inputs: Mapping[str, Any], method: Method) -> dict[str, Any]:
@@ -322,6 +326,7 @@ def _common_inputs(counted: AnswerMatrices, averaged: AnswerMatrices | None) -> 
 def _similarity_inputs(
     beams: AnswerMatrices,
     samples: AnswerMatrices | None,
+    counted: AnswerMatrices,
     is_counted: NDArray[np.bool_],
     compared: Compared,
     protocol: Protocol,
@@ -332,7 +337,6 @@ def _similarity_inputs(
     """
     if compared.beams is None:
         return {}
-    counted = beams.only(is_counted)
     similarity = _counted_similarity(compared.beams, is_counted)
     meaning = scoring.clusters(similarity)
     texts_known = beams.texts_known
@@ -362,9 +366,8 @@ def _counted_similarity(similarity: FloatArray, is_counted: NDArray[np.bool_]) -
     """Return the similarities of the answers that count, in the places of `AnswerMatrices.only`."""
     if is_counted.all():
         return similarity
-    order = np.argsort(~is_counted, axis=1, kind="stable")
+    order, is_kept = _packing(is_counted)
     rows = np.arange(len(order))[:, None, None]
     packed = similarity[rows, order[:, :, None], order[:, None, :]]
-    is_kept = np.take_along_axis(is_counted, order, axis=1)
     packed[~(is_kept[:, :, None] & is_kept[:, None, :])] = np.nan
     return packed
