@@ -26,26 +26,27 @@ class AnswerComparison:
     Attributes:
         n_questions: the number of these questions.
         rule: the rule by which an answer is right.
-        accuracies: the accuracy of each run.
+        accuracy: the accuracy of each run.
         only_first: the number of questions that only the first run answers correctly.
         only_second: the number that only the second run answers correctly.
-        difference: accuracy of the second run minus that of the first, with its 95 % interval.
+        accuracy_difference: accuracy of the second run minus that of the first, with its 95 %
+            interval.
         p_value: of equal accuracies, by McNemar's exact test.
-        aurocs: a row per method of both runs, with the columns method, first and second (AUROC),
+        auroc: a row per method of both runs, with the columns method, first and second (AUROC),
             difference (second minus first), low and high (its 95 % interval). The last two are NaN
             if a run has fewer than five right or five wrong answers.
-        is_clustered: whether the intervals are by cluster. The p-value is not.
+        by_cluster: whether the intervals are by cluster. The p-value is not.
     """
 
     n_questions: int
     rule: str
-    accuracies: tuple[float, float]
+    accuracy: tuple[float, float]
     only_first: int
     only_second: int
-    difference: Estimate
+    accuracy_difference: Estimate
     p_value: float
-    aurocs: pd.DataFrame
-    is_clustered: bool
+    auroc: pd.DataFrame
+    by_cluster: bool
 
 
 def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerComparison:
@@ -73,7 +74,7 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
         >>> from pro_lib.importing import import_answers
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), alpha=0.4)
         >>> comparison = compare_answers(scored, scored)
-        >>> comparison.n_questions, comparison.difference.value
+        >>> comparison.n_questions, comparison.accuracy_difference.value
         (788, 0.0)
     """
     both = (first, second)
@@ -94,13 +95,13 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
     return AnswerComparison(
         n_questions=n,
         rule=judged[0].judgement.rule,
-        accuracies=(float(correct[0].mean()), float(correct[1].mean())),
+        accuracy=(float(correct[0].mean()), float(correct[1].mean())),
         only_first=only_first,
         only_second=only_second,
-        difference=_accuracy_difference(correct, clusters),
+        accuracy_difference=_accuracy_difference(correct, clusters),
         p_value=p_value,
-        aurocs=_auroc_differences(scores, correct, clusters),
-        is_clustered=clusters is not None,
+        auroc=_auroc_differences(scores, correct, clusters),
+        by_cluster=clusters is not None,
     )
 
 

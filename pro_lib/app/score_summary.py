@@ -208,26 +208,26 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         names: the names of the files.
     """
     first, second = map(printable, names)
-    by = "Intervals are by cluster; the p-value is not." if comparison.is_clustered else ""
-    difference = comparison.difference
+    by = "Intervals are by cluster; the p-value is not." if comparison.by_cluster else ""
+    difference = comparison.accuracy_difference
     lines = [
         f"A: {first}",
         f"B: {second}",
         f"{comparison.n_questions:,} judged questions are in both. Right means: {comparison.rule}.",
-        f"Accuracy: A {comparison.accuracies[0]:.1%}, B {comparison.accuracies[1]:.1%}. B minus A "
+        f"Accuracy: A {comparison.accuracy[0]:.1%}, B {comparison.accuracy[1]:.1%}. B minus A "
         f"{_signed(100 * difference.value, 1)} points "
         f"[{_signed(100 * difference.low, 1)}, {_signed(100 * difference.high, 1)}], "
         f"p = {comparison.p_value:.2g} (McNemar's exact test). {comparison.only_first:,} questions "
         f"are right only in A and {comparison.only_second:,} only in B. {by}".rstrip(),
     ]
-    if comparison.aurocs.empty:
+    if comparison.auroc.empty:
         return [
             *lines,
             "AUROC cannot be compared, because the answers of one file are all right or all wrong.",
         ]
     lines.append("AUROC on these questions, with the 95 % interval of the paired difference:")
-    width = max(len(name) for name in comparison.aurocs["method"])
-    for row in comparison.aurocs.itertuples():
+    width = max(len(name) for name in comparison.auroc["method"])
+    for row in comparison.auroc.itertuples():
         ends = "without an interval: fewer than 5 right or wrong answers"
         if row.low == row.low:  # not NaN
             ends = f"[{_signed(row.low)}, {_signed(row.high)}]"
@@ -238,17 +238,10 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
 
 def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
     """Return a comparison as data of JSON."""
-    difference = comparison.difference
-    return {
-        "n_questions": comparison.n_questions,
-        "rule": comparison.rule,
-        "accuracy": list(comparison.accuracies),
-        "only_first": comparison.only_first,
-        "only_second": comparison.only_second,
+    difference = comparison.accuracy_difference
+    return vars(comparison) | {
         "accuracy_difference": [difference.value, difference.low, difference.high],
-        "p_value": comparison.p_value,
-        "auroc": comparison.aurocs.to_dict("records"),
-        "by_cluster": comparison.is_clustered,
+        "auroc": comparison.auroc.to_dict("records"),
     }
 
 

@@ -21,12 +21,6 @@ SUFFIXES = (".csv", ".jsonl", ".parquet")
 # The first columns of the files, by which the command recognizes its own.
 _QUESTION_COLUMNS = ["question_id", "question", "text", "mistrust", "correct"]
 _ANSWER_COLUMNS = ["question_id", "question", "text", "rank", "log_prob", "probability", "kept"]
-# Tables of earlier versions.
-_EARLIER_HEADERS = (
-    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass"],
-    ["question_id", "question", "text", "SC", "Deg", "SE"],
-    ["question_id", "question", "text", "pro", "nll", "n_kept", "mass", "SC", "Deg", "SE"],
-)
 _MOST_KEPT = 3  # answers of a question that the terminal shows
 
 
@@ -189,8 +183,6 @@ def json_value(value: Any) -> Any:
 def is_score_table(path: Path) -> bool:
     """Return whether a file begins as the tables that `pro score` writes."""
     columns = _columns_of(path)
-    if columns in _EARLIER_HEADERS:
-        return True
     starts = (_QUESTION_COLUMNS, _ANSWER_COLUMNS)
     return any(columns[: len(start)] == start for start in starts)
 

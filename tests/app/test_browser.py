@@ -323,6 +323,13 @@ def overlap(first, second):
     return all(end - start > 3 for start, end in zip(starts, ends, strict=True))
 
 
+def check_number_labels(app):
+    """Check that the ten numbers of the plot of ranks do not overlap."""
+    labels = [label.bounding_box() for label in app.locator(".pro-number").all()]
+    assert len(labels) == 10
+    assert not any(itertools.starmap(overlap, itertools.combinations(labels, 2)))
+
+
 def difference_in_words(pro, lexical, right):
     """Return PRO minus SE with its interval, as the page writes it."""
     scores = pd.DataFrame({"PRO": pro, "SE": lexical})
@@ -337,10 +344,8 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
     right = np.array(
         [question["correct"] for question in explorer.run_data(run)["questions"]][1:], dtype=bool
     )
-    pro, methods = (
-        run.scores(alpha=0.4)["pro"].to_numpy()[1:],
-        explorer.comparison_data(run)["scores"],
-    )
+    pro, last_pro = (run.scores(alpha=alpha)["pro"].to_numpy()[1:] for alpha in (0.4, 1))
+    methods = explorer.comparison_data(run)["scores"]
 
     def auroc(uncertainty):
         """AUROC and its interval, as they are written."""
@@ -381,14 +386,11 @@ def test_a_page_without_a_kernel_shows_the_numbers_of_the_package(tmp_path):
         expect(app).to_contain_text("Asking needs a model and a running kernel")
         page.get_by_role("tab", name="Compare").click()
         # The slider still stands at α = 1, and the comparison has the PRO of the slider.
-        last_pro = run.scores(alpha=1)["pro"].to_numpy()[1:]
         expect(app).to_contain_text(
             f"SE, lexical {auroc(methods['SE, lexical'])}; "
             f"{difference_in_words(last_pro, methods['SE, lexical'], right)}. 399 of the 400"
         )
-        labels = [label.bounding_box() for label in app.locator(".pro-number").all()]
-        assert len(labels) == 10
-        assert not any(itertools.starmap(overlap, itertools.combinations(labels, 2)))
+        check_number_labels(app)
         app.get_by_label("count repeated answers").check()
         expect(app).to_contain_text("This comparison needs a running kernel")
         assert errors == []

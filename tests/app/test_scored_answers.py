@@ -137,7 +137,7 @@ def many(n_questions, seed, *, start=0):
 
 def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_both():
     first, second = many(60, 1), many(60, 2)
-    row = compare_answers(first, second).aurocs.set_index("method").loc["NLL"]
+    row = compare_answers(first, second).auroc.set_index("method").loc["NLL"]
     aurocs = []
     moves = []
     for scored in (first, second):
@@ -153,8 +153,8 @@ def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_bot
 
 def test_equal_answers_have_no_difference():
     comparison = compare_answers(many(60, 1), many(60, 1))
-    assert (comparison.p_value, comparison.difference.value) == (1.0, 0.0)
-    assert (comparison.aurocs[["difference", "low", "high"]] == 0).all(axis=None)
+    assert (comparison.p_value, comparison.accuracy_difference.value) == (1.0, 0.0)
+    assert (comparison.auroc[["difference", "low", "high"]] == 0).all(axis=None)
 
 
 def test_questions_with_other_ids_are_matched_by_their_texts():
@@ -168,7 +168,7 @@ def test_questions_with_other_ids_are_matched_by_their_texts():
     )
     renamed = replace(second, run=run, evaluation=replace(second.evaluation, answers=answers))
     expected = compare_answers(first, second)
-    assert compare_answers(first, renamed).aurocs.equals(expected.aurocs)
+    assert compare_answers(first, renamed).auroc.equals(expected.auroc)
 
 
 def test_runs_without_judged_answers_cannot_be_compared():

@@ -9,11 +9,16 @@ from typing import Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, force_option
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE
 from pro_lib.app.cli.output import say
-from pro_lib.app.cli.scoring_options import ranking_method, scored_answers, scoring_options
-from pro_lib.common import catalog
-from pro_lib.common.files import check_output, write_whole
+from pro_lib.app.cli.scoring_options import (
+    answer_sources,
+    check_scoring_output,
+    ranking_method,
+    scored_answers,
+    scoring_options,
+)
+from pro_lib.common.files import write_whole
 from pro_lib.common.validation import printable
 
 
@@ -27,32 +32,17 @@ from pro_lib.common.validation import printable
     help="Write the page here.",
 )
 @scoring_options
-@force_option
-@click.option("--example", is_flag=True, help="Report on the bundled answers, 788 of SmolLM2-135M.")
-def report_command(
-    responses: str | None, output: Path, force: bool, example: bool, **options: Any
-) -> None:
+def report_command(responses: str | None, output: Path, **options: Any) -> None:
     """Write a report on answers as one HTML page, which can be sent and printed.
 
     RESPONSES is a file or a run folder, as for pro score. The page has the summary, the
     accuracy of the most certain answers, AUROC of all methods, the reliability diagram, the most
     and the least certain answers, and definitions. It needs no network.
     """
-    if example == (responses is not None):
-        raise click.UsageError(
-            "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
-        )
     from pro_lib.app import report
 
-    source = responses or str(catalog.EXAMPLE)
-    inputs = [source, options["questions"], options["correctness"]]
-    check_output(
-        output,
-        option="--output",
-        inputs=[path for path in inputs if path],
-        force=force,
-        is_ours=report.is_report,
-    )
+    [source] = answer_sources([responses] if responses else [], options)
+    check_scoring_output(output, source, options, report.is_report)
     scored = scored_answers(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, force_option
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE
 from pro_lib.app.cli.output import json_line, say, table_text
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
+    answer_sources,
+    check_scoring_output,
     ranking_method,
     scored_answers,
     scoring_options,
 )
-from pro_lib.common import catalog
-from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.files import write_whole
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 @click.option("--output", type=OUTPUT_FILE, help="Write scores to a .csv, .jsonl or .parquet file.")
 @click.option("--answers", is_flag=True, help="Write a row per answer to --output.")
 @click.option("--raw-text", is_flag=True, help="Write texts to a CSV file unchanged, formulas too.")
-@force_option
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -41,8 +41,7 @@ _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
     help="Print this many rows of the table.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--example", is_flag=True, help="Score the bundled answers, 788 of SmolLM2-135M.")
-def score_command(responses: Sequence[str], example: bool, as_json: bool, **options: Any) -> None:
+def score_command(responses: Sequence[str], as_json: bool, **options: Any) -> None:
     """Say which answers to trust: accuracy, AUROC of every method, and a table of the answers.
 
     RESPONSES is a file of API responses, of records, or of texts and log-probabilities in CSV. It
@@ -58,17 +57,13 @@ def score_command(responses: Sequence[str], example: bool, as_json: bool, **opti
     In a CSV file, a text that a spreadsheet would read as a formula begins with ', unless
     --raw-text is given.
     """
-    if example == bool(responses):
-        raise click.UsageError(
-            "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
-        )
-    if len(responses) > 2:
+    sources = answer_sources(responses, options)
+    if len(sources) > 2:
         raise click.UsageError("give one file of RESPONSES, or two to compare them")
     if options["output"] is None and any(
         options[name] for name in ("raw_text", "force", "answers")
     ):
         raise click.UsageError("--raw-text, --force and --answers need --output")
-    sources = list(responses) or [str(catalog.EXAMPLE)]
     if len(sources) == 2:
         _compare(sources, options, as_json)
         return
@@ -82,14 +77,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     output = options["output"]
     if output:
         score_table.check_suffix(output)
-        inputs = [source, options["questions"], options["correctness"]]
-        check_output(
-            output,
-            option="--output",
-            inputs=[path for path in inputs if path],
-            force=options["force"],
-            is_ours=score_table.is_score_table,
-        )
+        check_scoring_output(output, source, options, score_table.is_score_table)
     scored = scored_answers(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])

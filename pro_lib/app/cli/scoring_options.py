@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.options import AUTO_ALPHA, Function, answer_options, read_answers
+from pro_lib.app.cli.options import (
+    AUTO_ALPHA,
+    Function,
+    answer_options,
+    force_option,
+    read_answers,
+)
+from pro_lib.common import catalog
+from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ _OPTIONS = (
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         help="Mark answers such that at least this share of the others is right, by a guarantee.",
     ),
+    force_option,
+    click.option("--example", is_flag=True, help="Use the bundled answers, 788 of SmolLM2-135M."),
 )
 
 
@@ -84,6 +95,29 @@ def scored_answers(
         methods=_method_names(options["methods"]),
         is_fixed=is_fixed,
         must_judge=bool(options["questions"]) or os.path.isfile(correctness),
+    )
+
+
+def answer_sources(responses: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """Return the given files or run folders, or the bundled example for --example."""
+    if options["example"] == bool(responses):
+        raise click.UsageError(
+            "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
+        )
+    return list(responses) or [str(catalog.EXAMPLE)]
+
+
+def check_scoring_output(
+    output: Path, source: str, options: dict[str, Any], is_ours: Callable[[Path], bool]
+) -> None:
+    """Raise `RunError` if writing the output would lose an input or a foreign file."""
+    inputs = [source, options["questions"], options["correctness"]]
+    check_output(
+        output,
+        option="--output",
+        inputs=[path for path in inputs if path],
+        force=options["force"],
+        is_ours=is_ours,
     )
 
 
