@@ -82,8 +82,7 @@ def repetition(
         evaluation = evaluation.rows(choice.reported)
     scores = evaluation.with_pro({"PRO": choice.alpha})[["NLL", "PRO"]]
     tests = metrics.delong(scores, evaluation.correct, clusters=evaluation.answers.get("cluster"))
-    low, high = tests.interval()
-    return choice.alpha, len(scores), low[1], high[1]
+    return choice.alpha, len(scores), tests.low[1], tests.high[1]
 
 
 def measure(name: str, n_questions: int, truths: dict[float, float], n_repetitions: int) -> dict:

@@ -22,11 +22,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 from doc_claims import CLAIMS, claims_page
 from doc_sentences import NO_FILE, SENTENCES, Sentence
-from doc_sources import INTERVALS, ROOT
+from doc_sources import ROOT
 from doc_tables import NOT_GENERATED, TABLES
 
 MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
-INTERVALS_PAGE = "docs/explanation/intervals.md"
 # The log records measurements of a day, which are not repeated.
 NOT_CHECKED = (CLAIMS, "docs/results/experiment_log.md")
 
@@ -134,19 +133,6 @@ def update_page(
     return text, problems
 
 
-def simulated_tables(text: str) -> list[str]:
-    """Return a line for each table of the simulation that differs on the page of intervals."""
-    sys.path.append(str(ROOT / "benchmarks"))
-    from difference_intervals import summary
-
-    tables = summary(pd.read_csv(ROOT / INTERVALS)).split("\n\n")
-    command = f"benchmarks/difference_intervals.py --output {INTERVALS} --page {INTERVALS_PAGE}"
-    heads = [table.splitlines()[0] for table in tables if table not in text]
-    return [
-        f"the table {head!r} differs from {INTERVALS}; write it with {command}" for head in heads
-    ]
-
-
 def pages() -> list[str]:
     """Return the pages with numbers: README and the docs."""
     docs = sorted((ROOT / "docs").rglob("*.md"))
@@ -177,8 +163,6 @@ def update(*, write: bool) -> list[str]:
                 f"no source for the number {each}"
                 for each in numbers_without_source(name, after, sentences)
             ]
-        if name == INTERVALS_PAGE:
-            found += simulated_tables(after)
         problems += [f"{name}: {each}" for each in found]
         if write and after != before:
             path.write_text(after)

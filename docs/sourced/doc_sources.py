@@ -19,7 +19,6 @@ GAIN = f"{REAL}/published_gain.csv"
 ALL_QUESTIONS = f"{REAL}/published_all.csv"
 PAIRED = "docs/results/data/paired_differences.csv"
 CLUSTER_INTERVAL = "docs/results/data/cluster_interval.csv"
-INTERVALS = "docs/results/data/difference_intervals.csv"
 
 # The settings of notebooks 02 to 06, with their names on the pages.
 SETTINGS = {

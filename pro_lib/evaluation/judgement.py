@@ -126,7 +126,8 @@ class Differences:
     """Paired differences in AUROC between A scores and a reference, (A,) each.
 
     Attributes:
-        n_differ: on how many questions a score differs from the reference by more than rounding.
+        n_differ: how many questions have another place in the order of a score than in that of the
+            reference (`metrics.count_moved`).
         estimate: the difference with its interval.
         p_value: of equal AUROCs, not corrected.
     """
@@ -215,15 +216,14 @@ class Verdicts:
         """Return the differences to a reference, by `metrics.delong`."""
         both = np.column_stack([reference, scores])
         tests = metrics.delong(both, self.verdicts, clusters=self.clusters)
-        low, high = tests.interval()
         by_definition = np.broadcast_to(is_reference, scores.shape[1])
         estimate = Estimate(
             tests.difference[1:],
-            np.where(by_definition, 0.0, low[1:]),
-            np.where(by_definition, 0.0, high[1:]),
+            np.where(by_definition, 0.0, tests.low[1:]),
+            np.where(by_definition, 0.0, tests.high[1:]),
         )
         p_value = np.where(by_definition, np.nan, tests.p_value[1:])
-        return Differences(metrics.count_differing(scores, reference), estimate, p_value)
+        return Differences(tests.n_differ[1:], estimate, p_value)
 
     def compare(
         self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()

@@ -2,7 +2,8 @@
 
 Everywhere, `uncertainty` is `(n,)`, or `(n, A)` for A scores, higher = more uncertain, and
 `correct` is `(n,)`, True for a right answer. AUROC is the probability that a wrong answer has a
-higher uncertainty than a right one; a tie counts half. The functions raise `OneClassError` unless
+higher uncertainty than a right one; a tie counts half. Values of one score that differ by less
+than rounding are ties (`tie_numbers`). The functions raise `OneClassError` unless
 right and wrong answers both occur, and `ValueError` for NaN (see `usable`).
 """
 
@@ -20,6 +21,8 @@ Labels = NDArray[np.bool_]
 _Z = float(ndtri(0.975))
 # At this value of (n - 1) a (1 - a), the variance of a class and its maximum have equal weights.
 _SCARCE = 0.7
+ROUNDING = 1e-5  # of scores from models in single precision, absolute and relative
+_HUGE = 1e300  # stands for infinity where values are subtracted
 FEWEST_CLUSTERS = 5  # fewer clusters say too little about how much clusters differ
 _MOST_NAMES = 5  # questions that a message names
 
@@ -229,7 +232,9 @@ def jackknifed_aurocs(
         The AUROCs (A, I) for I clusters, NaN where only one class is left.
     """
     values, labels = aligned(uncertainty, correct, columns=True)
-    won_by_wrong, won_by_right = pairs_won(values, labels)
+    need_both(labels, "AUROC")
+    ranks = _ranks(tie_numbers(values))
+    won_by_wrong, won_by_right = _count_pairs(ranks, labels)
     n_wrong = won_by_wrong.shape[1]
     n_right = won_by_right.shape[1]
     wrong_codes = codes[~labels]
@@ -239,8 +244,8 @@ def jackknifed_aurocs(
     right_sizes = np.bincount(right_codes, minlength=n_clusters)
     # Ranks are at most n, so that the clusters do not overlap after this shift: a question wins
     # no pair against a later cluster, and all pairs against an earlier one.
-    shifted = _ranks(values) + 2.0 * len(labels) * codes[:, None]
-    won_shifted, _ = pairs_won(shifted, labels)
+    shifted = ranks + 2.0 * len(labels) * codes[:, None]
+    won_shifted, _ = _count_pairs(shifted, labels)
     n_right_earlier = np.cumsum(right_sizes) - right_sizes
     within = _cluster_sums(won_shifted - n_right_earlier[wrong_codes], wrong_codes, n_clusters)
     with_wrong = _cluster_sums(won_by_wrong, wrong_codes, n_clusters)
@@ -429,11 +434,61 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
     """
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
+    return _count_pairs(tie_numbers(values), labels)
+
+
+def _count_pairs(values: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
+    """Count the pairs of `pairs_won`; only equal values are ties."""
     # The rank among all answers minus the rank in the own class counts those of the other class.
     ranks = _ranks(values)
     won_by_wrong = ranks[~labels] - _ranks(values[~labels])
     won_by_right = ranks[labels] - _ranks(values[labels])
     return np.ascontiguousarray(won_by_wrong.T), np.ascontiguousarray(won_by_right.T)
+
+
+def tie_numbers(values: ArrayLike) -> FloatArray:
+    """Number the values of each column in their order; values that differ by rounding share one.
+
+    A model in single precision gives one answer slightly different log-probabilities in different
+    batches. From the lowest value on, all values that are larger by at most 1e-5, absolute or
+    relative, are one tie.
+
+    Args:
+        values: (n, A) without NaN.
+
+    Returns:
+        The numbers (n, A), from 0.
+
+    Example:
+        >>> tie_numbers([[0.5], [0.1], [0.5 + 1e-9]]).tolist()
+        [[1.0], [0.0], [1.0]]
+    """
+    finite = np.clip(as_floats(values), -_HUGE, _HUGE)
+    order = np.argsort(finite, axis=0, kind="stable")
+    ordered = np.take_along_axis(finite, order, axis=0)
+    is_first = np.diff(ordered, axis=0, prepend=-np.inf) > _tolerance(ordered)
+    for column in range(ordered.shape[1]):
+        _cut_chains(ordered[:, column], is_first[:, column])
+    numbers = np.empty_like(finite)
+    np.put_along_axis(numbers, order, is_first.cumsum(axis=0) - 1.0, axis=0)
+    return numbers
+
+
+def _tolerance(values: FloatArray) -> FloatArray:
+    return np.asarray(ROUNDING * (1 + np.abs(values)))
+
+
+def _cut_chains(ordered: FloatArray, is_first: Labels) -> None:
+    """Mark further first values of ties (n,) where neighbours alone would join distant values."""
+    firsts = np.flatnonzero(is_first)
+    ends = np.append(firsts[1:], len(ordered))
+    is_long = ordered[ends - 1] - ordered[firsts] > _tolerance(ordered[firsts])
+    for first, end in zip(firsts[is_long], ends[is_long], strict=True):
+        place = first
+        while place < end:
+            is_first[place] = True
+            limit = ordered[place] + _tolerance(ordered[place])
+            place += np.searchsorted(ordered[place:end], limit, side="right")
 
 
 def _ranks(values: FloatArray) -> FloatArray:

@@ -188,7 +188,7 @@ def test_differences_are_paired_and_to_pro_of_the_exact_search():
     assert table["auroc"].iloc[0] == metrics.auroc(exact, correct)
     assert table["auroc"].iloc[7] == metrics.auroc(same, correct)
     tests = metrics.delong(np.column_stack([exact, same]), correct)
-    low, high = tests.interval()
+    low, high = tests.low, tests.high
     columns = ["auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high", "p_value"]
     expected = [tests.difference[1], low[1], high[1], tests.p_value[1]]
     assert table.loc[7, columns].tolist() == expected

@@ -55,7 +55,6 @@ def test_with_all_labels_the_benchmark_has_the_true_values(complete):
     assert set(estimated["judge"]) == {"labels"}
     assert "judge" not in exact
     assert estimated["ece"].isna().all()
-    assert estimated["n_to_decide"].isna().all()
 
 
 def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):

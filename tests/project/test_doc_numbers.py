@@ -7,7 +7,6 @@ from doc_numbers import (
     markdown_table,
     numbers_without_source,
     pages,
-    simulated_tables,
     tables_without_source,
     update,
     update_page,
@@ -110,16 +109,6 @@ def test_a_cell_is_one_row_of_a_file():
 def test_a_table_is_written_as_markdown():
     table = pd.DataFrame({" ": ["AUROC"], "PRO": ["0.7"]})
     assert markdown_table(table) == "|  | PRO |\n|---|---|\n| AUROC | 0.7 |\n"
-
-
-def test_a_wrong_number_in_a_table_of_the_simulation_is_found():
-    page = (ROOT / "docs" / "explanation" / "intervals.md").read_text()
-    assert simulated_tables(page) == []
-    wrong = page.replace(
-        "| binormal | this one | 1305 | 0.922 |", "| binormal | this one | 1305 | 0.932 |"
-    )
-    [problem] = simulated_tables(wrong)
-    assert problem.startswith("the table '| scores | method |")
 
 
 def test_the_page_of_claims_has_every_comparison_with_its_difference():

@@ -133,8 +133,8 @@ def _comparison(
     for position, method in enumerate(others):
         reference = n_alphas + position
         tests = metrics.delong(scores, correct, reference=reference, clusters=clusters)
-        differences[method] = by_method(_json_rows(areas - areas[reference], *tests.interval()))
-        reason = tests.method if tests.moves is None else ""
+        differences[method] = by_method(_json_rows(areas - areas[reference], tests.low, tests.high))
+        reason = tests.problem
     aurocs = by_method(_json_rows(areas, low, high))
     return {"aurocs": aurocs, "differences": differences, "reason": reason}
 

@@ -35,7 +35,7 @@ from pro_lib.evaluation.labels.label_file import label_table, read_label_file
 from pro_lib.evaluation.labels.plan import plan_path
 from pro_lib.evaluation.labels.planned import CurrentLabels, PlanAnswers
 from pro_lib.evaluation.labels.shares import estimate_shares
-from pro_lib.metrics.differences import SIGNIFICANT, name_reading
+from pro_lib.metrics.differences import SIGNIFICANT, read_difference
 from pro_lib.metrics.selective import (
     answered_weights,
     bin_numbers,
@@ -325,8 +325,7 @@ class SampledVerdicts:
     ) -> pd.DataFrame:
         """Return the table of `metrics.compare_aurocs`.
 
-        n_to_decide is NaN, because the number of labels limits what can be decided, not the number
-        of questions. With too few labels, the estimates are NaN and the readings say why.
+        With too few labels, the estimates are NaN and the readings say why.
 
         Args:
             scores: a row per answer and a column per method.
@@ -350,32 +349,15 @@ class SampledVerdicts:
                 "p_value": p_value,
                 "p_holm": p_holm,
                 "significant": p_holm <= SIGNIFICANT,
-                "reading": self._readings(values, differences, is_reference),
-                "n_to_decide": np.nan,
+                "reading": np.where(is_reference, "", self._readings(differences)),
             }
         )
 
-    def _readings(
-        self,
-        scores: FloatArray,
-        differences: Differences,
-        is_reference: NDArray[np.bool_],
-    ) -> list[str]:
-        """Return the reading of the difference of each score (n, A) to one of them."""
-        is_different = differences.p_value <= SIGNIFICANT
-        _, low, high = self.estimates(scores).difference(np.argmax(is_reference).item(), level=0.9)
-        is_equivalent = (low > -metrics.MARGIN) & (high < metrics.MARGIN)
-        words = []
-        for place, n_differ in enumerate(differences.n_differ):
-            if is_reference[place]:
-                words.append("")
-            elif n_differ == 0:
-                words.append("identical")
-            elif self.problem:
-                words.append(self.problem)
-            else:
-                words.append(name_reading(is_different[place], is_equivalent[place]))
-        return words
+    def _readings(self, differences: Differences) -> list[str]:
+        """Return the reading of each difference."""
+        estimate = differences.estimate
+        values = (estimate.low, estimate.high, differences.n_differ)
+        return [read_difference(*row, problem=self.problem) for row in zip(*values, strict=True)]
 
     def rejection(self, uncertainties: pd.DataFrame) -> pd.DataFrame:
         """Return the table of `metrics.rejection`; NaN if there are too few labels.
@@ -429,7 +411,7 @@ class SampledVerdicts:
         is_zero = by_definition & (not self.problem)
         p_value = self._shown(estimates.p_values(0)[1:])
         return Differences(
-            metrics.count_differing(scores, reference),
+            metrics.count_moved(scores, reference),
             Estimate(difference, np.where(is_zero, 0.0, low), np.where(is_zero, 0.0, high)),
             np.where(by_definition, np.nan, p_value),
         )

@@ -35,14 +35,14 @@ def benchmark(splits: Sequence[Splits], *, default: float = DEFAULT_ALPHA) -> pd
     - method, similarity, alpha and alpha_choice.
     - auroc with its interval.
     - The paired difference to PRO with α chosen on validation: n_differ, auroc_minus_pro with its
-      interval, p_value, p_holm, significant, reading and n_to_decide. `metrics.compare_aurocs`
+      interval, p_value, p_holm, significant and reading. `metrics.compare_aurocs`
       explains them. p_holm is corrected for the other methods of the setting.
     - prr and auarc, from `metrics.rejection`.
     - ece and brier of the probability of a correct answer that is fitted on validation, from
       `metrics.calibration`. They are NaN if nothing can be fitted.
 
-    From labels of a sample, all are estimates (`labels.SampledVerdicts`), except ece and
-    n_to_decide, which are NaN.
+    From labels of a sample, all are estimates (`labels.SampledVerdicts`), except ece, which
+    is NaN.
     """
     return pd.concat([_benchmark_rows(setting, default) for setting in splits], ignore_index=True)
 

@@ -165,7 +165,8 @@ def exact_search_auroc(
     - alpha_choice: `validation` if α is chosen for this score on the validation questions, and
       `exact search` if it is the α of PRO from the exact search.
     - auroc with its interval.
-    - n_differ: the number of questions on which the score differs from PRO of the exact search.
+    - n_differ: the fewest questions that must move so that the score and PRO of the exact search
+      have one order.
     - auroc_minus_pro: the paired difference to that PRO, with its interval and p_value (not
       corrected).
 

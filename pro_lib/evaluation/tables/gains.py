@@ -153,7 +153,7 @@ def pro_minus_nll(
         - nll_auroc: the AUROC of NLL.
         - method (always PRO), k and alpha.
         - k_choice: `adaptive` (K by α) or `fixed`.
-        - n_differ: the number of questions on which PRO and NLL differ.
+        - n_differ: the fewest questions that must move so that PRO and NLL have one order.
         - auroc_minus_nll with its interval and p_value (not corrected).
     """
     nll = scoring.nll(log_probs)

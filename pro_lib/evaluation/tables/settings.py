@@ -128,7 +128,7 @@ def nll_comparison_columns(
         is_nll: (A,), whether a column is NLL by definition, such as PRO with K = 1.
 
     Returns:
-        n_differ, the number of questions on which the two scores differ by more than rounding;
+        n_differ, the fewest questions that must move so that both scores have one order;
         auroc_minus_nll with its 95 % interval, auroc_minus_nll_low and _high; p_value of the
         hypothesis of equal AUROCs (not corrected). Each is (A,), NaN if there are fewer than five
         correct or five wrong answers, or fewer than five clusters.
