@@ -100,7 +100,11 @@ class LabelSample:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
-        return bool(self._is_planned(collect_answers(evaluation)).mean() >= 1 - MISSING_SHARE)
+        return bool(self.is_planned(evaluation).mean() >= 1 - MISSING_SHARE)
+
+    def is_planned(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+        """Return whether each judged answer (n,) is one of the plan's answers."""
+        return self._is_planned(collect_answers(evaluation))
 
     def planned_part(self, evaluation: Evaluation) -> Evaluation:
         """Return the questions whose judged answer is one of the plan's answers.
@@ -116,7 +120,7 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        return self._planned(evaluation).evaluation
+        return self.planned_answers(evaluation).evaluation
 
     def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
@@ -130,7 +134,7 @@ class LabelSample:
         Returns:
             The planned questions, with the labels as its judgement.
         """
-        answers = self._planned(evaluation)
+        answers = self.planned_answers(evaluation)
         return replace(answers.evaluation, labels=self.judgement(answers, scope=scope))
 
     def judgement(self, answers: Answers, *, scope: Scope = "population") -> SampledVerdicts:
@@ -206,7 +210,7 @@ class LabelSample:
             0    NLL  0.812      0.751       0.861
             1    PRO  0.815      0.752       0.865
         """
-        return self.estimate_planned(self._planned(evaluation), alphas=alphas, scope=scope)
+        return self.estimate_planned(self.planned_answers(evaluation), alphas=alphas, scope=scope)
 
     def estimate_planned(
         self,
@@ -264,7 +268,7 @@ class LabelSample:
                      judge  agreement
             0      rouge_l      0.884
         """
-        answers = self._planned(evaluation)
+        answers = self.planned_answers(evaluation)
         judgement = self.judgement(answers, scope=scope)
         judged = answers.evaluation.answers
         rows = []
@@ -284,11 +288,11 @@ class LabelSample:
         return _with_setting(pd.DataFrame(rows), answers.evaluation)
 
     def _is_planned(self, answers: Answers) -> NDArray[np.bool_]:
-        """Return whether each judged answer (n,) is one of the plan's answers."""
         is_planned: NDArray[np.bool_] = self.plan.places(answers) >= 0
         return is_planned[answers.codes]
 
-    def _planned(self, evaluation: Evaluation) -> Answers:
+    def planned_answers(self, evaluation: Evaluation) -> Answers:
+        """Return the answers of `planned_part`."""
         answers = collect_answers(evaluation)
         evaluation = answers.evaluation
         is_planned = self._is_planned(answers)

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from test_explorer import many
@@ -578,6 +579,90 @@ def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
         f"PRO has α = {chosen:g}, chosen by ROUGE-L > 0.3 on 20 validation questions, as notebook "
         "10 does by default."
     )
+
+
+@pytest.fixture
+def scored_run(tmp_path):
+    """A file of records with validation questions, and a session with all labels of its plan."""
+    rows = []
+    for number in range(90):
+        answers = [{"text": f"gamma {number}", "log_prob": -2.0 - number % 7}]
+        is_right = number % 3 > 0 and number % 11 > 2
+        text = f"alpha {number}" if is_right else f"beta {number}"
+        answers.append({"text": text, "log_prob": -0.1 - (number * 37 % 90) / 50})
+        split = "validation" if number < 40 else "test"
+        row = {"question_id": f"q{number}", "question": f"Question {number}?", "split": split}
+        rows.append(row | {"references": [f"alpha {number}"], "answers": answers})
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    session = LabelSession.open(
+        importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
+    )
+    give(session, 44)
+    return path, session
+
+
+def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run):
+    path, session = scored_run
+    page = estimates_of(session)
+    command = ["score", str(path), "--labels", str(session.path)]
+    result = CliRunner().invoke(pro, command)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    for row in page["rows"]:
+        names = ("method", "difference to NLL", "AUROC by labels")
+        assert " ".join(row[name] for name in names) in lines
+    assert page["sentence"] in lines
+    assert page["alpha"] in lines
+    assert "Right means: labels of 40 answers." in result.output
+    content = json.loads(CliRunner().invoke(pro, [*command, "--json"]).output)
+    judgement = LabelSample.read(session.path).judgement(session.plan.today)
+    assert content["accuracy"] == pytest.approx(judgement.accuracy)
+    assert (content["rule"], content["n_judged"]) == ("labels of 40 answers", 40)
+    table = session.path.with_name("scores.csv")
+    assert CliRunner().invoke(pro, [*command, "--output", str(table)]).exit_code == 0
+    scores = pd.read_csv(table).set_index("question_id")["correct"]
+    labels = labels_of(session)
+    labels = labels[~labels["repetition"]].set_index("question_id")["correct"]
+    assert scores.dropna().to_dict() == labels.to_dict()
+
+
+def test_labels_of_a_sample_judge_neither_a_guarantee_nor_two_files_nor_a_report(scored_run):
+    path, session = scored_run
+    labels = ["--labels", str(session.path)]
+    result = CliRunner().invoke(pro, ["score", str(path), *labels, "--target", "0.8"])
+    assert "only a sample of the answers has labels" in result.output
+    for command in (["score", str(path), str(path)], ["report", str(path)]):
+        result = CliRunner().invoke(pro, [*command, *labels])
+        assert "in pro score with one file of responses" in result.output
+        assert result.exit_code == 1
+
+
+def test_pro_score_refuses_labels_of_other_answers(scored_run, tmp_path):
+    path, session = scored_run
+    other = tmp_path / "other.jsonl"
+    other.write_text(path.read_text().replace("alpha", "delta").replace("beta", "eta"))
+    result = CliRunner().invoke(pro, ["score", str(other), "--labels", str(session.path)])
+    assert "answers are not among those of the label plan" in result.output
+    assert result.exit_code == 1
+
+
+def test_answers_without_references_are_scored_by_their_labels(tmp_path):
+    rows = []
+    for number in range(40):
+        answers = [{"text": f"answer {number}", "log_prob": -0.1 - (number * 7 % 40) / 50}]
+        row = {"question_id": f"q{number}", "question": f"{number}?", "answers": answers}
+        rows.append(row)
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    session = LabelSession.open(
+        importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
+    )
+    for number in range(44):
+        session.reply("give", number, number % 2 == 0)
+    result = CliRunner().invoke(pro, ["score", str(path), "--labels", str(session.path)])
+    [nll] = [row for row in estimates_of(session)["rows"] if row["method"] == "NLL"]
+    assert nll["AUROC by labels"] in result.output, result.output
 
 
 def test_a_key_for_another_run_labels_nothing(tmp_path):
