@@ -37,13 +37,7 @@ import pandas as pd  # noqa: E402
 
 from pro_lib import Experiment, importing, metrics  # noqa: E402
 from pro_lib.evaluation import Evaluation, Splits, evaluate  # noqa: E402
-from pro_lib.evaluation.labels import (  # noqa: E402
-    LabelPlan,
-    LabelSample,
-    Request,
-    SampledVerdicts,
-    label_table,
-)
+from pro_lib.labels import LabelPlan, LabelSample, SampledVerdicts, label_table  # noqa: E402
 from pro_lib.metrics.selective import answered_weights  # noqa: E402
 
 SETTINGS = (
@@ -133,20 +127,15 @@ def compute_scores(evaluation: Evaluation) -> pd.DataFrame:
 def label_correctly(setting: Setting, n_labels: int, seed: int) -> SampledVerdicts:
     """Return the labels of a new plan, all of them true."""
     truth = dict(zip(setting.reported.answers["question_id"], setting.correct, strict=True))
-    plan = LabelPlan.create([setting.reported], n_labels=n_labels, seed=seed)
+    plan = LabelPlan.create(setting.reported, n_labels=n_labels, seed=seed)
     labels = []
     while requests := plan.requests()[len(labels) :]:
         for unit, is_repetition in requests:
-            dataset, question_id, text = plan.answers.table.iloc[unit][
-                ["dataset", "question_id", "text"]
-            ]
-            request = Request(unit, dataset, question_id, text, is_repetition, 0, 0)
-            labels.append(plan.label(request, bool(truth[question_id]), labeller="truth"))
+            request = plan.request(unit, is_repetition)
+            correct = bool(truth[request.question_id])
+            labels.append(plan.label(request, correct, labeller="truth"))
         plan = plan.advance(label_table(labels))
-    sample = replace(LabelSample.without_labels(setting.reported), labels=label_table(labels))
-    sampled = sample.with_labels(setting.reported).labels
-    assert sampled is not None
-    return sampled
+    return LabelSample(label_table(labels), plan).judgement(plan.today)
 
 
 def estimate_quantities(setting: Setting, sampled: SampledVerdicts) -> Iterator[dict]:

@@ -22,7 +22,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -34,9 +34,9 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from scipy.special import expit, logit, ndtri  # noqa: E402
 
-from pro_lib.evaluation.labels import design, inference  # noqa: E402
-from pro_lib.evaluation.labels.estimator import Ranking, areas  # noqa: E402
-from pro_lib.evaluation.labels.intervals import FEWEST_OF_A_CLASS, share_interval  # noqa: E402
+from pro_lib.labels import answers, drawing  # noqa: E402
+from pro_lib.labels.estimates import FEWEST_OF_A_CLASS  # noqa: E402
+from pro_lib.labels.inference import Ranking, Sample, areas, label_weights  # noqa: E402
 
 POPULATION = 300_000
 SHARES_RIGHT = (0.05, 0.2, 0.5)
@@ -159,7 +159,7 @@ def of_evaluation(evaluation, *, truth: str) -> Questions:
     average = evaluation.baselines["ALL"].to_numpy(float)
     pro = evaluation.pro(0.1)
     if np.array_equal(pro, nll):
-        pro = design.ranks(nll) + design.ranks(average)
+        pro = answers.ranks(nll) + answers.ranks(average)
     scores = np.column_stack([nll, average, pro])
     correct = evaluation.answers[truth].to_numpy(float)
     return Questions(scores, evaluation.answers["rouge_l"].to_numpy(float), correct)
@@ -231,9 +231,9 @@ def draw(cell: dict, whole: Questions, rng: np.random.Generator) -> Questions:
 
 def features_of(questions: Questions) -> np.ndarray:
     """Return the features (n, F) of the label model."""
-    bins = design.rouge_bin(questions.rouge)
-    ranks = [design.ranks(questions.scores[:, column]) for column in (0, 1)]
-    return np.column_stack([bins[:, None] == np.arange(design.ROUGE_BINS), *ranks]).astype(
+    bins = answers.rouge_bin(questions.rouge)
+    ranks = [answers.ranks(questions.scores[:, column]) for column in (0, 1)]
+    return np.column_stack([bins[:, None] == np.arange(len(answers.ROUGE_BINS)), *ranks]).astype(
         np.float64
     )
 
@@ -265,16 +265,16 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return both phases in order, the mask of the first and the probabilities."""
     n = len(questions.correct)
-    n_first = design.first_size(n_labels, n)
-    first = design.first_phase(design.rouge_bin(questions.rouge), n_first, rng)
+    n_first = drawing.first_size(n_labels, n)
+    first = drawing.first_phase(answers.rouge_bin(questions.rouge), n_first, rng)
     is_first = np.zeros(n, dtype=bool)
     is_first[first] = True
     labels = np.where(is_first, questions.correct, np.nan)
     n_second = min(n_labels, n) - n_first
-    probabilities = design.second_probabilities(
-        [ranking], features, labels, is_first, n_second=n_second
+    probabilities = drawing.second_probabilities(
+        ranking, features, labels, is_first, n_second=n_second
     )
-    return first, design.second_phase(probabilities, rng), is_first, probabilities
+    return first, drawing.second_phase(probabilities, rng), is_first, probabilities
 
 
 def repeat(
@@ -296,15 +296,9 @@ def repeat(
     labels = np.full(n, np.nan)
     labels[first] = questions.correct[first]
     labels[second] = questions.correct[second]
-    sample = inference.Sample.from_design(
-        labels,
-        is_first,
-        probabilities,
-        features,
-        n_first=len(first),
-        n_second=n_second,
-        seed=int(rng.integers(2**31)),
-    )
+    weights = label_weights(labels, is_first, probabilities, n_first=len(first), n_second=n_second)
+    seed = int(rng.integers(2**31))
+    sample = Sample.fit(labels, weights, features, seed=seed, clusters=questions.clusters)
     at_hand = quantities(questions, ranking, questions.correct)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]
@@ -315,7 +309,8 @@ def repeat(
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):
         result |= {f"{name}_error": value - exact, f"{name}_random": random - exact}
     for scope, exact in (("questions", at_hand), ("population", truth)):
-        for name, low, high, value in intervals(questions, ranking, sample, scope, exact):
+        scoped = replace(sample, scope=scope)
+        for name, low, high, value in intervals(questions, ranking, scoped, exact):
             result[f"{name}_{scope}_covered"] = low <= value + 1e-12 and value - 1e-12 <= high
             result[f"{name}_{scope}_width"] = high - low
     return result
@@ -328,29 +323,20 @@ def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator)
 
 
 def intervals(
-    questions: Questions,
-    ranking: Ranking,
-    sample: inference.Sample,
-    scope: inference.Scope,
-    exact: np.ndarray,
+    questions: Questions, ranking: Ranking, sample: Sample, exact: np.ndarray
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
-    estimates = inference.estimate_aurocs(ranking, sample, scope=scope, clusters=questions.clusters)
-    low, high = estimates.interval()
-    yield "auroc", low[0], high[0], exact[0]
-    _, low, high = estimates.difference(0)
+    estimates = sample.aurocs(ranking)
+    auroc = estimates.auroc()
+    yield "auroc", auroc.low[0], auroc.high[0], exact[0]
+    difference = estimates.difference(0)
     for column in (1, 2):
-        yield f"difference_{column}", low[column], high[column], exact[column]
-    n = len(questions.correct)
+        yield f"difference_{column}", difference.low[column], difference.high[column], exact[column]
     signs = np.where(questions.rouge > 0.3, 1.0, -1.0)
-    influence = np.stack([np.ones(n), signs]) / n
-    per_question = np.stack([sample.pseudo, agreement_values(questions, sample.pseudo)])
-    variance = inference.scoped_variance(
-        sample, influence, per_question / n, scope, questions.clusters
-    )
-    low, high = share_interval(per_question.mean(axis=1), *variance)
-    yield "accuracy", low[0], high[0], exact[3]
-    yield "agreement", low[1], high[1], exact[4]
+    weights = np.stack([np.ones(len(signs)), signs])
+    shares, _ = sample.shares(np.arange(len(signs)), weights)
+    yield "accuracy", shares.low[0], shares.high[0], exact[3]
+    yield "agreement", shares.low[1], shares.high[1], exact[4]
 
 
 # Tables

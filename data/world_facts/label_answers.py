@@ -6,9 +6,9 @@ Run `pro generate facts-2m diverse_beam` first, then `python data/world_facts/la
 from pathlib import Path
 
 from pro_lib import Experiment
-from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.common.catalog import EXAMPLE_LABELS
-from pro_lib.evaluation.labels import Label, append_label, label_table, plan_path
+from pro_lib.labels import Label, append_label, label_table, plan_path
+from pro_lib.labels.session import LabelSession
 
 LABELLER = "alias table"
 N_LABELS = 200
@@ -21,7 +21,7 @@ def main() -> None:
         Path(path).unlink(missing_ok=True)
     run = Experiment(model="facts-2m", dataset="world-facts").single_run
     session = LabelSession.open(run, EXAMPLE_LABELS, n_planned=N_LABELS, labeller=LABELLER)
-    answers = session.evaluations[0].answers
+    answers = session.evaluation.answers
     is_right = dict(zip(answers["question_id"], answers["alias_match"] > 0, strict=True))
     labels: list[Label] = []
     plan = session.plan

@@ -38,10 +38,10 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.inputs import PROTOCOLS
-from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.precision import resolved_dtype
+from pro_lib.labels import LabelSample, is_label_sample
 from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage

@@ -9,7 +9,7 @@ from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.scored_answers import Mistrust, SampleLabels, ScoredAnswers
 
 _AUROC_TITLE = (
     "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
@@ -33,19 +33,33 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
     lines = head_lines(scored, method)
     if not scored.n_judged or scored.reported.one_class():
         return lines
-    width = max(len(name) for name in scored.methods)
-    lines += ["", _AUROC_TITLE]
-    for row in scored.comparison.itertuples():
-        words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
-        lines.append(f"  {printable(row.method):{width}}  {words}")
-    lines += [*difference_lines(scored), *reservations(scored)]
+    if scored.labels is not None:
+        lines += _label_lines(scored.labels)
+    else:
+        width = max(len(name) for name in scored.methods)
+        lines += ["", _AUROC_TITLE]
+        for row in scored.comparison.itertuples():
+            words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
+            lines.append(f"  {printable(row.method):{width}}  {words}")
+        lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
         lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
         for row in scored.most_certain(method).itertuples():
             interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
             words = f"{row.accuracy:6.1%} right {interval}"
+            if row.accuracy != row.accuracy:  # NaN
+                words = "not shown (too few labels)"
             lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
     return lines
+
+
+def _label_lines(labels: SampleLabels) -> list[str]:
+    """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
+    from pro_lib.app.cli.output import table_text
+    from pro_lib.labels.estimates import estimate_words
+
+    words, sentence = estimate_words(labels.estimates)
+    return ["", "Estimates from the labels:", table_text(words), sentence]
 
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
@@ -70,11 +84,14 @@ def _count_lines(scored: ScoredAnswers) -> list[str]:
         unused = f"Questions without a usable answer: {counts}." if counts else ""
         lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
     else:
-        n_right = int(evaluation.correct.sum())
-        counts = f"{n_right:,} of {scored.n_judged:,} judged answers"
-        rule = f"Right means: {printable(evaluation.judgement.rule)}."
-        first = f"{words}, {evaluation.accuracy:.1%} answered correctly ({counts}). {rule}"
-        lines = [first, printable(evaluation.exclusions), evaluation.cautions()]
+        stated = scored.stated
+        if scored.labels is not None:
+            counts = f"estimated for {len(stated.answers):,} of them"
+        else:
+            counts = f"{stated.n_correct:,} of {scored.n_judged:,} judged answers"
+        rule = f"Right means: {printable(stated.judgement.rule)}."
+        first = f"{words}, {stated.accuracy:.1%} answered correctly ({counts}). {rule}"
+        lines = [first, printable(stated.exclusions), stated.cautions()]
     return [*lines, *_unused_lines(scored)]
 
 
@@ -186,10 +203,10 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     if not scored.n_judged:
         return data
     data["n_reported"] = len(scored.reported.answers)
-    data["rule"] = evaluation.judgement.rule
-    data["accuracy"] = evaluation.accuracy
-    data["exclusions"] = evaluation.exclusions
-    data["cautions"] = evaluation.cautions()
+    data["rule"] = scored.stated.judgement.rule
+    data["accuracy"] = scored.stated.accuracy
+    data["exclusions"] = scored.stated.exclusions
+    data["cautions"] = scored.stated.cautions()
     if scored.reported.one_class():
         return data
     columns = ["auroc", "auroc_low", "auroc_high"]

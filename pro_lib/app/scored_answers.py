@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,10 +22,19 @@ from pro_lib.evaluation.alpha_choice import (
     half_of_texts,
 )
 from pro_lib.evaluation.evaluate import evaluations
-from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import (
+    DEFAULT_ALPHA,
+    DRAWN_ALPHAS,
+    Evaluation,
+    Splits,
+    alpha_grid,
+)
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
+from pro_lib.labels.answers import choose_alphas
+from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.session import with_placeholder
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -70,6 +79,67 @@ class Mistrust:
 
 
 @dataclass(frozen=True)
+class SampleLabels:
+    """Labels of a sample as the judgement of the answers of the labelled split.
+
+    Attributes:
+        sample: the labels.
+        evaluation: the answers of the plan, judged by the labels.
+        judgement: its judgement.
+        alphas: α of the scores that need one.
+        alpha_sentence: where α comes from.
+    """
+
+    sample: LabelSample
+    evaluation: Evaluation
+    judgement: SampledVerdicts
+    alphas: Mapping[str, float]
+    alpha_sentence: str
+
+    @classmethod
+    def of(
+        cls, sample: LabelSample, judged: Evaluation, run: Run, alpha: float | None
+    ) -> SampleLabels:
+        """Judge the answers of the labelled split by a sample of labels.
+
+        Args:
+            sample: the labels.
+            judged: the answers, judged by another rule.
+            run: their run, whose splits decide which answers are reported.
+            alpha: α of PRO; None chooses it on the validation questions.
+        """
+        splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
+        split = splits.loc[judged.answers["question_id"]].to_numpy()
+        is_planned = sample.is_planned(judged)
+        is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
+        # The folds of the label model depend on the order, which is that of the page.
+        ids = judged.answers["question_id"].to_numpy(object)
+        order = np.argsort(ids, kind="stable")
+        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
+        judgement = sample.judgement(answers)
+        reported = replace(answers.evaluation, labels=judgement)
+        is_pool = (split == "validation") & ~is_labelled
+        pool = judged.rows(is_pool) if is_pool.any() else None
+        alphas, sentence = choose_alphas(pool, answers.evaluation)
+        if alpha is not None:
+            scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
+            alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
+        return cls(sample, reported, judgement, alphas, sentence)
+
+    @property
+    def estimates(self) -> pd.DataFrame:
+        """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
+        return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+
+    @property
+    def by_question(self) -> dict[str, Any]:
+        """The label of each question whose answer has one."""
+        correct = self.judgement.merged["correct"].to_numpy()[self.judgement.codes]
+        ids = self.evaluation.answers["question_id"].astype(str)
+        return {name: value for name, value in zip(ids, correct, strict=True) if pd.notna(value)}
+
+
+@dataclass(frozen=True)
 class ScoredAnswers:
     """The answers of a run with the scores of all methods and, if references are known, a verdict.
 
@@ -79,6 +149,7 @@ class ScoredAnswers:
         alpha: α of PRO, and where it comes from.
         methods: the names of the methods to show, in the order of their columns.
         texts: the same of the texts alone, if only some questions have log-probabilities.
+        labels: labels of a sample of the answers, which judge them.
     """
 
     run: Run
@@ -86,11 +157,19 @@ class ScoredAnswers:
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
+    labels: SampleLabels | None = None
 
     @property
     def n_judged(self) -> int:
-        """The number of judged questions, with those on which α was chosen."""
+        """The number of judged questions, with those on which α was chosen, or of labels."""
+        if self.labels is not None:
+            return int(self.labels.judgement.counts["n_labels"])
         return len(self.evaluation.correct)
+
+    @property
+    def stated(self) -> Evaluation:
+        """The evaluation whose accuracy is stated: all judged questions, or the labelled part."""
+        return self.evaluation if self.labels is None else self.labels.evaluation
 
     @cached_property
     def reported(self) -> Evaluation:
@@ -99,6 +178,8 @@ class ScoredAnswers:
         Raises:
             RunError: no answer can be judged.
         """
+        if self.labels is not None:
+            return self.labels.evaluation
         judged = self.evaluation.judged
         if not len(judged.answers):
             words = "has no answer that can be judged; give right answers with --questions"
@@ -132,6 +213,9 @@ class ScoredAnswers:
         table["text"] = answers["text"]
         is_judged = self.evaluation.is_judged
         table["correct"] = answers["correct"].where(is_judged, None).astype(object)
+        if self.labels is not None:
+            labels = self.labels.by_question
+            table["correct"] = [labels.get(name) for name in table["question_id"].astype(str)]
         of_texts = [] if self.texts is None else self.texts.methods
         shown = list(dict.fromkeys((*self.methods, *of_texts)))
         table = table.join(self.scores[shown].rename(columns=METHOD_COLUMNS))
@@ -198,7 +282,7 @@ class ScoredAnswers:
     def verdict(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
         auroc = self.separation(method)
-        if auroc is None:
+        if auroc is None or np.isnan(auroc.value):
             return ""
         interval = f"AUROC {auroc.value:.3f}, 95 % interval {auroc.low:.3f} to {auroc.high:.3f}"
         what = "wrong from right answers on these questions"
@@ -238,7 +322,7 @@ class ScoredAnswers:
             The largest such α of a grid, and the number of these questions. None if α was chosen,
             if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if self.alpha.reported is not None or self.run.is_texts:
+        if self.alpha.reported is not None or self.labels is not None or self.run.is_texts:
             return None
         log_probs = self.evaluation.log_probs
         for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
@@ -321,6 +405,7 @@ def score_answers(
     methods: Sequence[str] | None = None,
     is_fixed: bool = False,
     must_judge: bool = False,
+    sample: LabelSample | None = None,
 ) -> ScoredAnswers:
     """Score the answers of a run with every method that its data allow, and judge them if possible.
 
@@ -332,6 +417,8 @@ def score_answers(
         methods: the names of the methods, or `file.py:name` of further ones; None for all.
         is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
         must_judge: whether it is an error if no answer can be judged.
+        sample: labels of a sample of the answers. They judge the answers to the questions of the
+            labelled split, and validation questions choose α (`labels.answers.choose_alphas`).
 
     Returns:
         The scores, the judged answers and α.
@@ -351,6 +438,8 @@ def score_answers(
     """
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
+    if sample is not None:
+        run = with_placeholder(run)
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = run.n_texts_alone() > 0
     has_several = _has_several_answers(run)
@@ -365,12 +454,17 @@ def score_answers(
     if not has_several and not run.is_texts:
         several = [name for name in METHODS if METHODS[name].needs_several]
         evaluation = evaluation.without_methods(several)
-    choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
+    if sample is not None:
+        labels = SampleLabels.of(sample, evaluation.judged, run, alpha)
+        choice = AlphaChoice(labels.alphas.get("PRO", DEFAULT_ALPHA), labels.alpha_sentence)
+    else:
+        labels = None
+        choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
     shown = _selected(tuple(map(_short_name, _score_names(evaluation))), names)
     texts = None
-    if is_mixed:
+    if is_mixed and labels is None:
         texts = score_answers(run.as_texts(), choices=choices)
-    return ScoredAnswers(run, evaluation, choice, shown, texts)
+    return ScoredAnswers(run, evaluation, choice, shown, texts, labels)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:

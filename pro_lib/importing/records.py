@@ -588,7 +588,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         if {"plan", "probability"} <= set(row):
             raise RunError(
                 f"{where}: these labels are of a sample, whose answers were chosen with different "
-                "probabilities; use them in a notebook, or pro_lib.evaluation.labels.estimate"
+                "probabilities; use them in a notebook, or in pro score with one file of responses"
             )
         if row.get("status") not in _WITHOUT_VERDICT:
             label = dict(parse(_Label, row, where), place=where)

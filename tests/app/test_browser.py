@@ -28,9 +28,9 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
 from pro_lib.app.explorer.label_server import LabelServer
-from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.notebook_execution import declared_parameters
-from pro_lib.evaluation.labels import read_label_file
+from pro_lib.labels import read_label_file
+from pro_lib.labels.session import LabelSession
 from pro_lib.questions.question_sets import load_questions
 
 sync_api = pytest.importorskip(
@@ -453,7 +453,7 @@ def take_label_pictures(folder, images):
     run = generation.generate(model, questions, strategy="diverse_beam", out=folder, progress=False)
     os.chdir(folder)
     session = LabelSession.open(run, "labels.jsonl", n_planned=100)
-    answers = session.evaluations[0].answers
+    answers = session.evaluation.answers
     is_right = answers.set_index("question")["alias_match"] > 0
     with LabelServer(session) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

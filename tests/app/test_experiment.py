@@ -24,9 +24,9 @@ from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.labels import LabelPlan, Request, append_label, plan_path
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
+from pro_lib.labels import LabelPlan, append_label, plan_path
 from pro_lib.runs import storage
 
 
@@ -533,12 +533,10 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     [pair] = judge.pairs()
     evaluations = judge.evaluations(*pair, "test")
     labels = tmp_path / "labels.jsonl"
-    plan = LabelPlan.create(evaluations[:1], n_labels=25)
+    plan = LabelPlan.create(evaluations[0], n_labels=25)
     plan.save(plan_path(labels))
     for unit in plan.first:
-        row = plan.answers.table.iloc[unit]
-        request = Request(unit, row["dataset"], row["question_id"], row["text"], False, 0, 0)
-        append_label(labels, plan.label(request, True, labeller="ada"))
+        append_label(labels, plan.label(plan.request(unit, False), True, labeller="ada"))
     experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
     assert experiment.choices.correctness == "rouge_l"
     splits = experiment.own_splits[0]

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from test_explorer import many
@@ -27,17 +28,12 @@ from pro_lib import importing
 from pro_lib.app.cli import pro
 from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
-from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.label_files import default_label_file
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import evaluate
-from pro_lib.evaluation.labels import (
-    LabelSample,
-    estimate,
-    labeller_agreement,
-    plan_path,
-    read_label_file,
-)
+from pro_lib.evaluation import Splits, chosen_alpha, evaluate
+from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
+from pro_lib.labels.estimates import estimate_words
+from pro_lib.labels.session import LabelSession
 
 
 def half_right(*, n=60):
@@ -56,6 +52,17 @@ def opened(folder, **options):
 
 def labels_of(session):
     return read_label_file(session.path)
+
+
+def estimates_of(session):
+    return session.reply("estimates")["estimates"]
+
+
+def expected_words(session):
+    """Return the estimates that Python has from the label file, as words."""
+    sample = LabelSample.read(session.path)
+    table = sample.estimate(session.evaluation, alphas=session.alphas)
+    return estimate_words(table)
 
 
 def give(session, n, state=None):
@@ -91,7 +98,8 @@ def test_the_page_gets_the_question_the_references_and_the_answer_and_nothing_el
     state = opened(tmp_path).reply("open")
     assert set(state["answer"]) == {"question", "references", "text"}
     assert state["answer"]["references"] == ["alpha"]
-    assert (state["n_given"], state["n_requests"], state["estimates"]) == (0, 33, [])
+    assert (state["n_given"], state["n_left"], state["n_requests"]) == (0, 33, 33)
+    assert (state["last"], state["minutes"], state["guideline"]) == (None, None, "")
 
 
 def test_a_new_session_continues_after_the_last_label(tmp_path):
@@ -192,9 +200,10 @@ def test_a_label_counts_as_long_as_its_question_and_its_answer_exist(labelled, t
         assert asked in labelled_pairs(run)
         state = session.reply("give", state["n_given"], True)
     assert state["n_given"] == state["n_requests"]
-    n_labels = {row["n_labels"] for row in state["estimates"]}
     current = session.plan.current_labels(labels_of(session)).labels
-    assert n_labels <= {len(current[~current["repetition"]])}  # none before 20 labels
+    judgement = LabelSample(current, session.plan).judgement(session.plan.today)
+    is_counted = (current["row"] >= 0) & ~current["repetition"]
+    assert judgement.counts["n_labels"] == is_counted.sum()
 
 
 def lowered(run):
@@ -259,9 +268,9 @@ def test_answers_without_references_are_labelled_without_a_judge(tmp_path):
     while state["answer"]:
         assert state["answer"]["references"] == []
         state = session.reply("give", state["n_given"], state["answer"]["text"] == "alpha")
-    assert {row["auroc_by_judge"] for row in state["estimates"]} == {None}
-    shown = {row["method"]: row["auroc"] for row in state["estimates"]}
-    assert 0 < shown["NLL"] < 1
+    rows = estimates_of(session)["rows"]
+    assert set(rows[0]) == {"method", "difference to NLL", "AUROC by labels"}
+    assert rows[0]["AUROC by labels"].startswith("0.")
     assert set(session.plan.answers.strata) == {0}
 
 
@@ -275,15 +284,15 @@ def test_undo_shows_the_last_answer_again(tmp_path):
 def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consistency(tmp_path):
     session = opened(tmp_path)
     state = give(session, 33)
-    labels = read_label_file(session.path)
-    assert len(labels) == 33
-    assert state["answer"] is None
+    assert len(labels_of(session)) == 33
+    assert (state["answer"], state["n_left"]) == (None, 0)
     assert state["consistency"]["n_repeated"] == state["consistency"]["n_same"] == 3
-    table = estimate(labels, session.evaluations)
-    shown = {row["method"]: row["auroc"] for row in state["estimates"] if not row["similarity"]}
-    expected = table[table["similarity"] == ""].set_index("method")["auroc"].dropna()
-    assert len(expected)
-    assert {name: shown[name] for name in expected.index} == pytest.approx(expected.to_dict())
+    shown = estimates_of(session)
+    words, sentence = expected_words(session)
+    rows = [{name: row[name] for name in words} for row in shown["rows"]]
+    assert rows == words.to_dict("records")
+    assert shown["sentence"] == sentence
+    assert all(re.fullmatch(r"[01]\.\d{3}", row["AUROC by ROUGE-L"]) for row in shown["rows"])
 
 
 def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_path):
@@ -314,19 +323,29 @@ def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(
     assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"][0])
     [disagreement] = state["disagreements"]
     assert (disagreement["question"], disagreement["text"]) == (answer["question"], answer["text"])
-    assert disagreement["right" if is_right else "wrong"] == ["ada"]
-    assert disagreement["wrong" if is_right else "right"] == ["ben"]
+    votes = {vote["labeller"]: vote["correct"] for vote in disagreement["votes"]}
+    assert votes == {"ada": is_right, "ben": not is_right}
 
 
 def test_the_history_has_the_estimates_after_fewer_labels(tmp_path):
     session = opened(tmp_path)
-    state = give(session, 25)
-    first, last = state["history"]
-    assert (first["n_labels"], last["n_labels"]) == (19, 23)
-    labels = labels_of(session)
-    assert labels["repetition"].head(20).sum() == 1
-    expected = estimate(labels, session.evaluations).set_index("method").loc["NLL", "auroc"]
-    assert last["auroc"] == pytest.approx(expected)
+    assert session.reply("history")["history"] == []
+    give(session, 25)
+    [row] = session.reply("history")["history"]
+    sample = LabelSample(labels_of(session).head(20), session.plan)
+    words, _ = estimate_words(sample.estimate(session.evaluation, alphas=session.alphas))
+    pro = words.set_index("method").loc["PRO", "difference to NLL"]
+    assert (row["labels"], row["difference of PRO to NLL"]) == ("20", pro)
+
+
+def test_no_estimates_before_20_labels_and_no_values_of_the_judge_before_the_end(tmp_path):
+    session = opened(tmp_path)
+    state = give(session, 19)
+    assert estimates_of(session)["rows"] == []
+    give(session, 5, state)
+    rows = estimates_of(session)["rows"]
+    assert rows
+    assert not any("AUROC by ROUGE-L" in row for row in rows)
 
 
 @contextmanager
@@ -378,15 +397,13 @@ def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
         file.write('{"dataset": "reco')
     with label_process(tmp_path) as (_, send):
         state = send_labels(send, 13)
-    assert state["answer"] is None
-    labels = read_label_file(path)
-    assert labels["repetition"].tolist().count(False) == 20
-    assert len(labels) == len(path.read_text().splitlines()) == state["n_requests"] == 22
+        assert state["answer"] is None
+        labels = read_label_file(path)
+        assert labels["repetition"].tolist().count(False) == 20
+        assert len(labels) == len(path.read_text().splitlines()) == state["n_requests"] == 22
+        shown = send({"action": "estimates"})["estimates"]
     run = importing.import_answers(tmp_path / "records.jsonl")
-    session = LabelSession.open(run, path)
-    table = estimate(labels, session.evaluations).set_index("method")
-    nll = next(row for row in state["estimates"] if row["method"] == "NLL")
-    assert nll["auroc"] == pytest.approx(table.loc["NLL", "auroc"])
+    assert shown["sentence"] == expected_words(LabelSession.open(run, path))[1]
 
 
 def test_the_order_of_the_questions_does_not_matter(tmp_path):
@@ -420,9 +437,9 @@ def test_the_number_of_planned_labels_can_change_before_the_first_label(tmp_path
 def test_a_second_labeller_does_not_see_the_estimates_of_the_first(tmp_path):
     give(opened(tmp_path, labeller="ada"), 33)
     ben = opened(tmp_path, labeller="ben")
-    state = ben.reply("open")
-    assert (state["estimates"], state["history"]) == ([], [])
-    assert give(ben, 20, state)["estimates"]
+    assert (estimates_of(ben)["rows"], ben.reply("history")["history"]) == ([], [])
+    give(ben, 20)
+    assert estimates_of(ben)["rows"]
 
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):
@@ -445,6 +462,207 @@ def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
     assert plan_path(ada.path).read_bytes() == saved
     assert state["answer"] is None
     assert state["labellers"][0]["n_both"] == 30
+
+
+def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed(tmp_path):
+    give(opened(tmp_path, labeller="ada"), 3)
+    session = opened(tmp_path, labeller="ben")
+    state = give(session, 12)  # the eleventh is a repetition
+    rows = session.reply("labels")["labels"]
+    assert [row["place"] for row in rows] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    row = rows[4]
+    assert row["references"] == ["alpha"]
+    values = {"text": "a nickname", "place": 4}
+    changed = session.reply("change", 12, not row["correct"], **values)
+    assert (changed["n_given"], changed["answer"]) == (12, state["answer"])
+    again = session.reply("labels")["labels"]
+    assert again[4] == row | {"correct": not row["correct"], "comment": "a nickname"}
+    assert again[:4] + again[5:] == rows[:4] + rows[5:]
+    labels = labels_of(session)
+    assert len(labels) == 15
+    # Undo withdraws the last label, not the one that was changed last.
+    assert session.reply("undo", 12)["n_given"] == 11
+    assert session.reply("labels")["labels"][4] == again[4]
+
+
+def test_a_change_of_a_label_that_does_not_exist_is_an_error(tmp_path):
+    session = opened(tmp_path)
+    give(session, 2)
+    with pytest.raises(RunError, match="place must be below 2, the number of labels; got 2"):
+        session.reply("change", 2, True, place=2)
+
+
+def test_the_page_knows_what_was_pressed_last_and_what_is_left(tmp_path):
+    session = opened(tmp_path)
+    before = session.reply("open")
+    state = session.reply("give", 0, None, text="two meanings")
+    last = {"text": before["answer"]["text"], "correct": None, "comment": "two meanings"}
+    assert (state["last"], state["n_left"]) == (last, 32)
+    assert labels_of(session)["comment"].tolist() == ["two meanings"]
+
+
+def test_the_minutes_that_are_left_follow_from_the_median_time_of_a_label(tmp_path):
+    session = opened(tmp_path)
+    give(session, 5)
+    lines = [json.loads(line) for line in session.path.read_text().splitlines()]
+    times = ("10:00:00", "10:00:20", "10:00:50", "12:00:00", "12:00:30")  # with a long break
+    for line, clock in zip(lines, times, strict=True):
+        line["time"] = f"2026-01-01T{clock}+00:00"
+    session.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert opened(tmp_path).reply("open")["minutes"] == 28 * 30 / 60
+
+
+def test_a_guideline_is_shown_to_every_labeller(tmp_path):
+    state = opened(tmp_path, labeller="ada").reply("guideline", text="A nickname is right.\n")
+    assert state["guideline"] == "A nickname is right.\n"
+    assert opened(tmp_path, labeller="ben").reply("open") | {"notes": []} == state
+    assert (tmp_path / "run.labels.guideline.txt").read_text() == "A nickname is right.\n"
+
+
+def disputed(folder, places):
+    """Let ada and ben label all answers of the plan, and differ on some of the first ones."""
+    give(opened(folder, labeller="ada"), 33)
+    ben = opened(folder, labeller="ben")
+    state = ben.reply("open")
+    for place in range(33):
+        is_right = state["answer"]["text"] in state["answer"]["references"]
+        comment = "a nickname" if place in places else ""
+        state = ben.reply("give", place, is_right ^ (place in places), text=comment)
+    assert len(state["disagreements"]) == len(places)
+
+
+def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_other(tmp_path):
+    disputed(tmp_path, [1, 4, 6])
+    before = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
+    assert before.labels.counts["n_disputed"] == 3
+    judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
+    state = judge.reply("open")
+    assert (state["n_given"], state["n_left"], state["n_requests"]) == (0, 3, 3)
+    for number in range(3):
+        votes = {vote["labeller"]: vote for vote in state["answer"]["votes"]}
+        assert votes["ada"]["correct"] is not votes["ben"]["correct"]
+        assert votes["ben"]["comment"] == "a nickname"
+        correct = state["answer"]["text"] in state["answer"]["references"]
+        state = judge.reply("give", number, correct)
+    assert (state["answer"], state["n_left"], state["disagreements"]) == (None, 0, [])
+    assert (state["labellers"][0]["n_same"], state["labellers"][0]["n_both"]) == (27, 30)
+    after = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
+    counts = after.labels.counts
+    assert (counts["n_disputed"], counts["n_undecided"], counts["n_labels"]) == (0, 0, 30)
+    changed = judge.reply("change", 3, None, place=0)
+    assert changed["n_given"] == 3
+    assert judge.reply("undo", 3)["n_left"] == 1
+
+
+def test_an_adjudicator_needs_a_name_without_labels(tmp_path):
+    disputed(tmp_path, [1])
+    words = "'ben' has other labels in .*; labels and adjudications need different names"
+    with pytest.raises(RunError, match=words):
+        opened(tmp_path, labeller="ben", is_adjudication=True)
+    judge = opened(tmp_path, labeller="cy", is_adjudication=True)
+    judge.reply("give", 0, True)
+    with pytest.raises(RunError, match="'cy' has other labels in"):
+        opened(tmp_path, labeller="cy")
+
+
+def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
+    assert opened(tmp_path).alpha_sentence == (
+        "PRO has α = 0.4, the default: no validation questions can choose it."
+    )
+    splits = ["validation"] * 20 + ["test"] * 40
+    run = replace(RUN, questions=RUN.questions.assign(split=splits))
+    session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
+    pool = evaluate(run.select(split="validation"))
+    chosen = chosen_alpha(Splits(pool, evaluate(run.select(split="test"))))
+    assert session.alphas["PRO"] == chosen
+    assert estimates_of(session)["alpha"] == (
+        f"PRO has α = {chosen:g}, chosen by ROUGE-L > 0.3 on 20 validation questions, as notebook "
+        "10 does by default."
+    )
+
+
+@pytest.fixture
+def scored_run(tmp_path):
+    """A file of records with validation questions, and a session with all labels of its plan."""
+    rows = []
+    for number in range(90):
+        answers = [{"text": f"gamma {number}", "log_prob": -2.0 - number % 7}]
+        is_right = number % 3 > 0 and number % 11 > 2
+        text = f"alpha {number}" if is_right else f"beta {number}"
+        answers.append({"text": text, "log_prob": -0.1 - (number * 37 % 90) / 50})
+        split = "validation" if number < 40 else "test"
+        row = {"question_id": f"q{number}", "question": f"Question {number}?", "split": split}
+        rows.append(row | {"references": [f"alpha {number}"], "answers": answers})
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    session = LabelSession.open(
+        importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
+    )
+    give(session, 44)
+    return path, session
+
+
+def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run):
+    path, session = scored_run
+    page = estimates_of(session)
+    command = ["score", str(path), "--labels", str(session.path)]
+    result = CliRunner().invoke(pro, command)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    for row in page["rows"]:
+        names = ("method", "difference to NLL", "AUROC by labels")
+        assert " ".join(row[name] for name in names) in lines
+    assert page["sentence"] in lines
+    assert page["alpha"] in lines
+    assert "Right means: labels of 40 answers." in result.output
+    content = json.loads(CliRunner().invoke(pro, [*command, "--json"]).output)
+    judgement = LabelSample.read(session.path).judgement(session.plan.today)
+    assert content["accuracy"] == pytest.approx(judgement.accuracy)
+    assert (content["rule"], content["n_judged"]) == ("labels of 40 answers", 40)
+    table = session.path.with_name("scores.csv")
+    assert CliRunner().invoke(pro, [*command, "--output", str(table)]).exit_code == 0
+    scores = pd.read_csv(table).set_index("question_id")["correct"]
+    labels = labels_of(session)
+    labels = labels[~labels["repetition"]].set_index("question_id")["correct"]
+    assert scores.dropna().to_dict() == labels.to_dict()
+
+
+def test_labels_of_a_sample_judge_neither_a_guarantee_nor_two_files_nor_a_report(scored_run):
+    path, session = scored_run
+    labels = ["--labels", str(session.path)]
+    result = CliRunner().invoke(pro, ["score", str(path), *labels, "--target", "0.8"])
+    assert "only a sample of the answers has labels" in result.output
+    for command in (["score", str(path), str(path)], ["report", str(path)]):
+        result = CliRunner().invoke(pro, [*command, *labels])
+        assert "in pro score with one file of responses" in result.output
+        assert result.exit_code == 1
+
+
+def test_pro_score_refuses_labels_of_other_answers(scored_run, tmp_path):
+    path, session = scored_run
+    other = tmp_path / "other.jsonl"
+    other.write_text(path.read_text().replace("alpha", "delta").replace("beta", "eta"))
+    result = CliRunner().invoke(pro, ["score", str(other), "--labels", str(session.path)])
+    assert "answers are not among those of the label plan" in result.output
+    assert result.exit_code == 1
+
+
+def test_answers_without_references_are_scored_by_their_labels(tmp_path):
+    rows = []
+    for number in range(40):
+        answers = [{"text": f"answer {number}", "log_prob": -0.1 - (number * 7 % 40) / 50}]
+        row = {"question_id": f"q{number}", "question": f"{number}?", "answers": answers}
+        rows.append(row)
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    session = LabelSession.open(
+        importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
+    )
+    for number in range(44):
+        session.reply("give", number, number % 2 == 0)
+    result = CliRunner().invoke(pro, ["score", str(path), "--labels", str(session.path)])
+    [nll] = [row for row in estimates_of(session)["rows"] if row["method"] == "NLL"]
+    assert nll["AUROC by labels"] in result.output, result.output
 
 
 def test_a_key_for_another_run_labels_nothing(tmp_path):
@@ -581,7 +799,7 @@ def test_an_unknown_action_becomes_a_sentence_for_the_page(tmp_path):
             {"action": "stop", "n_given": 0, "correct": None, "labels_file": None},
             server.token,
         )
-    assert reply["status"] == "Unknown action 'stop'. Choose open, give or undo."
+    assert reply["status"].startswith("Unknown action 'stop'. Choose open, give, undo, change, ")
 
 
 def label_with_keys(page, n, first):
@@ -614,9 +832,57 @@ def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server
             page.goto(second.address)
             label_with_keys(page, 16, 17)
             page.get_by_text("All planned answers have a label").wait_for()
-            table = page.locator(".pro-table").first.inner_text()
-            state = second.session.reply("open")
+            table = page.locator(".pro-table", has_text="AUROC by ROUGE-L").inner_text()
     assert len(read_label_file(first.session.path)) == 33
-    nll = next(row for row in state["estimates"] if row["method"] == "NLL")
-    assert nll["auroc"] is not None
-    assert f"{nll['auroc']:.3f} (95\u00a0%: {nll['auroc_low']:.3f}" in table
+    nll = estimates_of(second.session)["rows"][0]
+    assert nll["AUROC by labels"] in table
+
+
+def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path):
+    browser = pytest.importorskip("test_browser", reason="playwright is not installed")
+    if browser.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with served(opened(tmp_path)) as server, browser.browser_page(server.address) as (page, errors):
+        page.get_by_text("Guideline", exact=True).click()
+        page.get_by_role("button", name="write").click()
+        page.get_by_label("guideline").fill("A nickname is right.\nr and w are letters.")
+        page.get_by_role("button", name="save").click()
+        page.get_by_text("A nickname is right.").wait_for()
+        label_with_keys(page, 3, 0)
+        page.keyboard.press("c")
+        page.keyboard.type("rw: a nickname")  # letters of the keys are text here
+        page.keyboard.press("Enter")
+        label_with_keys(page, 1, 3)
+        page.get_by_text("Last label:").wait_for()
+        page.get_by_text("Your labels, which you can change").click()
+        page.get_by_text("4 of 4 labels").wait_for()
+        page.get_by_label("show").select_option("with a comment")
+        page.get_by_text("1 of 4 labels").wait_for()
+        before = labels_of(server.session)
+        page.get_by_role("button", name="change").click()
+        page.get_by_text("Give it anew, or keep it").wait_for()
+        assert page.get_by_label("comment", exact=True).input_value() == "rw: a nickname"
+        page.keyboard.press("d")
+        page.get_by_role("cell", name="cannot decide").wait_for()
+        page.get_by_text("4 of 33 labels given").wait_for()
+        assert not errors
+    after = labels_of(server.session)
+    assert after["correct"].tolist() == [*before["correct"].tolist()[:3], None]
+    assert after["comment"].tolist() == ["", "", "", "rw: a nickname"]
+
+
+def test_an_adjudicator_sees_the_labels_of_others_and_decides_by_keys(tmp_path):
+    browser = pytest.importorskip("test_browser", reason="playwright is not installed")
+    if browser.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    disputed(tmp_path, [1, 4])
+    judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
+    with served(judge) as server, browser.browser_page(server.address) as (page, errors):
+        page.get_by_text("0 of 2 labels given · 2 left").wait_for()
+        assert re.search(r"ben: (right|wrong) \(a nickname\)", page.locator("dl").inner_text())
+        page.keyboard.press("r")
+        page.get_by_text("1 of 2 labels given").wait_for()
+        page.keyboard.press("w")
+        page.get_by_text("No answer is left on which labellers differ").wait_for()
+        assert not errors
+    assert labels_of(judge)["correct"].tolist()[-2:] == [True, False]

@@ -10,10 +10,10 @@ from pandas.testing import assert_frame_equal
 
 from pro_lib import app, generate, load_questions, read_run
 from pro_lib.app import cli, explorer, scored_answers, verdicts
-from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation.batching import Job
+from pro_lib.labels.session import LabelSession
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
 from pro_lib.runs.question_table import OldReferencesWarning

@@ -148,7 +148,7 @@ def judge(inputs, out, _):
 def label(inputs, out, x):
     """Withdraw the labels of the last time, and label both answers."""
     from pro_lib import importing
-    from pro_lib.app.explorer.labelling import LabelSession
+    from pro_lib.labels.session import LabelSession
 
     run = importing.import_answers(inputs / "records.jsonl")
     session = LabelSession.open(run, out / "labels.jsonl")

@@ -10,11 +10,10 @@ from test_labels import evaluation, label_all
 from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, findings, tables
-from pro_lib.evaluation.labels import (
+from pro_lib.labels import (
     LabelPlan,
     LabelSample,
     append_label,
-    estimate,
     is_label_sample,
     plan_path,
 )
@@ -23,7 +22,7 @@ from pro_lib.evaluation.labels import (
 def sample_of(judged, truth, folder, *, n_labels, stop=None):
     """Label answers of an evaluation, store the labels and their plan, and read them."""
     path = folder / "labels.jsonl"
-    plan, labels = label_all(LabelPlan.create([judged], n_labels=n_labels), truth, stop=stop)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=n_labels), truth, stop=stop)
     plan.save(plan_path(path))
     for label in labels:
         append_label(path, label)
@@ -55,7 +54,7 @@ def test_with_all_labels_tables_have_the_true_auroc_accuracy_and_difference(tmp_
 
 def test_labels_of_a_sample_give_the_auroc_of_the_estimator(labelled):
     judged, _, sample = labelled
-    expected = estimate(sample.labels, [judged]).set_index("method").loc["NLL"]
+    expected = sample.estimate(judged).set_index("method").loc["NLL"]
     columns = tables.auroc_columns(judged.baselines[["NLL"]].to_numpy(), sample.with_labels(judged))
     for name in ("auroc", "auroc_low", "auroc_high"):
         assert columns[name] == pytest.approx([expected[name]])
@@ -64,9 +63,9 @@ def test_labels_of_a_sample_give_the_auroc_of_the_estimator(labelled):
 def test_a_sample_estimates_a_part_of_its_answers_in_another_order(labelled):
     judged, _, sample = labelled
     backwards = judged.rows(np.arange(120)[::-1])
-    [nll] = sample.estimate([backwards]).query("method == 'NLL'")["n_labels"]
+    [nll] = sample.estimate(backwards).query("method == 'NLL'")["n_labels"]
     assert nll == 60
-    agreement = sample.judge_agreement([judged.rows(np.arange(60))])
+    agreement = sample.judge_agreement(judged.rows(np.arange(60)))
     chosen = sample.labels[~sample.labels["repetition"]]["question_id"]
     expected = sum(int(question_id.removeprefix("q")) < 60 for question_id in chosen)
     assert set(agreement["n_labels"]) == {expected}
@@ -74,8 +73,8 @@ def test_a_sample_estimates_a_part_of_its_answers_in_another_order(labelled):
 
 def test_a_part_of_the_planned_answers_keeps_the_weights_of_the_plan(labelled):
     judged, _, sample = labelled
-    every = sample.sampled_verdicts(judged).sample.weights
-    part = sample.sampled_verdicts(judged.rows(np.arange(30))).sample.weights
+    every = sample.with_labels(judged).labels.sample.weights
+    part = sample.with_labels(judged.rows(np.arange(30))).labels.sample.weights
     np.testing.assert_allclose(part, every[:30])
 
 
@@ -159,7 +158,7 @@ def test_a_file_of_other_labels_is_not_a_sample(tmp_path):
 def test_labels_of_two_plans_are_refused(labelled, tmp_path):
     judged, truth, _ = labelled
     sample_of(judged, truth, tmp_path, n_labels=20)
-    labels = label_all(LabelPlan.create([evaluation(90)[0]], n_labels=20), truth)[1]
+    labels = label_all(LabelPlan.create(evaluation(90)[0], n_labels=20), truth)[1]
     append_label(tmp_path / "labels.jsonl", labels[0])
     with pytest.raises(RunError, match="1 labels do not belong to this plan"):
         LabelSample.read(tmp_path / "labels.jsonl")

@@ -11,7 +11,6 @@ from test_labels import evaluation
 
 from pro_lib import importing, metrics
 from pro_lib.evaluation import Splits, findings, tables
-from pro_lib.evaluation.labels.shares import estimate_shares
 
 VALIDATION, _ = evaluation(100, seed=1)
 
@@ -219,11 +218,11 @@ def test_shares_count_weights_and_wrong_answers(partial_labels):
     weights[0, :40] = 1
     weights[0, 40:60] = 0.5
     weights[1, :40] = -1
-    shares = estimate_shares(labels.sample, labels.codes, weights)
+    shares, n_labels = labels.sample.shares(labels.codes, weights)
     expected = [(pseudo[:40].sum() + pseudo[40:60].sum() / 2) / 50, 1 - pseudo[:40].mean()]
-    np.testing.assert_allclose(shares.share, expected)
+    np.testing.assert_allclose(shares.value, expected)
     has_label = ~np.isnan(labels.sample.labels[labels.codes])
-    assert shares.n_labels.tolist() == [has_label[:60].sum(), has_label[:40].sum()]
+    assert n_labels.tolist() == [has_label[:60].sum(), has_label[:40].sum()]
 
 
 def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
@@ -231,7 +230,7 @@ def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
     has_label = ~np.isnan(labels.sample.labels[labels.codes])
     counts = np.cumsum(has_label)
     weights = np.stack([counts <= 19, counts <= 20]).astype(float)
-    accuracy = labels._accuracies(weights).value
+    accuracy = labels.shares(weights).value
     assert np.isnan(accuracy).tolist() == [True, False]
 
 

@@ -23,6 +23,7 @@ LIGHT = [
     "generation",
     "generation.decoding",
     "importing",
+    "labels",
     "metrics",
     "questions",
 ]

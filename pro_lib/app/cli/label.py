@@ -37,7 +37,11 @@ FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
     help="Label only questions of this split, if RUN has several splits.",
 )
 @click.option(
-    "--labeller", default="me", show_default=True, help="Your name, for several labellers."
+    "--labeller",
+    help="Your name, for several labellers; default: me, or adjudicator with --adjudicate.",
+)
+@click.option(
+    "--adjudicate", is_flag=True, help="Decide the answers on which the labellers differ."
 )
 @click.option("--browser/--no-browser", default=True, help="Whether to open the browser.")
 def label_command(
@@ -45,7 +49,8 @@ def label_command(
     labels: Path | None,
     planned: int | None,
     split: str,
-    labeller: str,
+    labeller: str | None,
+    adjudicate: bool,
     browser: bool,
     **reading: Any,
 ) -> None:
@@ -53,11 +58,12 @@ def label_command(
 
     RUN is a run folder, the name of a run that pro generate printed, or a file of responses, with
     or without references. Every label is written at once. Repeat the same command to continue.
+    All labellers of a run use the same label file.
     """
     from pro_lib.app.explorer.label_server import LabelServer
-    from pro_lib.app.explorer.labelling import LabelSession
     from pro_lib.app.label_files import default_label_file
-    from pro_lib.evaluation.labels.plan import plan_path
+    from pro_lib.labels.plan import plan_path
+    from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
     inputs = [path for path in (run, reading["questions"]) if path]
@@ -65,13 +71,20 @@ def label_command(
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
     answers = read_answers(run, reading)
-    session = LabelSession.open(answers, path, n_planned=planned, labeller=labeller, split=split)
+    session = LabelSession.open(
+        answers,
+        path,
+        n_planned=planned,
+        labeller=labeller or (ADJUDICATOR if adjudicate else "me"),
+        split=split,
+        is_adjudication=adjudicate,
+    )
     with LabelServer(session) as server, server.redirect_file() as page:
-        n_answers = f"{session.plan.n_labels} of {len(session.plan.answers)} different answers"
+        n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
         for note in session.notes:
             say(note)
         say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
-        if len(session.plan.answers) < FEWEST_ANSWERS:
+        if len(session.plan.today) < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
         if browser:

@@ -51,8 +51,8 @@ def score_command(responses: Sequence[str], as_json: bool, **options: Any) -> No
     the questions that they share.
 
     If right answers are known, accuracy and AUROC are printed. A file of labels has the columns
-    question_id, text and correct. A line or an answer that cannot be used is left out with a
-    message. With --strict, it is an error.
+    question_id, text and correct, or pro label has written it. A line or an answer that cannot be
+    used is left out with a message. With --strict, it is an error.
 
     In a CSV file, a text that a spreadsheet would read as a formula begins with ', unless
     --raw-text is given.
@@ -78,7 +78,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if output:
         score_table.check_suffix(output)
         check_scoring_output(output, source, options, score_table.is_score_table)
-    scored = scored_answers(source, options)
+    scored = scored_answers(source, options, accepts_sample=True)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     rows = score_table.question_table(scored, mistrust)

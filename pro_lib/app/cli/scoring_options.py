@@ -39,7 +39,8 @@ _OPTIONS = (
         "--labels",
         default="rouge_l",
         show_default=True,
-        help="How answers are judged: rouge_l, exact_match, alias_match, or a file of labels.",
+        help="How answers are judged: rouge_l, exact_match, alias_match, or a file of labels, for "
+        "pro score also one of pro label.",
     ),
     click.option(
         "--methods",
@@ -71,7 +72,11 @@ def scoring_options(function: Function) -> Function:
 
 
 def scored_answers(
-    source: str, options: dict[str, Any], *, is_fixed: bool = False
+    source: str,
+    options: dict[str, Any],
+    *,
+    is_fixed: bool = False,
+    accepts_sample: bool = False,
 ) -> ScoredAnswers:
     """Read and score the answers of a file or a run.
 
@@ -80,12 +85,17 @@ def scored_answers(
         options: the values of `scoring_options`.
         is_fixed: whether α is 0.4 if `options` leave it open, instead of being chosen on the judged
             answers.
+        accepts_sample: whether the file of `pro label` may judge the answers.
     """
     from pro_lib.app.answer_source import read_choices
     from pro_lib.app.scored_answers import score_answers
+    from pro_lib.labels import LabelSample, is_label_sample
 
     correctness = options["correctness"]
-    choices = read_choices(correctness)
+    sample = None
+    if accepts_sample and os.path.isfile(correctness) and is_label_sample(correctness):
+        sample = LabelSample.read(correctness)
+    choices = None if sample else read_choices(correctness)
     run = read_answers(source, options)
     alpha = None if options["alpha"] == "auto" else options["alpha"]
     return score_answers(
@@ -95,6 +105,7 @@ def scored_answers(
         methods=_method_names(options["methods"]),
         is_fixed=is_fixed,
         must_judge=bool(options["questions"]) or os.path.isfile(correctness),
+        sample=sample,
     )
 
 

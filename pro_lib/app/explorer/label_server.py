@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.labelling import LabelSession
 from pro_lib.app.explorer.page import STYLES
+from pro_lib.labels.session import LabelSession
 
 _LONGEST_MESSAGE = 9_999  # bytes
 _SECONDS = 30  # that a browser may wait in the middle of a message
@@ -129,9 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the reply to a message. An error becomes a sentence for the page."""
         try:
             message = json.loads(content)
-            return self.server.session.reply(
-                message["action"], message["n_given"], message["correct"], message["labels_file"]
-            )
+            message.pop("kind", None)
+            return self.server.session.reply(**message)
         except Exception as error:
             is_sentence = isinstance(error, ValueError)
             text = str(error) if is_sentence else f"{type(error).__name__}: {error}"

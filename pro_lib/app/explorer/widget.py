@@ -11,7 +11,6 @@ from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.labelling import LabelSession, labelled_part
 from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.label_files import label_file
@@ -19,6 +18,7 @@ from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import extra
+from pro_lib.labels.session import LabelSession, labelled_part
 from pro_lib.runs.run import Run
 
 with extra("notebooks", "the explorer in a notebook"):
@@ -139,16 +139,14 @@ class Explorer(anywidget.AnyWidget):
         comparison = comparison_data(self._run, samples, alpha=alpha, distinct=distinct)
         return {"kind": "comparison"} | comparison
 
-    def _label(
-        self, action: str, n_given: int, correct: bool | None, labels_file: str | None = None
-    ) -> dict[str, Any]:
+    def _label(self, **message: Any) -> dict[str, Any]:
         """Label the answers of the run that is shown; the label file is in `generations_dir`."""
         if self._label_session is None:
-            run = labelled_part(self._run, self._experiment.split)
-            path = label_file(self._experiment.generations_dir, run)
+            split = self._experiment.split
+            path = label_file(self._experiment.generations_dir, labelled_part(self._run, split))
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._label_session = LabelSession.open(run, path)
-        return self._label_session.reply(action, n_given, correct, labels_file)
+            self._label_session = LabelSession.open(self._run, path, split=split)
+        return self._label_session.reply(**message)
 
     def _stored_samples(self) -> Run | None:
         """Return the samples of the run's questions, or None if they are not stored."""

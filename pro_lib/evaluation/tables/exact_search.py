@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.inputs import AlphaScore
-from pro_lib.evaluation.labels import LabelSample
 from pro_lib.evaluation.methods import METHODS, Method
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
@@ -24,6 +23,9 @@ from pro_lib.evaluation.tables.settings import (
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
+
+if TYPE_CHECKING:
+    from pro_lib.labels import LabelSample
 
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -9,14 +9,6 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.labels import (
-    LabelSample,
-    collect_answers,
-    consistency,
-    judge_agreement,
-    labeller_agreement,
-)
-from pro_lib.evaluation.labels.estimate import OUTSIDE, unit_labels
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.evaluation.tables.settings import (
     auroc_columns,
@@ -24,9 +16,11 @@ from pro_lib.evaluation.tables.settings import (
     nll_comparison_columns,
     with_setting,
 )
+from pro_lib.labels.answers import ROUGE_BINS, collect_answers
+from pro_lib.labels.estimates import OUTSIDE, LabelSample
+from pro_lib.labels.file import consistency, labeller_agreement
 
 JUDGES = ("labels", "rouge_l")
-ROUGE_BIN_NAMES = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 
 
 @dataclass(frozen=True)
@@ -80,16 +74,12 @@ def label_counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
 def label_agreement(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """Return the estimated accuracy, and how often each automatic judge agrees with the labels.
 
-    Columns: those of `labels.judge_agreement`, a row per setting and judge.
+    Columns: those of `LabelSample.judge_agreement`, a row per setting and judge.
 
     Args:
         settings: the settings with their labels.
     """
-    tables = []
-    for setting in settings:
-        sample = setting.sample
-        planned = sample.planned_part(setting.splits.reported)
-        tables.append(judge_agreement(sample.labels, [planned], plan=sample.plan))
+    tables = [setting.sample.judge_agreement(setting.splits.reported) for setting in settings]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -107,8 +97,9 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     """
     samples = {}
     for setting in settings:
-        current = setting.sample.current_labels(setting.splits.reported)
-        samples[setting.sample.plan.digest] = current.labels
+        sample = setting.sample
+        answers = collect_answers(setting.splits.reported)
+        samples[sample.plan.digest] = sample.plan.current_labels(sample.labels, answers).labels
     labels = pd.concat(samples.values(), ignore_index=True)
     own = consistency(labels).rename(columns={"n_repeated": "n_both"})
     own.insert(1, "other_labeller", None)
@@ -137,7 +128,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
         parts.append(with_setting(pd.DataFrame(columns), evaluation))
     table = pd.concat(parts, ignore_index=True)
     is_hidden = (table["judge"] == "labels") & table["auroc"].isna()
-    labels = sample.sampled_verdicts(judged)
+    labels = sample.judgement(collect_answers(judged))
     shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
     return table.assign(**labels.counts, shown=shown)
 
@@ -145,14 +136,14 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
 def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, a row per bin of ROUGE-L."""
     planned = sample.planned_part(evaluation)
-    answers = collect_answers([planned])
-    _, labels = unit_labels(sample.labels, answers, sample.plan)
+    answers = collect_answers(planned)
+    labels = sample.judgement(answers).merged
     has_label = labels["phase"].notna()
     is_right = labels["correct"].map(lambda value: value is True)
     is_wrong = labels["correct"].map(lambda value: value is False)
     columns = pd.DataFrame(
         {
-            "rouge_l_bin": pd.Categorical.from_codes(answers.strata, ROUGE_BIN_NAMES),
+            "rouge_l_bin": pd.Categorical.from_codes(answers.strata, ROUGE_BINS),
             "n_answers": 1,
             "n_first": labels["phase"] == 1,
             "n_second": labels["phase"] == 2,

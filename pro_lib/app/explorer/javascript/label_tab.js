@@ -1,38 +1,35 @@
 // The tab Label: a person says which answers are right. Scores, probabilities, ROUGE-L and the name
 // of the model are hidden, because they would influence the labels.
 
-import { createElement, createTable, createText } from "./elements.js";
-import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
+import { createElement, createSelect, createTable, createText } from "./elements.js";
+import { formatCount, formatNumber } from "./formats.js";
 
 /**
- * The estimate of a method. A value is null as long as it is not shown; then `shown` says why.
+ * What a labeller said about an answer: true for right, false for wrong, null for "cannot decide".
  *
- * @typedef {object} MethodEstimate
- * @property {string} method
- * @property {string} similarity
- * @property {string} shown
- * @property {number | null} auroc_by_judge
- * @property {number} n_labels
- * @property {number} n_effective
- * @property {number | null} auroc
- * @property {number | null} auroc_low
- * @property {number | null} auroc_high
- * @property {number | null} auroc_minus_nll
- * @property {number | null} auroc_minus_nll_low
- * @property {number | null} auroc_minus_nll_high
+ * @typedef {{ labeller: string, correct: boolean | null, comment: string }} Vote
  */
 
 /**
- * AUROC of NLL and the difference of PRO to it after some labels.
+ * An answer to label; an adjudicator sees the labels of others.
  *
- * @typedef {object} EarlierEstimate
- * @property {number} n_labels
- * @property {number | null} auroc
- * @property {number | null} auroc_low
- * @property {number | null} auroc_high
- * @property {number | null} auroc_minus_nll
- * @property {number | null} auroc_minus_nll_low
- * @property {number | null} auroc_minus_nll_high
+ * @typedef {{ question: string, references: string[], text: string, votes?: Vote[] }} ShownAnswer
+ */
+
+/**
+ * A given label, with its place among those of this person.
+ *
+ * @typedef {ShownAnswer & { place: number, correct: boolean | null, comment: string }} GivenLabel
+ */
+
+/**
+ * The estimates after some labels, as texts: a row per method.
+ *
+ * @typedef {object} LabelEstimates
+ * @property {number} n_given
+ * @property {Record<string, string>[]} rows
+ * @property {string} alpha
+ * @property {string} [sentence]
  */
 
 /**
@@ -47,32 +44,29 @@ import { formatCount, formatNumber, formatWithInterval } from "./formats.js";
  */
 
 /**
- * An answer that labellers decided differently, with their names.
- *
- * @typedef {object} Disagreement
- * @property {string} question
- * @property {string} text
- * @property {string[]} right
- * @property {string[]} wrong
- */
-
-/**
- * The state of the labelling, as `LabelSession.reply` of labelling.py returns it.
+ * The state of the labelling, as `LabelSession.reply` of labels/session.py returns it. A reply has
+ * `labels`, `estimates` or `history` in place of the state if the page asked for these.
  *
  * @typedef {object} LabelState
  * @property {number} n_given
+ * @property {number} n_left
  * @property {number} n_requests
+ * @property {number | null} minutes
  * @property {string} labels_file
+ * @property {boolean} is_adjudication
+ * @property {string} guideline
  * @property {string[]} notes what has changed since the plan was made and the labels were given
- * @property {{ question: string, references: string[], text: string } | null} answer
- * @property {MethodEstimate[]} estimates
- * @property {EarlierEstimate[]} history
+ * @property {{ text: string, correct: boolean | null, comment: string } | null} last
+ * @property {ShownAnswer | null} answer
  * @property {LabellerPair[]} labellers
- * @property {{ n_repeated: number, n_same: number } | null} [consistency]
- * @property {Disagreement[]} [disagreements]
+ * @property {{ n_repeated: number, n_same: number }} [consistency]
+ * @property {ShownAnswer[]} [disagreements]
+ * @property {GivenLabel[]} [labels]
+ * @property {LabelEstimates} [estimates]
+ * @property {Record<string, string>[]} [history]
  */
 
-/** @typedef {"open" | "give" | "undo"} LabelAction */
+/** @typedef {"open" | "give" | "undo" | "change" | "guideline"} LabelAction */
 
 const NO_KERNEL_TO_LABEL =
   "Labels are written by Python: open this run in a notebook, or run `pro label` with its path.";
@@ -88,9 +82,8 @@ const LIMITS = [
   "Do not stop because of a result: the intervals are valid only if the results do not decide when " +
     "you stop.",
 ];
-const NOT_SHOWN =
-  "If the interval of a difference contains 0, the labels do not show which method is better. " +
-  "The methods need not be equal.";
+const NO_GUIDELINE =
+  "There is no guideline yet. Write down what counts as right, so that all labellers decide alike.";
 
 /** @type {{ name: string, key: string, correct: boolean | null }[]} */
 const CHOICES = [
@@ -99,6 +92,12 @@ const CHOICES = [
   { name: "cannot decide", key: "d", correct: null },
 ];
 const UNDO_KEY = "u";
+const COMMENT_KEY = "c";
+const BACK_KEY = "escape";
+const WITH_COMMENT = "with a comment";
+const LONGEST_GUIDELINE = 2500; // characters, so that the message is not too long for the server
+const LONGEST_COMMENT = 500;
+const PAUSE = 1500; // milliseconds without a key before the estimates are asked for
 
 /** The tab Label. */
 export class LabelTab {
@@ -109,12 +108,46 @@ export class LabelTab {
     this.send = send;
     /** @type {LabelState | null} */
     this.state = null;
+    /** @type {GivenLabel[]} */
+    this.labels = [];
+    /** The earlier label that is given anew. @type {GivenLabel | null} */
+    this.changed = null;
     this.isOpened = false;
     this.isWaiting = false;
+    this.pause = 0;
     this.element = createElement("div", { class: "pro-label", tabindex: 0 });
     this.element.addEventListener("keydown", (event) => this.press(event));
     const firstText = send ? "Choosing the answers to label …" : NO_KERNEL_TO_LABEL;
     this.element.replaceChildren(createElement("p", {}, firstText));
+    this.answerPart = createElement("div");
+    this.guidelinePart = createElement("details");
+    this.comment = createElement("input", {
+      class: "pro-comment",
+      maxlength: LONGEST_COMMENT,
+      placeholder: `comment, stored with the label (key ${COMMENT_KEY})`,
+      "aria-label": "comment",
+    });
+    this.listRows = createElement("div");
+    this.find = createElement("input", { type: "search", oninput: () => this.drawList() });
+    const kinds = ["all", ...CHOICES.map(({ name }) => name), WITH_COMMENT];
+    this.kind = createSelect("show", kinds, "all", () => this.drawList());
+    const filter = createElement("label", {}, "find ", this.find);
+    this.listPart = createElement(
+      "details",
+      { ontoggle: () => this.askForList() },
+      createElement("summary", {}, "Your labels, which you can change"),
+      createElement("div", { class: "pro-row" }, this.kind.label, filter),
+      this.listRows,
+    );
+    this.estimatesPart = createElement("div");
+    this.historyRows = createElement("div");
+    this.historyPart = createElement(
+      "details",
+      { ontoggle: () => this.historyPart.open && this.request("history") },
+      createElement("summary", {}, "Estimates after fewer labels"),
+      this.historyRows,
+    );
+    this.endPart = createElement("div");
   }
 
   /** Ask for the first answer when the tab is opened. */
@@ -127,16 +160,31 @@ export class LabelTab {
   }
 
   /**
-   * Send a message, unless the reply to another is awaited.
+   * Send a message about a label, unless the reply to another is awaited.
    *
    * @param {LabelAction} action
    * @param {boolean | null} correct
+   * @param {{ text?: string, place?: number }} [values]
    */
-  ask(action, correct) {
+  ask(action, correct, values = {}) {
     if (this.isWaiting || !this.send) return;
     this.isWaiting = true;
     const { n_given = 0, labels_file = null } = this.state ?? {};
-    this.send({ kind: "label", action, n_given, correct, labels_file });
+    this.send({ kind: "label", action, n_given, correct, labels_file, ...values });
+  }
+
+  /**
+   * Ask for something that does not change the labels.
+   *
+   * @param {"labels" | "estimates" | "history"} action
+   */
+  request(action) {
+    this.send?.({ kind: "label", action, n_given: 0, correct: null, labels_file: null });
+  }
+
+  /** Ask for the list of labels if it is open. */
+  askForList() {
+    if (this.listPart.open) this.request("labels");
   }
 
   /** Allow to press a key again after a message has failed. */
@@ -153,45 +201,176 @@ export class LabelTab {
   press(event) {
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !this.state) return;
     const key = event.key.toLowerCase();
-    const choice = CHOICES.find((each) => each.key === key);
-    if (choice && this.state.answer) this.ask("give", choice.correct);
-    else if (key === UNDO_KEY) this.ask("undo", null);
-    else return;
+    if (isEditable(event.target)) {
+      const isDone = event.target === this.comment && ["enter", BACK_KEY].includes(key);
+      if (isDone) this.element.focus({ preventScroll: true });
+      return;
+    }
+    const action = this.findAction(key);
+    if (!action) return;
+    action();
     event.preventDefault();
+  }
+
+  /**
+   * Return what a key does, or null if it does nothing.
+   *
+   * @param {string} key
+   * @returns {(() => void) | null}
+   */
+  findAction(key) {
+    const choice = CHOICES.find((each) => each.key === key);
+    if (choice) return () => this.give(choice.correct);
+    if (key === COMMENT_KEY) return () => this.comment.focus();
+    if (this.changed) return key === BACK_KEY ? () => this.change(null) : null;
+    return key === UNDO_KEY ? () => this.ask("undo", null) : null;
+  }
+
+  /**
+   * Give the label of the answer that is shown.
+   *
+   * @param {boolean | null} correct
+   */
+  give(correct) {
+    const text = this.comment.value.trim();
+    if (this.changed) this.ask("change", correct, { text, place: this.changed.place });
+    else if (this.state?.answer) this.ask("give", correct, { text });
+  }
+
+  /**
+   * Show an earlier answer to label it anew, or return to the next answer.
+   *
+   * @param {GivenLabel | null} label
+   */
+  change(label) {
+    this.changed = label;
+    this.comment.value = label?.comment ?? "";
+    this.drawAnswer();
+    this.element.focus({ preventScroll: true });
+    this.element.scrollIntoView({ block: "nearest" });
   }
 
   /**
    * Show the reply of Python.
    *
-   * @param {LabelState} state
+   * @param {LabelState} reply
    */
-  show(state) {
-    this.isWaiting = false;
-    this.state = state;
-    this.element.replaceChildren(
-      this.createProgress(state),
-      ...state.notes.map((note) => createElement("p", { class: "pro-quiet" }, note)),
-      state.answer ? createAnswer(state.answer) : createEnd(state),
-      this.createButtons(state),
-      createElement("h4", {}, "Estimates from the labels"),
-      createEstimates(state),
-      createHistory(state),
-      createLabellers(state),
-      createLimits(),
-    );
-    this.element.focus({ preventScroll: true });
+  show(reply) {
+    if (reply.labels) {
+      this.labels = reply.labels;
+      this.drawList();
+    } else if (reply.estimates) this.drawEstimates(reply.estimates);
+    else if (reply.history) this.historyRows.replaceChildren(createRows(reply.history));
+    else this.showState(reply);
   }
 
   /**
-   * Return the line with the progress.
+   * Show the next answer, and ask for the estimates after a pause.
    *
    * @param {LabelState} state
-   * @returns {HTMLElement}
    */
-  createProgress({ n_given: given, n_requests: requests }) {
-    const bar = createElement("progress", { max: requests, value: given });
-    const counts = `${formatCount(given)} of ${formatCount(requests)} labels given`;
-    return createElement("div", { class: "pro-row pro-progress" }, bar, counts);
+  showState(state) {
+    const isFirst = this.state === null;
+    this.isWaiting = false;
+    this.state = state;
+    this.changed = null;
+    this.comment.value = "";
+    this.drawGuideline(false);
+    this.drawAnswer();
+    this.endPart.replaceChildren(createLabellers(state));
+    if (isFirst) {
+      this.guidelinePart.open = state.guideline !== "";
+      this.element.replaceChildren(
+        this.guidelinePart,
+        this.answerPart,
+        this.listPart,
+        createElement("h4", {}, "Estimates from the labels"),
+        this.estimatesPart,
+        this.historyPart,
+        this.endPart,
+        createLimits(),
+      );
+    }
+    this.askForList();
+    clearTimeout(this.pause);
+    this.pause = window.setTimeout(() => this.request("estimates"), PAUSE);
+    this.element.focus({ preventScroll: true });
+  }
+
+  /** Draw the progress, the answer to label and the buttons. */
+  drawAnswer() {
+    const state = /** @type {LabelState} */ (this.state);
+    const answer = this.changed ?? state.answer;
+    const title = this.changed ? createChangeTitle(this.changed) : "";
+    this.answerPart.replaceChildren(
+      createProgress(state),
+      ...state.notes.map((note) => createElement("p", { class: "pro-quiet" }, note)),
+      title,
+      answer ? createAnswer(answer) : createEnd(state),
+      answer ? this.comment : "",
+      this.createButtons(state),
+      createLast(state),
+    );
+  }
+
+  /**
+   * Draw the guideline, or the field in which it is written.
+   *
+   * @param {boolean} isEdited
+   */
+  drawGuideline(isEdited) {
+    const text = this.state?.guideline ?? "";
+    const summary = createElement("summary", {}, "Guideline");
+    if (!isEdited) {
+      const words = createElement("p", { class: "pro-lines" }, createText(text || NO_GUIDELINE));
+      const edit = createButton(text ? "edit" : "write", () => this.drawGuideline(true));
+      this.guidelinePart.replaceChildren(summary, words, edit);
+      return;
+    }
+    const limits = { maxlength: LONGEST_GUIDELINE, rows: 6, "aria-label": "guideline" };
+    const field = createElement("textarea", limits);
+    field.value = text;
+    const save = createButton("save", () => this.ask("guideline", null, { text: field.value }));
+    const cancel = createButton("cancel", () => this.drawGuideline(false));
+    const buttons = createElement("div", { class: "pro-row" }, save, cancel);
+    this.guidelinePart.replaceChildren(summary, field, buttons);
+    field.focus();
+  }
+
+  /** Draw the labels that fit the filter, the last one first. */
+  drawList() {
+    const kind = this.kind.select.value;
+    const words = this.find.value.toLowerCase();
+    const isShown = (/** @type {GivenLabel} */ label) => {
+      const name = nameOf(label.correct);
+      const isKind = kind === WITH_COMMENT ? label.comment !== "" : kind === "all" || kind === name;
+      const texts = [label.question, label.text, label.comment].join("\n").toLowerCase();
+      return isKind && texts.includes(words);
+    };
+    const shown = this.labels.filter(isShown).reverse();
+    const rows = shown.map((label) => [
+      createText(label.question),
+      createText(label.text),
+      nameOf(label.correct),
+      createText(label.comment),
+      createButton("change", () => this.change(label)),
+    ]);
+    const counts = `${formatCount(shown.length)} of ${formatCount(this.labels.length)} labels`;
+    this.listRows.replaceChildren(
+      createElement("p", { class: "pro-quiet" }, counts),
+      rows.length ? createTable(["question", "answer", "label", "comment", ""], rows) : "",
+    );
+  }
+
+  /**
+   * Draw the table of the estimates, or why there is none.
+   *
+   * @param {LabelEstimates} estimates
+   */
+  drawEstimates({ rows, alpha, sentence = "" }) {
+    const words = rows.length ? `${sentence} ${alpha}` : `Not shown before 20 labels. ${alpha}`;
+    const text = createElement("p", { class: "pro-quiet" }, words);
+    this.estimatesPart.replaceChildren(rows.length ? createRows(rows) : "", text);
   }
 
   /**
@@ -201,12 +380,96 @@ export class LabelTab {
    * @returns {HTMLElement}
    */
   createButtons(state) {
+    const isEnd = !state.answer && !this.changed;
     const choices = CHOICES.map(({ name, key, correct }) =>
-      createKeyButton(name, key, !state.answer, () => this.ask("give", correct)),
+      createKeyButton(name, key, isEnd, () => this.give(correct)),
     );
-    const undo = createKeyButton("undo", UNDO_KEY, !state.n_given, () => this.ask("undo", null));
+    const undo = this.changed
+      ? createKeyButton("keep it", "esc", false, () => this.change(null))
+      : createKeyButton("undo", UNDO_KEY, !state.n_given, () => this.ask("undo", null));
     return createElement("div", { class: "pro-row" }, choices, undo);
   }
+}
+
+/**
+ * Return whether keys write into an element.
+ *
+ * @param {EventTarget | null} target
+ * @returns {boolean}
+ */
+function isEditable(target) {
+  return target instanceof Element && ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
+}
+
+/**
+ * Return the word for a label.
+ *
+ * @param {boolean | null} correct
+ * @returns {string}
+ */
+function nameOf(correct) {
+  return CHOICES.find((choice) => choice.correct === correct)?.name ?? "";
+}
+
+/**
+ * Return the line with the progress.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement}
+ */
+function createProgress({ n_given: given, n_requests: requests, n_left: left, minutes }) {
+  const bar = createElement("progress", { max: Math.max(requests, 1), value: given });
+  const counts = `${formatCount(given)} of ${formatCount(requests)} labels given`;
+  const rounded = Math.max(1, Math.round(minutes ?? 0));
+  const time = minutes === null || !left ? "" : `, about ${formatCount(rounded)} min`;
+  const words = `${counts} · ${formatCount(left)} left${time}`;
+  return createElement("div", { class: "pro-row pro-progress" }, bar, words);
+}
+
+/**
+ * Return what was pressed last; empty before the first label.
+ *
+ * @param {LabelState} state
+ * @returns {HTMLElement | string}
+ */
+function createLast({ last }) {
+  if (!last) return "";
+  const comment = last.comment ? ` (${last.comment})` : "";
+  const name = createElement("b", {}, nameOf(last.correct));
+  return createElement(
+    "p",
+    { class: "pro-quiet" },
+    "Last label: ",
+    name,
+    " – ",
+    createText(last.text),
+    createText(comment),
+  );
+}
+
+/**
+ * Return the title above an answer that is labelled anew.
+ *
+ * @param {GivenLabel} label
+ * @returns {HTMLElement}
+ */
+function createChangeTitle({ correct }) {
+  return createElement(
+    "p",
+    {},
+    createElement("b", {}, `Your label is “${nameOf(correct)}”. Give it anew, or keep it.`),
+  );
+}
+
+/**
+ * Return a button.
+ *
+ * @param {string} name
+ * @param {() => void} onClick
+ * @returns {HTMLElement}
+ */
+function createButton(name, onClick) {
+  return createElement("button", { type: "button", onclick: onClick }, name);
 }
 
 /**
@@ -224,16 +487,18 @@ function createKeyButton(name, key, isDisabled, onClick) {
 }
 
 /**
- * Return the question, the references and the answer.
+ * Return the question, the references, the answer and the labels of others.
  *
- * @param {{ question: string, references: string[], text: string }} answer
+ * @param {ShownAnswer} answer
  * @returns {HTMLElement}
  */
-function createAnswer({ question, references, text }) {
+function createAnswer({ question, references, text, votes = [] }) {
   const referenceTexts = references.map((reference) =>
     createElement("dd", {}, createText(reference)),
   );
   if (references.length) referenceTexts.unshift(createElement("dt", {}, "references"));
+  const voteTexts = votes.map((vote) => createElement("dd", {}, createText(describeVote(vote))));
+  if (votes.length) voteTexts.unshift(createElement("dt", {}, "labellers"));
   return createElement(
     "div",
     {},
@@ -244,8 +509,19 @@ function createAnswer({ question, references, text }) {
       referenceTexts,
       createElement("dt", {}, "answer"),
       createElement("dd", { class: "pro-answer" }, createText(text)),
+      voteTexts,
     ),
   );
+}
+
+/**
+ * Return what a labeller said, as in "ada: right (a nickname)".
+ *
+ * @param {Vote} vote
+ * @returns {string}
+ */
+function describeVote({ labeller, correct, comment }) {
+  return `${labeller}: ${nameOf(correct)}${comment ? ` (${comment})` : ""}`;
 }
 
 /**
@@ -254,75 +530,32 @@ function createAnswer({ question, references, text }) {
  * @param {LabelState} state
  * @returns {HTMLElement}
  */
-function createEnd({ labels_file: file, consistency, estimates }) {
+function createEnd({ labels_file: file, is_adjudication: isDecided, consistency, ...state }) {
   const repeated = consistency?.n_repeated ?? 0;
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
   const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
-  const done = "All planned answers have a label. The labels are in ";
-  const next = hasJudge(estimates)
-    ? " Notebook 10 draws the figure, with this file as correctness and the parameters of this run."
+  const disputed = state.disagreements?.length
+    ? " `pro label --adjudicate` shows the answers on which labellers differ, to decide them."
     : "";
-  return createElement("p", {}, done, createText(file), `.${agreement}${next}`);
+  const done = isDecided
+    ? "No answer is left on which labellers differ. The labels are in "
+    : "All planned answers have a label. The labels are in ";
+  const next = ". `pro score --labels` prints the estimates, and notebook 10 draws the figure.";
+  return createElement("p", {}, done, createText(file), next, agreement, disputed);
 }
 
 /**
- * Return the table of the estimates, or why there is none.
+ * Return a table of rows of texts, whose names are the headers.
  *
- * @param {LabelState} state
- * @returns {HTMLElement}
- */
-function createEstimates({ estimates, answer }) {
-  if (!estimates.length) return createElement("p", {}, "Not shown before 20 labels.");
-  const headers = ["method", "difference to NLL", "AUROC by labels"];
-  // The values by ROUGE-L come last, so that they cannot influence a label.
-  const showsJudge = !answer && hasJudge(estimates);
-  if (showsJudge) headers.push("AUROC by ROUGE-L");
-  const rows = estimates.map((row) => {
-    const cells = [
-      row.similarity ? `${row.method}, ${row.similarity}` : row.method,
-      describeDifference(row),
-      describeEstimate(row.auroc, row.auroc_low, row.auroc_high, row.shown),
-    ];
-    return showsJudge ? [...cells, formatNumber(row.auroc_by_judge ?? NaN)] : cells;
-  });
-  const { n_labels: labels, n_effective: effective } = estimates[0];
-  const counts =
-    `${formatCount(labels)} answers have a decided label. Kish’s effective number of labels, ` +
-    `which is smaller if their weights differ, is ${formatNumber(effective, 0)}. `;
-  return createElement(
-    "div",
-    {},
-    createTable(headers, rows),
-    createElement("p", { class: "pro-quiet" }, counts + NOT_SHOWN),
-  );
-}
-
-/**
- * Return whether ROUGE-L judges the answers, which needs references.
- *
- * @param {MethodEstimate[]} estimates
- * @returns {boolean}
- */
-function hasJudge(estimates) {
-  return estimates.some((row) => row.auroc_by_judge !== null);
-}
-
-/**
- * Return the intervals after fewer labels, folded; empty if there are none.
- *
- * @param {LabelState} state
+ * @param {Record<string, string>[]} rows
  * @returns {HTMLElement | string}
  */
-function createHistory({ history }) {
-  if (history.length < 2) return "";
-  const rows = history.map((row) => [
-    formatCount(row.n_labels),
-    describeEstimate(row.auroc_minus_nll, row.auroc_minus_nll_low, row.auroc_minus_nll_high, ""),
-    describeEstimate(row.auroc, row.auroc_low, row.auroc_high, ""),
-  ]);
-  const headers = ["labels", "difference of PRO to NLL", "AUROC of NLL"];
-  const summary = createElement("summary", {}, "Estimates after fewer labels");
-  return createElement("details", {}, summary, createTable(headers, rows));
+function createRows(rows) {
+  if (!rows.length) return "";
+  return createTable(
+    Object.keys(rows[0]),
+    rows.map((row) => Object.values(row)),
+  );
 }
 
 /**
@@ -341,8 +574,7 @@ function createLabellers({ labellers, disagreements = [] }) {
   const disputed = disagreements.map((item) => [
     createText(item.question),
     createText(item.text),
-    createText(item.right.join(", ")),
-    createText(item.wrong.join(", ")),
+    createText((item.votes ?? []).map(describeVote).join("; ")),
   ]);
   const title = `Answers that labellers decided differently: ${formatCount(disputed.length)}`;
   return createElement(
@@ -351,7 +583,7 @@ function createLabellers({ labellers, disagreements = [] }) {
     createElement("h4", {}, "Agreement of the labellers"),
     createTable(["labellers", "same label", "Cohen’s κ"], rows),
     disputed.length ? createElement("h4", {}, title) : "",
-    disputed.length ? createTable(["question", "answer", "right", "wrong"], disputed) : "",
+    disputed.length ? createTable(["question", "answer", "labels"], disputed) : "",
   );
 }
 
@@ -364,31 +596,4 @@ function createLimits() {
   const items = LIMITS.map((text) => createElement("li", {}, text));
   const title = createElement("summary", {}, "What labels cannot do");
   return createElement("details", { class: "pro-quiet" }, title, createElement("ul", {}, items));
-}
-
-/**
- * Return the difference of a method to NLL with its interval.
- *
- * @param {MethodEstimate} row
- * @returns {string}
- */
-function describeDifference(row) {
-  if (row.method === "NLL") return "–";
-  const { auroc_minus_nll: value, auroc_minus_nll_low: low, auroc_minus_nll_high: high } = row;
-  if (value === 0 && low === 0 && high === 0) return "0 (same order of the answers)";
-  return describeEstimate(value, low, high, "");
-}
-
-/**
- * Return an estimate with its interval, or the reason why it is not shown.
- *
- * @param {number | null} value
- * @param {number | null} low
- * @param {number | null} high
- * @param {string} reason why it is not shown; empty if another column says it
- * @returns {string}
- */
-function describeEstimate(value, low, high, reason) {
-  if (value === null) return reason ? `not shown: ${reason}` : "not shown";
-  return formatWithInterval([value, low ?? NaN, high ?? NaN]);
 }

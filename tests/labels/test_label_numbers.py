@@ -1,6 +1,7 @@
 """Test the numerics of labels by hand: naive forms, worked values, properties."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from pro_lib import metrics
-from pro_lib.evaluation.labels import design, inference, intervals
-from pro_lib.evaluation.labels.estimator import Ranking, areas, label_weights, pseudo_labels
+from pro_lib.labels import answers, drawing, inference, label_model
+from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
 
 
 def naive_auroc(scores, codes, labels):
@@ -95,7 +96,7 @@ def test_weights_have_the_expectation_one_for_every_answer():
                 labels = np.where(np.isin(range(4), [first, second]), 1.0, np.nan)
                 is_first = np.arange(4) == first
                 weights = label_weights(
-                    labels, is_first, second_probabilities, n_first=1, n_second=1
+                    labels, is_first, np.array(second_probabilities), n_first=1, n_second=1
                 )
                 expected += probability / 4 * weights
     np.testing.assert_allclose(expected, 1)
@@ -116,14 +117,13 @@ def test_with_all_labels_the_estimate_is_the_auroc_and_has_no_error_at_hand():
     correct = (rng.random(40) < 0.5).astype(float)
     is_first = np.arange(40) < 15
     features = rng.normal(size=(40, 1))
-    sample = inference.Sample.from_design(
-        correct, is_first, np.ones(40), features, n_first=15, n_second=25
-    )
-    np.testing.assert_allclose(sample.weights, 1)
-    estimates = inference.estimate_aurocs(Ranking.from_scores(scores), sample, scope="questions")
+    weights = label_weights(correct, is_first, np.ones(40), n_first=15, n_second=25)
+    np.testing.assert_allclose(weights, 1)
+    sample = Sample.fit(correct, weights, features, scope="questions")
+    auroc = sample.aurocs(Ranking.from_scores(scores)).auroc()
     expected = metrics.auroc_intervals(scores, correct)[0]
-    np.testing.assert_allclose(estimates.auroc, expected, rtol=1e-12)
-    np.testing.assert_allclose(estimates.interval(), [expected, expected], rtol=1e-9)
+    np.testing.assert_allclose(auroc.value, expected, rtol=1e-12)
+    np.testing.assert_allclose([auroc.low, auroc.high], [expected, expected], rtol=1e-9)
 
 
 def test_the_variance_for_the_population_is_that_of_placements():
@@ -134,7 +134,7 @@ def test_the_variance_for_the_population_is_that_of_placements():
     of_wrong = [(wrong_score > right).mean() for wrong_score in wrong]
     of_right = [(right_score < wrong).mean() for right_score in right]
     expected = np.var(of_wrong) / len(wrong) + np.var(of_right) / len(right)
-    variance, _ = intervals.population_variance(
+    variance, _ = inference.population_variance(
         areas(Ranking.from_scores(scores), correct.astype(float)).population
     )
     np.testing.assert_allclose(variance, expected, rtol=1e-9)
@@ -143,7 +143,7 @@ def test_the_variance_for_the_population_is_that_of_placements():
 def test_residuals_of_zero_do_not_make_the_variance_zero():
     model = np.array([0.98, 0.02, 0.5, 0.5])
     labels = np.array([0.98, 0.02, np.nan, np.nan])
-    variance, _ = intervals.label_variance(np.ones((1, 4)), [2, 2, 0, 0], model, labels)
+    variance, _ = inference.label_variance(np.ones((1, 4)), np.array([2, 2, 0, 0]), model, labels)
     # No residual says anything, so the prediction counts alone.
     # It is the mean of 2 · (2 - 1) · 2 · 0.0196 of the
     # labels and (4/2 - 1) (2 · 0.0196 + 2 · 0.25) of all answers.
@@ -153,9 +153,9 @@ def test_residuals_of_zero_do_not_make_the_variance_zero():
 def test_the_variance_of_labels_by_hand():
     # Residuals 0.5 and -0.5 with weights 2 and 3: terms 2 · 0.25 and 6 · 0.25;
     # effective number 2² / (0.5² + 1.5²).
-    labels = [1, 0, np.nan, np.nan, np.nan]
-    variance, freedom = intervals.label_variance(
-        np.ones((1, 5)), [2, 3, 0, 0, 0], np.full(5, 0.5), labels
+    labels = np.array([1, 0, np.nan, np.nan, np.nan])
+    variance, freedom = inference.label_variance(
+        np.ones((1, 5)), np.array([2, 3, 0, 0, 0]), np.full(5, 0.5), labels
     )
     predicted = ((2 + 6) * 0.25 + (5 / 2 - 1) * 5 * 0.25) / 2
     np.testing.assert_allclose(variance, [(1.6 * 2 + 2 * predicted) / 3.6])
@@ -165,44 +165,44 @@ def test_the_variance_of_labels_by_hand():
 def test_a_difference_that_no_label_can_change_has_no_variance():
     labels = np.array([1, 0, 0, 1, 1, 0, np.nan, np.nan])
     features = np.zeros((8, 1))
-    sample = inference.Sample.from_design(
-        labels, ~np.isnan(labels), np.ones(8), features, n_first=6, n_second=0
-    )
+    weights = label_weights(labels, ~np.isnan(labels), np.ones(8), n_first=6, n_second=0)
     scores = np.repeat(np.arange(8.0)[:, None], 2, axis=1)
-    estimates = inference.estimate_aurocs(Ranking.from_scores(scores), sample)
-    assert (estimates.interval()[1] > estimates.interval()[0]).all()
-    np.testing.assert_array_equal(estimates.difference(0), np.zeros((3, 2)))
+    estimates = Sample.fit(labels, weights, features).aurocs(Ranking.from_scores(scores))
+    assert (estimates.auroc().high > estimates.auroc().low).all()
+    difference = estimates.difference(0)
+    for values in (difference.value, difference.low, difference.high):
+        np.testing.assert_array_equal(values, np.zeros(2))
+    np.testing.assert_array_equal(estimates.p_values(0), np.ones(2))
 
 
 def test_clusters_that_are_alike_widen_the_interval():
     influence = np.repeat(np.random.default_rng(2).normal(size=8), 5)[None]
     clusters = np.repeat(np.arange(8), 5)
-    by_cluster, freedom = intervals.population_variance(influence, clusters=clusters)
-    by_answer, _ = intervals.population_variance(influence)
+    by_cluster, freedom = inference.population_variance(influence, clusters=clusters)
+    by_answer, _ = inference.population_variance(influence)
     np.testing.assert_allclose(by_cluster, by_answer * 5 * 8 / 7)
     assert freedom[0] <= 7
-    assert np.isnan(intervals.population_variance(influence, clusters=clusters % 4)[0]).all()
+    assert np.isnan(inference.population_variance(influence, clusters=clusters % 4)[0]).all()
 
 
 def test_pseudo_labels_by_hand():
-    np.testing.assert_allclose(
-        pseudo_labels([0.5, 0.2, 0.9], [1, 0, np.nan], [3, 1, 0]), [2.0, 0.0, 0.9]
-    )
+    sample = Sample(np.array([1, 0, np.nan]), np.array([3, 1, 0]), np.array([0.5, 0.2, 0.9]))
+    np.testing.assert_allclose(sample.pseudo, [2.0, 0.0, 0.9])
 
 
 def test_the_first_phase_is_proportional_and_fills_every_bin():
     strata = np.repeat([0, 1, 2], [60, 30, 10])
     rng = np.random.default_rng(3)
     for _ in range(20):
-        chosen = design.first_phase(strata, 10, rng)
+        chosen = drawing.first_phase(strata, 10, rng)
         assert np.bincount(strata[chosen]).tolist() == [6, 3, 1]
         assert len(np.unique(chosen)) == 10
-    assert sorted(design.first_phase(strata, 200, rng)) == list(range(100))
+    assert sorted(drawing.first_phase(strata, 200, rng)) == list(range(100))
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.05, 1))
 def test_inclusion_probabilities_sum_to_the_number_and_keep_the_order(scores, n_second, uniform):
-    probabilities = design.inclusion_probabilities(scores, n_second, uniform=uniform)
+    probabilities = drawing.inclusion_probabilities(scores, n_second, uniform=uniform)
     assert probabilities.min() > 0
     assert probabilities.max() <= 1
     assert probabilities.sum() == pytest.approx(min(n_second, len(scores)))
@@ -215,7 +215,7 @@ def test_the_second_phase_has_the_size_and_the_probabilities_that_were_asked_for
     rng = np.random.default_rng(4)
     counts = np.zeros(6)
     for _ in range(4000):
-        chosen = design.second_phase(probabilities, rng)
+        chosen = drawing.second_phase(probabilities, rng)
         assert len(chosen) == 3
         counts[chosen] += 1
     # Four standard errors.
@@ -235,14 +235,14 @@ def test_the_logistic_regression_is_that_of_scikit_learn():
     model.fit(columns, [*labels, 0, 1], sample_weight=[*np.ones(40), 0.5, 0.5])
     expected = [model.intercept_[0], *model.coef_[0]]
     np.testing.assert_allclose(
-        design.fit_logistic(features, labels, penalty=2.0), expected, atol=1e-5
+        label_model.fit_logistic(features, labels, penalty=2.0), expected, atol=1e-5
     )
 
 
 def test_labels_that_features_separate_give_finite_probabilities():
     features = np.repeat([[-1.0], [1.0]], 20, axis=0)
-    coefficients = design.fit_logistic(features * 100, features[:, 0] > 0)
-    probabilities = design.predict_logistic(features * 100, coefficients)
+    coefficients = label_model.fit_logistic(features * 100, features[:, 0] > 0)
+    probabilities = label_model.predict_logistic(features * 100, coefficients)
     np.testing.assert_allclose(probabilities[[0, -1]], [0.02, 0.98])
 
 
@@ -250,11 +250,11 @@ def test_a_prediction_does_not_depend_on_the_own_label():
     rng = np.random.default_rng(6)
     features = rng.normal(size=(30, 2))
     labels = np.where(np.arange(30) < 20, (rng.random(30) < 0.5).astype(float), np.nan)
-    predicted = design.cross_fitted(features, labels)
+    predicted = label_model.cross_fitted(features, labels)
     for answer in range(20):
         flipped = labels.copy()
         flipped[answer] = 1 - labels[answer]
-        again = design.cross_fitted(features, flipped)
+        again = label_model.cross_fitted(features, flipped)
         assert again[answer] == predicted[answer]
         assert (again != predicted).any()
 
@@ -263,7 +263,7 @@ def test_answers_that_matter_for_a_difference_are_chosen_more_often():
     # Both AUROCs depend on the first two answers alike;
     # only the third and the fourth change the difference.
     influence = np.array([[0.1, -0.1, 0.0, 0.0], [0.1, -0.1, 0.2, -0.2]])
-    scores = design.sampling_scores([influence], np.full(4, 0.5))
+    scores = drawing.sampling_scores(influence, np.full(4, 0.5))
     np.testing.assert_allclose(scores, np.sqrt(0.5))
 
 
@@ -273,17 +273,19 @@ def test_the_second_phase_knows_the_labels_of_the_first():
     features = rng.normal(size=(30, 1))
     is_first = np.arange(30) < 10
     labels = np.where(is_first, (rng.random(30) < 0.5).astype(float), np.nan)
-    probabilities = design.second_probabilities([ranking], features, labels, is_first, n_second=6)
-    model = design.predict_logistic(features, design.fit_logistic(features[:10], labels[:10]))
+    probabilities = drawing.second_probabilities(ranking, features, labels, is_first, n_second=6)
+    model = label_model.predict_logistic(
+        features, label_model.fit_logistic(features[:10], labels[:10])
+    )
     influence = areas(ranking, np.where(is_first, labels, model)).influence[:, 10:]
-    scores = design.sampling_scores([influence], model[10:])
+    scores = drawing.sampling_scores(influence, model[10:])
     np.testing.assert_array_equal(probabilities[:10], 0)
     np.testing.assert_allclose(probabilities[10:], 6 * (0.7 * scores / scores.sum() + 0.3 / 20))
 
 
 def test_rouge_bins_have_the_edges_0_and_03_and_06_and_1():
     values = [0, 1e-9, 0.3, 0.31, 0.6, 0.61, 0.999, 1.0]
-    assert design.rouge_bin(values).tolist() == [0, 1, 1, 2, 2, 3, 3, 4]
+    assert answers.rouge_bin(values).tolist() == [0, 1, 1, 2, 2, 3, 3, 4]
 
 
 def test_an_influence_that_the_labels_hide_by_chance_still_widens_the_interval():
@@ -291,36 +293,39 @@ def test_an_influence_that_the_labels_hide_by_chance_still_widens_the_interval()
     # same, whatever is drawn of these four answers, but one of the two could have been wrong.
     ranking = Ranking.from_scores([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0], [4.0, 4.0]])
     labels = np.array([1.0, 1.0, 1.0, 0.0])
-    sample = inference.Sample(labels, np.ones(4), np.full(4, 0.5), labels)
-    difference, low, high = inference.estimate_aurocs(ranking, sample).difference(0)
-    assert difference[1] == 0
-    assert low[1] < 0 < high[1]
-    at_hand = inference.estimate_aurocs(ranking, sample, scope="questions").difference(0)
-    assert (at_hand[1][1], at_hand[2][1]) == (0, 0)
+    sample = Sample(labels, np.ones(4), np.full(4, 0.5))
+    difference = sample.aurocs(ranking).difference(0)
+    assert difference.value[1] == 0
+    assert difference.low[1] < 0 < difference.high[1]
+    at_hand = replace(sample, scope="questions").aurocs(ranking).difference(0)
+    assert (at_hand.low[1], at_hand.high[1]) == (0, 0)
 
 
 def test_the_predicted_variance_by_hand():
-    areas_found = areas(Ranking.from_scores([[1.0], [2.0]]), [1, 0])
+    found = areas(Ranking.from_scores([[1.0], [2.0]]), [1, 0])
     # The only pair is won, so a right answer below and a wrong answer above have no influence.
     # The other labels would have lost half a pair, of which ties count half.
-    assert areas_found.if_right.tolist() == [[0.0, -0.5]]
-    assert areas_found.if_wrong.tolist() == [[-0.5, 0.0]]
-    variance = intervals.predicted_variance(areas_found.if_right, areas_found.if_wrong, [0.8, 0.4])
+    assert found.if_right.tolist() == [[0.0, -0.5]]
+    assert found.if_wrong.tolist() == [[-0.5, 0.0]]
+    sample = Sample(np.array([1.0, 0.0]), np.ones(2), np.array([0.8, 0.4]))
+    variance, _ = inference.AurocEstimates(sample, found)._variance(found)
     assert variance == pytest.approx([0.4 * 0.25 + 0.2 * 0.25])
 
 
 def test_an_agreement_near_1_has_no_absurd_interval():
     # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
-    low, high = intervals.share_interval([0.999], [0.999 * 0.001 / 25], [30.0])
+    low, high = inference.share_interval(np.array([0.999]), np.array([0.999 * 0.001 / 25]), 30.0)
     assert (low.round(2), high.round(2)) == (0.86, 1.0)
 
 
 def test_a_share_without_variance_is_its_own_interval():
-    low, high = intervals.share_interval([0.0, 1.0, 0.4], [0.0, 0.0, 0.0], [3.0, 3.0, 3.0])
+    low, high = inference.share_interval(np.array([0.0, 1.0, 0.4]), np.zeros(3), 3.0)
     np.testing.assert_array_equal(low, [0, 1, 0.4])
     np.testing.assert_array_equal(high, [0, 1, 0.4])
 
 
 def test_a_share_that_is_not_between_0_and_1_has_no_interval():
-    low, high = intervals.share_interval([1.0, 1.1, -0.1], [0.01, 0.01, 0.0], [3.0, 3.0, 3.0])
+    low, high = inference.share_interval(
+        np.array([1.0, 1.1, -0.1]), np.array([0.01, 0.01, 0.0]), 3.0
+    )
     assert np.isnan([*low, *high]).all()

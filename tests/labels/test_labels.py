@@ -10,25 +10,22 @@ import pytest
 from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Evaluation
-from pro_lib.evaluation.labels import (
+from pro_lib.labels import (
     Label,
     LabelPlan,
-    Request,
-    accuracy_at_coverage,
+    LabelSample,
     append_label,
     append_undo,
-    as_correctness,
     collect_answers,
     consistency,
-    estimate,
-    judge_agreement,
     label_table,
     labeller_agreement,
     merge_labels,
     plan_path,
     read_label_file,
 )
-from pro_lib.evaluation.labels.label_file import answer_key
+from pro_lib.labels.estimates import estimate_words
+from pro_lib.labels.file import answer_key
 
 PLACE = {
     "dataset": "toy",
@@ -79,6 +76,14 @@ def evaluation(n=120, *, seed=0, model="m", prefix="answer"):
     return result, dict(zip(answers["question_id"], truth.tolist(), strict=True))
 
 
+def estimated(plan, labels, judged, **options):
+    return LabelSample(label_table(labels), plan).estimate(judged, **options)
+
+
+def agreement_of(plan, labels, judged, **options):
+    return LabelSample(label_table(labels), plan).judge_agreement(judged, **options)
+
+
 def label_all(plan, truth, labels=(), *, labeller="ada", stop=None):
     """Label the answers of a plan, and return the plan and the labels."""
     labels = list(labels)
@@ -86,10 +91,7 @@ def label_all(plan, truth, labels=(), *, labeller="ada", stop=None):
         n_before = len(labels)
         # `next_request` returns these one by one; see the test of a plan that is saved.
         for unit, is_repetition in plan.requests()[n_before:stop]:
-            row = plan.answers.table.iloc[unit]
-            request = Request(
-                unit, row["dataset"], row["question_id"], row["text"], is_repetition, 0, 0
-            )
+            request = plan.request(unit, is_repetition)
             labels.append(plan.label(request, truth[request.question_id], labeller=labeller))
         if len(labels) == n_before:
             break
@@ -177,11 +179,37 @@ def test_most_labellers_decide_and_a_tie_is_undecided():
     merged = merge_labels(label_table(rows))
     assert merged["correct"].tolist() == [True, None, False, None]
     assert merged["is_disputed"].tolist() == [True, True, False, False]
-    assert as_correctness(merged).to_dict("list") == {
-        "question_id": ["1", "3"],
-        "text": ["Paris", "Paris"],
-        "correct": [True, False],
-    }
+
+
+def test_an_adjudication_decides_alone_and_is_no_vote():
+    rows = [label("1", True), label("1", False, labeller="ben"), label("1", True, labeller="cy")]
+    rows.append(label("1", False, labeller="judge", adjudication=True))
+    rows += [label("2", True), label("2", False, labeller="ben")]
+    merged = merge_labels(label_table(rows))
+    assert merged["correct"].tolist() == [False, None]
+    assert merged["is_disputed"].tolist() == [False, True]
+    assert merged[["n_right", "n_wrong"]].to_numpy().tolist() == [[2, 1], [1, 1]]
+    agreement = labeller_agreement(label_table(rows))
+    assert set(agreement["labeller"]) | set(agreement["other_labeller"]) == {"ada", "ben", "cy"}
+
+
+def test_a_changed_label_takes_the_place_of_the_earlier_one(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    append_label(path, label("1", True))
+    append_label(path, label("2", False))
+    append_label(path, label("1", True, repetition=True))
+    append_label(path, label("1", None, change=True, comment="two meanings"))
+    append_undo(path, "ada")
+    table = read_label_file(path)
+    assert table["question_id"].tolist() == ["1", "2"]
+    assert table["correct"].tolist() == [None, False]
+    assert table["comment"].tolist() == ["two meanings", ""]
+    assert len(path.read_text().splitlines()) == 5
+
+
+def test_a_change_of_a_label_that_was_withdrawn_is_a_label(tmp_path):
+    append_label(tmp_path / "labels.jsonl", label("1", True, change=True))
+    assert read_label_file(tmp_path / "labels.jsonl")["correct"].tolist() == [True]
 
 
 def test_repetitions_do_not_count_twice():
@@ -244,8 +272,7 @@ def test_the_consistency_of_each_labeller():
 def test_a_plan_depends_on_its_seed_only():
     judged, truth = evaluation()
     plans = [
-        label_all(LabelPlan.create([judged], n_labels=60, seed=seed), truth)[0]
-        for seed in (1, 1, 2)
+        label_all(LabelPlan.create(judged, n_labels=60, seed=seed), truth)[0] for seed in (1, 1, 2)
     ]
     assert plans[0].requests() == plans[1].requests()
     assert plans[0].first != plans[2].first
@@ -254,16 +281,15 @@ def test_a_plan_depends_on_its_seed_only():
 
 def test_a_plan_that_is_saved_and_read_continues_as_if_it_had_not_been(tmp_path):
     judged, truth = evaluation()
-    whole, expected = label_all(LabelPlan.create([judged], n_labels=30), truth)
+    whole, expected = label_all(LabelPlan.create(judged, n_labels=30), truth)
     assert len(expected) == whole.n_requests == 33
-    LabelPlan.create([judged], n_labels=30).save(tmp_path / "plan.json")
+    LabelPlan.create(judged, n_labels=30).save(tmp_path / "plan.json")
     labels = []
     for stop in (5, 23, 33):
-        plan = LabelPlan.read(tmp_path / "plan.json", [judged])
+        plan = LabelPlan.read(tmp_path / "plan.json", judged)
         while len(labels) < stop:
             plan = plan.advance(label_table(labels))
             request = plan.next_request(label_table(labels), "ada")
-            assert (request.number, request.n_requests) == (len(labels) + 1, 33)
             labels.append(plan.label(request, truth[request.question_id], labeller="ada"))
         plan.save(tmp_path / "plan.json")
     assert labels == expected
@@ -273,7 +299,7 @@ def test_a_plan_that_is_saved_and_read_continues_as_if_it_had_not_been(tmp_path)
 
 def test_one_answer_in_ten_is_repeated_once_and_not_at_once():
     judged, truth = evaluation()
-    plan, _ = label_all(LabelPlan.create([judged], n_labels=100), truth)
+    plan, _ = label_all(LabelPlan.create(judged, n_labels=100), truth)
     requests = plan.requests()
     repeated = [unit for unit, is_repetition in requests if is_repetition]
     assert len(repeated) == len(set(repeated)) == 10
@@ -284,7 +310,7 @@ def test_one_answer_in_ten_is_repeated_once_and_not_at_once():
 
 def test_the_second_phase_is_drawn_after_the_first_and_then_stays():
     judged, truth = evaluation()
-    plan = LabelPlan.create([judged], n_labels=60)
+    plan = LabelPlan.create(judged, n_labels=60)
     n_first = len(plan.first)
     _, labels = label_all(plan, truth, stop=n_first + n_first // 10 - 1)
     assert plan.advance(label_table(labels[:-1])).second is None
@@ -300,29 +326,29 @@ def replace_correct(given, correct):
 def test_a_plan_is_for_its_answers_only(tmp_path):
     judged, truth = evaluation()
     other, _ = evaluation(prefix="other")
-    plan = LabelPlan.create([judged], n_labels=60)
+    plan = LabelPlan.create(judged, n_labels=60)
     plan.save(tmp_path / "plan.json")
     with pytest.raises(
         RunError, match=r"other answers: none of its 120 answers is among these 120"
     ):
-        LabelPlan.read(tmp_path / "plan.json", [other])
-    _, labels = label_all(plan, truth)
+        LabelPlan.read(tmp_path / "plan.json", other)
+    plan, labels = label_all(plan, truth)
     with pytest.raises(RunError, match="do not belong to this plan, the first"):
-        LabelPlan.create([other]).next_request(label_table(labels), "ada")
+        LabelPlan.create(other).next_request(label_table(labels), "ada")
 
 
 def test_a_damaged_plan_is_named(tmp_path):
     judged, _ = evaluation()
     (tmp_path / "plan.json").write_text('{"version": 1}')
     with pytest.raises(RunError, match=r"plan.json: digest is missing"):
-        LabelPlan.read(tmp_path / "plan.json", [judged])
+        LabelPlan.read(tmp_path / "plan.json", judged)
 
 
 def test_labels_of_a_plan_with_another_seed_are_refused():
     judged, truth = evaluation()
-    _, labels = label_all(LabelPlan.create([judged], n_labels=60, seed=1), truth)
+    _, labels = label_all(LabelPlan.create(judged, n_labels=60, seed=1), truth)
     with pytest.raises(RunError, match="labels do not belong to this plan"):
-        LabelPlan.create([judged], n_labels=60, seed=2).planned.check(label_table(labels))
+        LabelPlan.create(judged, n_labels=60, seed=2).check(label_table(labels))
 
 
 @pytest.mark.parametrize(
@@ -337,21 +363,21 @@ def test_labels_of_a_plan_with_another_seed_are_refused():
 def test_a_plan_that_was_edited_is_refused(tmp_path, change, message):
     judged, _ = evaluation()
     path = tmp_path / "plan.json"
-    LabelPlan.create([judged], n_labels=60).save(path)
+    LabelPlan.create(judged, n_labels=60).save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RunError, match=message):
-        LabelPlan.read(path, [judged])
+        LabelPlan.read(path, judged)
 
 
 def test_a_plan_with_an_answer_that_is_listed_twice_is_refused(tmp_path):
     judged, _ = evaluation()
     path = tmp_path / "plan.json"
-    LabelPlan.create([judged], n_labels=60).save(path)
+    LabelPlan.create(judged, n_labels=60).save(path)
     saved = json.loads(path.read_text())
     saved["answers"][1] = saved["answers"][0]
     path.write_text(json.dumps(saved))
     with pytest.raises(RunError, match="an answer is listed twice"):
-        LabelPlan.read(path, [judged])
+        LabelPlan.read(path, judged)
 
 
 def test_a_label_that_copies_share_counts_once_at_a_coverage():
@@ -360,25 +386,15 @@ def test_a_label_that_copies_share_counts_once_at_a_coverage():
     answers["text"] = [f"answer {number // 2}" for number in range(40)]
     judged = replace(judged, answers=answers)
     truth = {f"q{number}": number % 4 < 2 for number in range(40)}
-    _, labels = label_all(LabelPlan.create([judged], n_labels=20), truth)
-    table = accuracy_at_coverage(label_table(labels), [judged], coverages=[1.0])
-    assert (table["n_labels"] == 20).all()
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=20), truth)
+    judgement = LabelSample(label_table(labels), plan).with_labels(judged).labels
+    assert judgement.counts["n_labels"] == 20
+    assert not np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [40]).value).any()
 
 
 def test_a_plan_of_few_labels_is_refused():
     with pytest.raises(RunError, match="planned labels must be at least 20; got 10"):
-        LabelPlan.create([evaluation()[0]], n_labels=10)
-
-
-def test_models_with_the_same_answer_share_its_label():
-    first, truth = evaluation(60)
-    second, _ = evaluation(60, model="other")
-    second.answers.loc[:9, "text"] = "something else"
-    plan = LabelPlan.create([first, second], n_labels=70)
-    assert len(plan.answers) == 70
-    _, labels = label_all(plan, truth)
-    table = estimate(label_table(labels), [first, second], scope="questions")
-    assert table.groupby("model")["n_labels"].first().to_dict() == {"m": 60, "other": 60}
+        LabelPlan.create(evaluation()[0], n_labels=10)
 
 
 def test_copies_of_a_question_with_the_same_answer_share_its_label():
@@ -388,11 +404,11 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     # 35 to 39 have those texts and other answers.
     answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
     answers.loc[35:39, "text_number"] = range(5)
-    plan = LabelPlan.create([replace(judged, answers=answers)], n_labels=35)
+    plan = LabelPlan.create(replace(judged, answers=answers), n_labels=35)
     assert len(plan.answers) == 35
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
     assert plan.answers.table["question_id"].tolist()[-5:] == ids
-    assert plan.answers.settings[0].codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert plan.answers.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
 
 
 def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows():
@@ -401,8 +417,8 @@ def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows(
     answers.loc[20:, "text"] = answers.loc[:19, "text"].to_numpy()
     judged = replace(judged, answers=answers)
     backwards = judged.rows(np.arange(40)[::-1])
-    plan = LabelPlan.create([judged], n_labels=20)
-    assert (plan.planned.places(collect_answers([backwards]).table) >= 0).all()
+    plan = LabelPlan.create(judged, n_labels=20)
+    assert (plan.places(collect_answers(backwards)) >= 0).all()
 
 
 # Estimates
@@ -410,9 +426,9 @@ def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows(
 
 def test_with_all_labels_the_tables_hold_what_is_true():
     judged, truth = evaluation(80)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=80), truth)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=80), truth)
     correct = np.array(list(truth.values()))
-    table = estimate(label_table(labels), [judged], scope="questions")
+    table = estimated(plan, labels, judged, scope="questions")
     assert table["method"].tolist() == ["NLL", "PRO", "SE", "ALL"]
     assert table["similarity"].tolist() == ["", "", "lexical", ""]
     expected = [
@@ -430,39 +446,39 @@ def test_with_all_labels_the_tables_hold_what_is_true():
         table["auroc_by_judge"].iloc[0], metrics.auroc(judged.baselines["NLL"], judged.correct)
     )
     assert table["n_effective"].tolist() == pytest.approx([80] * 4)
-    judges = judge_agreement(label_table(labels), [judged], scope="questions")
+    judges = agreement_of(plan, labels, judged, scope="questions")
     assert judges["judge"].tolist() == ["rouge_l", "alias_match", "exact_match"]
     np.testing.assert_allclose(judges["accuracy"], correct.mean())
     np.testing.assert_allclose(judges["agreement"], (judged.correct == correct).mean())
-    covered = accuracy_at_coverage(
-        label_table(labels), [judged], coverages=[0.25, 1], scope="questions"
-    )
+    sample = LabelSample(label_table(labels), plan)
+    judgement = sample.with_labels(judged, scope="questions").labels
+    covered = judgement.accuracy_at(judged.baselines["NLL"], [20, 80])
     sure = judged.baselines["NLL"].rank() <= 20
-    values = covered[covered["method"] == "NLL"].set_index("coverage")["accuracy"]
-    np.testing.assert_allclose(values, [correct[sure].mean(), correct.mean()])
+    np.testing.assert_allclose(covered.value, [correct[sure].mean(), correct.mean()])
+    np.testing.assert_allclose(covered.low, covered.value)
 
 
 def test_some_labels_give_intervals_that_hold_the_truth_and_narrow():
     judged, truth = evaluation(400)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=150), truth)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=150), truth)
     exact = metrics.auroc(judged.baselines["NLL"], np.array(list(truth.values())))
     widths = []
     for n_labels in (80, 165):
-        row = estimate(label_table(labels[:n_labels]), [judged], scope="questions").iloc[0]
+        row = estimated(plan, labels[:n_labels], judged, scope="questions").iloc[0]
         assert row["auroc_low"] < exact < row["auroc_high"]
         widths.append(row["auroc_high"] - row["auroc_low"])
     assert widths[1] < widths[0]
-    population = estimate(label_table(labels), [judged]).iloc[0]
+    population = estimated(plan, labels, judged).iloc[0]
     assert population["auroc_high"] - population["auroc_low"] > widths[1]
 
 
 def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
     judged, truth = evaluation(200)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth, stop=14)
-    table = estimate(label_table(labels), [judged])
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth, stop=14)
+    table = estimated(plan, labels, judged)
     assert table["shown"].str.contains(r"^only \d labels of right answers; 10 are needed$").all()
     assert table.filter(regex="^auroc(?!_by_judge)").isna().all(axis=None)
-    judges = judge_agreement(label_table(labels), [judged])
+    judges = agreement_of(plan, labels, judged)
     assert judges["shown"].str.contains(r"^only 1\d labels; 20 are needed$").all()
     assert judges["accuracy"].isna().all()
 
@@ -470,11 +486,13 @@ def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
 @pytest.mark.parametrize("n_labels", [0, 1, 3])
 def test_tables_exist_before_there_are_enough_labels(n_labels):
     judged, truth = evaluation(60)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=30), truth)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=30), truth)
     table = label_table(labels[:n_labels])
-    assert estimate(table, [judged])["n_labels"].tolist() == [n_labels] * 4
-    assert judge_agreement(table, [judged])["agreement"].isna().all()
-    assert accuracy_at_coverage(table, [judged])["accuracy"].isna().all()
+    sample = LabelSample(table, plan)
+    assert sample.estimate(judged)["n_labels"].tolist() == [n_labels] * 4
+    assert sample.judge_agreement(judged)["agreement"].isna().all()
+    judgement = sample.with_labels(judged).labels
+    assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
     assert len(consistency(table)) == min(n_labels, 1)
     assert labeller_agreement(table).empty
 
@@ -484,10 +502,8 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
     truth = dict.fromkeys(truth, True)
     reasons = {}
     for seed in (0, 1):
-        _, labels = label_all(LabelPlan.create([judged], n_labels=40, seed=seed), truth)
-        row = judge_agreement(label_table(labels), [judged]).iloc[0]
-        covered = accuracy_at_coverage(label_table(labels), [judged], coverages=[1]).iloc[0]
-        assert covered["shown"] == row["shown"]
+        plan, labels = label_all(LabelPlan.create(judged, n_labels=40, seed=seed), truth)
+        row = agreement_of(plan, labels, judged).iloc[0]
         reasons[row["shown"]] = row["accuracy"]
     assert np.isnan(reasons["an estimate is not between 0 and 1; label more answers"])
     assert 0.98 < reasons["yes"] <= 1
@@ -495,9 +511,9 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
 
 def test_undecided_answers_are_counted_and_others_stand_for_them():
     judged, truth = evaluation(200)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=100), truth)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
     labels[::10] = [replace_correct(each, None) for each in labels[::10]]
-    row = estimate(label_table(labels), [judged]).iloc[0]
+    row = estimated(plan, labels, judged).iloc[0]
     n_undecided = sum(each.correct is None and not each.repetition for each in labels)
     assert row["n_undecided"] == n_undecided
     assert row["n_labels"] == 100 - n_undecided
@@ -506,55 +522,65 @@ def test_undecided_answers_are_counted_and_others_stand_for_them():
 def test_clusters_widen_intervals_of_the_population_only():
     judged, truth = evaluation(200)
     clustered = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 40))
-    _, labels = label_all(LabelPlan.create([judged], n_labels=100), truth)
-    table = label_table(labels)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
     for scope, is_same in (("questions", True), ("population", False)):
         widths = []
         for each in (judged, clustered):
-            row = estimate(table, [each], scope=scope).iloc[0]
+            row = estimated(plan, labels, each, scope=scope).iloc[0]
             widths.append(row["auroc_high"] - row["auroc_low"])
         assert (widths[0] == widths[1]) == is_same
     few = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 60))
-    assert estimate(table, [few])["shown"].iloc[0] == "only 4 clusters of questions; 5 are needed"
+    [shown] = estimated(plan, labels, few)["shown"].unique()
+    assert shown == "only 4 clusters of questions; 5 are needed"
 
 
 def test_errors_of_estimates_name_the_reason():
     judged, truth = evaluation()
     other, _ = evaluation(prefix="other")
-    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth)
-    table = label_table(labels)
-    with pytest.raises(RunError, match="plan for other answers"):
-        estimate(table, [other])
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    with pytest.raises(RunError, match="120 of 120 answers are not among those of the label plan"):
+        estimated(plan, labels, other)
     with pytest.raises(RunError, match="unknown scope 'all'"):
-        estimate(table, [judged], scope="all")
-    with pytest.raises(RunError, match="no column probability: without inclusion probabilities"):
-        estimate(table.drop(columns="probability"), [judged])
-    with pytest.raises(RunError, match="coverages must be above 0"):
-        accuracy_at_coverage(table, [judged], coverages=[0])
+        estimated(plan, labels, judged, scope="all")
 
 
 def test_answers_that_the_plan_did_not_know_are_refused():
     judged, truth = evaluation(120)
     known = judged.rows(np.arange(70))
-    plan, labels = label_all(LabelPlan.create([known], n_labels=60), truth)
+    plan, labels = label_all(LabelPlan.create(known, n_labels=60), truth)
+    with pytest.raises(RunError, match="50 of 120 answers are not among those of the label plan"):
+        estimated(plan, labels, judged)
     with pytest.raises(RunError, match="50 of the 120 answers are not in the plan"):
-        estimate(label_table(labels), [judged], plan=plan.planned)
+        LabelSample(label_table(labels), plan).judgement(collect_answers(judged))
 
 
 def test_an_accuracy_needs_twenty_labels_among_the_answered():
     judged, truth = evaluation(200)
-    _, labels = label_all(LabelPlan.create([judged], n_labels=60), truth)
-    table = accuracy_at_coverage(label_table(labels), [judged], coverages=[0.05, 1.0])
-    few, all_answers = (rows for _, rows in table.groupby("coverage"))
-    assert few["accuracy"].isna().all()
-    assert few["shown"].str.match(r"only \d+ labels; 20 are needed").all()
-    assert all_answers["accuracy"].notna().all()
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    judgement = LabelSample(label_table(labels), plan).with_labels(judged).labels
+    few, every = judgement.accuracy_at(judged.baselines["NLL"], [10, 200]).value
+    assert np.isnan(few)
+    assert 0 < every < 1
 
 
-def test_labels_of_several_datasets_are_not_a_correctness():
-    rows = [label("1", True), label("1", False, dataset="other")]
-    with pytest.raises(RunError, match="several datasets"):
-        as_correctness(merge_labels(label_table(rows)))
+# Words
+
+
+def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
+    judged, truth = evaluation(200)
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
+    table = estimated(plan, labels, judged)
+    words, sentence = estimate_words(table)
+    rows = words.set_index("method")
+    assert rows.loc["NLL", "difference to NLL"] == "–"
+    assert rows.loc["ALL", "difference to NLL"] == "identical"  # NLL plus a constant
+    row = table.set_index("method").loc["NLL"]
+    ends = f"{row['auroc_low']:.3f} to {row['auroc_high']:.3f}"
+    assert rows.loc["NLL", "AUROC by labels"] == f"{row['auroc']:.3f} (95 %: {ends})"
+    assert rows.loc["SE, lexical", "difference to NLL"].startswith("−0.")
+    assert sentence.startswith("100 answers have a decided label (")
+    few, _ = estimate_words(estimated(plan, labels[:14], judged))
+    assert set(few["AUROC by labels"].str.split(":").str[0]) == {"not shown"}
 
 
 @pytest.mark.parametrize(
@@ -573,4 +599,4 @@ def test_an_answer_without_text_cannot_be_labelled():
     judged, _ = evaluation()
     judged.answers.loc[3, "text"] = None
     with pytest.raises(RunError, match="the answer to question 'q3' has no text"):
-        LabelPlan.create([judged])
+        LabelPlan.create(judged)

@@ -1,7 +1,8 @@
 """Read, append, merge and compare labels: a file with one JSON object a line.
 
 A line is a label with the fields of `Label`, or `{undo: true, labeller}`. The latter withdraws the
-last label of this labeller that was not withdrawn.
+last label of this labeller that was not withdrawn. A label with `change: true` takes the place of
+this labeller's earlier label of the answer.
 """
 
 import itertools
@@ -46,6 +47,9 @@ class Label(Format):
         text: the answer as it was shown.
         correct: True for right, False for wrong, None if the labeller cannot decide.
         labeller: name of the person.
+        comment: what the person wrote about the answer.
+        change: whether it replaces the person's earlier label of the same answer.
+        adjudication: whether it decides between labellers who differ.
         time: when the label was given, ISO 8601; empty if unknown.
         repetition: whether the answer was shown a second time, to measure the labeller's
             consistency.
@@ -65,6 +69,9 @@ class Label(Format):
     text: Text
     correct: Flag | None
     labeller: Name
+    comment: Text = ""
+    change: Flag = False
+    adjudication: Flag = False
     time: Text = ""
     repetition: Flag = False
     phase: PositiveInt = Field(le=2)
@@ -145,17 +152,35 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
     for number, values in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         if "undo" in values:
-            _withdraw(labels, parse(_Undo, values, where).labeller)
+            place = _last_place(labels, parse(_Undo, values, where))
+            if place is not None:
+                del labels[place]
+            continue
+        label = parse(Label, values, where)
+        place = _last_place(labels, label) if label.change else None
+        if place is None:
+            labels.append(label)
         else:
-            labels.append(parse(Label, values, where))
+            labels[place] = label
     return label_table(labels)
 
 
-def _withdraw(labels: list[Label], labeller: str) -> None:
-    for position in reversed(range(len(labels))):
-        if labels[position].labeller == labeller:
-            del labels[position]
-            return
+def _last_place(labels: list[Label], line: Label | _Undo) -> int | None:
+    """Return the place of the labeller's last label, or of the one that a label replaces."""
+    for place in reversed(range(len(labels))):
+        if isinstance(line, _Undo):
+            is_meant = labels[place].labeller == line.labeller
+        else:
+            is_meant = _identity(labels[place]) == _identity(line)
+        if is_meant:
+            return place
+    return None
+
+
+def _identity(label: Label) -> tuple[object, ...]:
+    """Return what two labels have in common if one replaces the other."""
+    answer = answer_key(label.text)
+    return label.labeller, label.dataset, label.question_id, answer, label.repetition
 
 
 def is_label_sample(path: str | Path) -> bool:
@@ -177,7 +202,7 @@ def label_table(labels: Iterable[Label]) -> pd.DataFrame:
     """Return a table of labels, a row each, with the columns of `Label` and `answer`."""
     rows = [label.model_dump() for label in labels]
     table = pd.DataFrame(rows, columns=list(Label.model_fields))
-    table["correct"] = table["correct"].astype(object)
+    table = table.astype({"correct": object, "repetition": bool, "adjudication": bool})
     table["answer"] = [answer_key(text) for text in table["text"]]
     return table
 
@@ -186,7 +211,7 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     """Merge the labels of several labellers into one label per answer.
 
     The first label of each labeller counts; repetitions only serve `consistency`. Most labellers
-    decide, and a tie is undecided.
+    decide, and a tie is undecided. An adjudication decides alone.
 
     Args:
         labels: from `read_label_file`, of one plan. All labellers of a plan use one file, because
@@ -194,7 +219,8 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
-        `is_disputed`. `correct` is None where nobody decides or as many say right as wrong.
+        `is_disputed`: whether they differ, without an adjudication. `correct` is None where nobody
+        decides or as many say right as wrong.
 
     Raises:
         RunError: if the labels belong to different plans.
@@ -207,7 +233,7 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     for column in ("plan", "n_answers", "n_first"):
         _check_one_plan(labels[column], column)
     _check_one_plan(labels["n_second"][labels["phase"] == 2], "n_second")
-    first = _first_labels(labels)
+    first = first_labels(labels)
     has_differences = first.groupby(KEY)[["phase", "probability"]].nunique().gt(1).any(axis=1)
     if has_differences.any():
         _, question_id, text = has_differences.idxmax()
@@ -216,14 +242,20 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
             f"labels of {where} have different phases or probabilities, so they belong to "
             "different plans; restore the plan of these labels, or start a new label file"
         )
-    is_right = first["correct"].map(lambda value: value is True)
-    is_wrong = first["correct"].map(lambda value: value is False)
-    votes = first.assign(n_right=is_right.astype(int), n_wrong=is_wrong.astype(int))
+    is_vote = ~first["adjudication"]
+    votes = first.assign(
+        n_right=(first["correct"].eq(True) & is_vote).astype(int),
+        n_wrong=(first["correct"].eq(False) & is_vote).astype(int),
+    )
     sums = votes.groupby(KEY, sort=False)[["n_right", "n_wrong"]].sum()
     merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
     balance = np.sign(merged["n_right"] - merged["n_wrong"])
     merged["correct"] = balance.map({1: True, -1: False, 0: None}).astype(object)
     merged["is_disputed"] = (merged["n_right"] > 0) & (merged["n_wrong"] > 0)
+    decisions = first[first["adjudication"]].drop_duplicates(KEY, keep="last")
+    decisions = decisions.set_index(KEY)["correct"]
+    merged.loc[decisions.index, "correct"] = decisions
+    merged.loc[decisions.index, "is_disputed"] = False
     return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
 
 
@@ -237,9 +269,9 @@ def _check_one_plan(values: pd.Series, column: str) -> None:
         )
 
 
-def _first_labels(labels: pd.DataFrame) -> pd.DataFrame:
+def first_labels(labels: pd.DataFrame) -> pd.DataFrame:
     """Return the first label of each labeller for each answer, without the repetitions."""
-    shown_first = labels[~labels["repetition"].astype(bool)]
+    shown_first = labels[~labels["repetition"]]
     return shown_first.drop_duplicates([*KEY, "labeller"])
 
 
@@ -257,7 +289,8 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
     Example:
         >>> labeller_agreement(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
-    decided = _first_labels(labels).dropna(subset="correct")
+    labels = labels[~labels["adjudication"]]
+    decided = first_labels(labels).dropna(subset="correct")
     by_labeller = {
         name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")
     }
@@ -303,11 +336,9 @@ def consistency(labels: pd.DataFrame) -> pd.DataFrame:
     Example:
         >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
-    first = _first_labels(labels).dropna(subset="correct")
+    first = first_labels(labels).dropna(subset="correct")
     second = (
-        labels[labels["repetition"].astype(bool)]
-        .dropna(subset="correct")
-        .drop_duplicates([*KEY, "labeller"])
+        labels[labels["repetition"]].dropna(subset="correct").drop_duplicates([*KEY, "labeller"])
     )
     pairs = first.merge(second, on=[*KEY, "labeller"], suffixes=("", "_again"))
     rows = []
@@ -330,28 +361,3 @@ def _share(n_same: int, n: int) -> dict[str, float]:
         "agreement_low": float(low),
         "agreement_high": float(high),
     }
-
-
-def as_correctness(labels: pd.DataFrame) -> pd.DataFrame:
-    """Return the decided labels as `correctness=` accepts them, without probabilities.
-
-    An evaluation with them is about the labelled answers only. `estimate` is about all.
-
-    Args:
-        labels: from `merge_labels`.
-
-    Returns:
-        A row per decided answer: question_id, text, correct.
-
-    Raises:
-        RunError: if the labels are about several datasets, whose questions may have the same ids.
-    """
-    datasets = labels["dataset"].unique()
-    if len(datasets) > 1:
-        raise RunError(
-            f"labels are about several datasets ({', '.join(datasets)}); select those of one"
-        )
-    decided = labels.dropna(subset="correct")
-    return (
-        decided[["question_id", "text", "correct"]].astype({"correct": bool}).reset_index(drop=True)
-    )

@@ -1,0 +1,212 @@
+"""The answers of an evaluation as units that get one label each, with their features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pro_lib.common.files import RunError
+from pro_lib.evaluation.alpha_choice import default_alpha
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.labels.file import KEY, answer_key
+from pro_lib.labels.inference import Ranking
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
+_FEATURES = ("exact_match", "alias_match", "NLL", "ALL")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The G different answers of an evaluation, the units that get one label each.
+
+    Answers with the same words to the same question are one unit.
+
+    Attributes:
+        evaluation: the n judged answers.
+        table: a row per unit: dataset, question_id (the smallest of the questions with this text),
+            answer (`answer_key`), question (its text), references (`references_digest`), text (the
+            answer as first found) and rouge_l. Question and references are empty if unknown.
+        codes: (n,) number of the unit of each answer.
+        strata: (G,) bin of ROUGE-L.
+        features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
+            and ALL.
+        digest: a hash of these answers, in hexadecimal.
+    """
+
+    evaluation: Evaluation
+    table: pd.DataFrame
+    codes: IntArray
+    strata: IntArray
+    features: FloatArray
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def ranking(self, scores: ArrayLike) -> Ranking:
+        """Return the order of scores (n, M) of the answers."""
+        return Ranking.from_scores(scores, self.codes, len(self))
+
+    @cached_property
+    def clusters(self) -> IntArray | None:
+        """Numbers (G,) of clusters of units; None for independent questions."""
+        if "cluster" not in self.evaluation.answers:
+            return None
+        # A unit belongs to one question text, and so to one cluster.
+        numbers = pd.factorize(self.evaluation.answers["cluster"])[0]
+        clusters = np.zeros(len(self), dtype=np.intp)
+        clusters[self.codes] = numbers
+        return clusters
+
+    @cached_property
+    def shown_texts(self) -> list[tuple[str, str]]:
+        """The question and the digest of the references of each unit."""
+        return list(zip(self.table["question"], self.table["references"], strict=True))
+
+    @cached_property
+    def row_of_question(self) -> dict[str, int]:
+        """A row of the table for each question_id."""
+        return {question_id: row for row, question_id in enumerate(self.table["question_id"])}
+
+
+def collect_answers(evaluation: Evaluation) -> Answers:
+    """Collect the different answers of an evaluation.
+
+    Returns:
+        The answers, in the order in which they are first met.
+
+    Raises:
+        RunError: if an answer has no text.
+    """
+    evaluation = evaluation.judged
+    rows = _rows_of(evaluation)
+    codes = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
+    table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
+    # `factorize` numbers units by their first row, so these rows are in the order of the codes.
+    table = table[~pd.Series(codes).duplicated()].reset_index(drop=True)
+    digest = hashlib.sha256(json.dumps(table[KEY].to_numpy().tolist()).encode()).hexdigest()[:16]
+    strata = rouge_bin(table["rouge_l"].fillna(0.0))
+    # The features of several answers of one unit are averaged. Constant ones are left out.
+    means = rows[[*_FEATURES]].fillna(0.0).groupby(codes).mean().to_numpy()
+    bins = strata[:, None] == np.arange(len(ROUGE_BINS))
+    varies = np.ptp(means, axis=0) > 0
+    features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
+    return Answers(evaluation, table, codes, strata, features, digest)
+
+
+def method_scores(
+    evaluation: Evaluation, alphas: Mapping[str, float] | None = None
+) -> pd.DataFrame:
+    """Return the scores of an evaluation, a column per method: NLL, then PRO, then others.
+
+    Args:
+        evaluation: the judged answers.
+        alphas: α of the scores that need one, by their names; 0.4 without. Choose α before
+            labelling, for example on the validation questions (`evaluation.chosen_alpha`).
+    """
+    if np.isnan(evaluation.log_probs).all():
+        table = evaluation.baselines
+    else:
+        defaults = dict.fromkeys(evaluation.alpha_names, DEFAULT_ALPHA)
+        table = evaluation.with_pro({**defaults, **(alphas or {})})
+    first = [name for name in ("NLL", "PRO") if name in table]
+    return table[[*first, *table.columns.drop(first)]]
+
+
+def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[str, float], str]:
+    """Choose α on validation questions by their automatic judge, as notebook 10 does by default.
+
+    Args:
+        pool: the validation questions; None if there are none.
+        reported: the answers that are labelled.
+
+    Returns:
+        α of each score that needs one, and a sentence about α of PRO, which is empty for texts
+        without log-probabilities.
+    """
+    if np.isnan(reported.log_probs).all():
+        return {}, ""
+    if pool is None or not pool.n_rarer:
+        choice = default_alpha(reported.search_alpha, why="no validation questions can choose it")
+        return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
+    splits = Splits(pool.with_methods_of(reported), reported)
+    alphas = {name: chosen_alpha(splits, name=name) for name in splits.pool.alpha_names}
+    n_questions = len(splits.validation.answers)
+    words = f"{pool.rule} on {n_questions} validation questions, as notebook 10 does by default"
+    return alphas, f"PRO has α = {alphas['PRO']:g}, chosen by {words}."
+
+
+def rouge_bin(rouge: ArrayLike) -> IntArray:
+    """Return the bin (n,) of ROUGE-L values: 0 for 0, 1 to 0.3, 2 to 0.6, 3 below 1, 4 for 1.
+
+    Example:
+        >>> rouge_bin([0.0, 0.3, 0.4, 0.9, 1.0])
+        array([0, 1, 2, 3, 4])
+    """
+    values = np.asarray(rouge, dtype=np.float64)
+    return np.searchsorted([0.0, 0.3, 0.6, 1.0], values, side="left") + (values >= 1)
+
+
+def ranks(values: ArrayLike) -> FloatArray:
+    """Return ranks (n,) between -1 and 1; ties share a rank, missing values have 0."""
+    series = pd.Series(np.asarray(values, dtype=np.float64))
+    n = series.count()
+    return ((2 * series.rank() - n - 1) / n).fillna(0.0).to_numpy() if n else np.zeros(len(series))
+
+
+def references_digest(references: Sequence[str] | None) -> str:
+    """Return a hash of references in any order, in hexadecimal; None has that of no reference.
+
+    Example:
+        >>> references_digest(["Paris", "Lyon"]) == references_digest(["Lyon", "Paris"])
+        True
+    """
+    # Missing references of a table are None or NaN.
+    texts = sorted(references) if isinstance(references, Iterable) else []
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+
+def _rows_of(evaluation: Evaluation) -> pd.DataFrame:
+    """Return a row per judged answer, with the key of its unit and what the label model reads."""
+    answers = evaluation.answers
+    is_missing = answers["text"].isna()
+    if is_missing.any():
+        question_id = answers["question_id"][is_missing].iloc[0]
+        raise RunError(
+            f"{evaluation.dataset}, {evaluation.model}: the answer to question {question_id!r} has "
+            "no text, so nobody can label it"
+        )
+    question_ids = answers["question_id"].astype(str)
+    if "text_number" in answers:
+        question_ids = question_ids.groupby(answers["text_number"]).transform("min")
+    rows = pd.DataFrame(
+        {
+            "dataset": evaluation.dataset,
+            "question_id": question_ids,
+            "answer": [answer_key(text) for text in answers["text"]],
+            "question": "",
+            "references": "",
+            "text": answers["text"],
+            "rouge_l": answers["rouge_l"].astype(float),
+        }
+    )
+    if "question" in answers:
+        rows["question"] = answers["question"].fillna("")
+    if "references" in answers:
+        rows["references"] = answers["references"].map(references_digest)
+    for name in ("exact_match", "alias_match"):
+        rows[name] = answers[name].astype(float) if name in answers else np.nan
+    for name in ("NLL", "ALL"):
+        scores = evaluation.baselines.get(name)
+        rows[name] = 0.0 if scores is None else ranks(scores)
+    return rows

@@ -1,0 +1,597 @@
+"""Estimates from labels of a sample: the judgement of an evaluation, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pro_lib import metrics
+from pro_lib.common.files import RunError
+from pro_lib.common.judges import BY_LABELS
+from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.evaluate import MISSING_SHARE
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.judgement import Differences, Estimate
+from pro_lib.labels.answers import Answers, collect_answers, method_scores
+from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
+from pro_lib.labels.inference import (
+    FEWEST_CLUSTERS,
+    SCOPES,
+    AurocEstimates,
+    FloatArray,
+    IntArray,
+    Ranking,
+    Sample,
+    Scope,
+    label_weights,
+)
+from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
+from pro_lib.metrics.differences import SIGNIFICANT, read_difference
+from pro_lib.metrics.selective import (
+    answered_weights,
+    bin_numbers,
+    confidence_bins,
+    oracle_accuracy,
+    rejection_table,
+)
+
+INTERVAL = "from labels of a sample"
+FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
+FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
+OUTSIDE = "an estimate is not between 0 and 1; label more answers"
+SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
+_ROUNDING = 1e-9
+_MOST_BINS = 10  # of a calibration
+_LABELS_PER_BIN = 30  # so that hardly any bin has too few labels for an accuracy
+
+
+@dataclass(frozen=True)
+class LabelSample:
+    """A label file and the answers that its labels were chosen from.
+
+    Attributes:
+        labels: from `read_label_file`; those of several labellers are merged (`merge_labels`).
+        plan: the plan that chose the answers.
+    """
+
+    labels: pd.DataFrame
+    plan: LabelPlan
+
+    @classmethod
+    def read(cls, path: str | Path) -> LabelSample:
+        """Read a label file and its plan.
+
+        Args:
+            path: the label file. The plan has the same name with the suffix `.plan.json`.
+
+        Returns:
+            The labels with their plan.
+
+        Raises:
+            RunError: if a file cannot be read, the plan is missing, or the labels belong to another
+                plan.
+        """
+        labels = read_label_file(path)
+        plan_file = plan_path(path)
+        if not plan_file.exists():
+            raise RunError(
+                f"{path} has labels of a sample, but their plan {plan_file} is missing; put the "
+                "plan beside the label file"
+            )
+        plan = LabelPlan.read(plan_file)
+        try:
+            plan.check(labels)
+        except RunError as error:
+            raise RunError(f"{path} and {plan_file}: {error}") from None
+        return cls(labels, plan)
+
+    @classmethod
+    def without_labels(cls, evaluation: Evaluation) -> LabelSample:
+        """Return the sample before the first label, for the answers of an evaluation."""
+        return cls(label_table([]), LabelPlan.create(evaluation))
+
+    def covers(self, evaluation: Evaluation) -> bool:
+        """Return whether at least 95 % of the judged answers are answers of the plan."""
+        return bool(self.is_planned(evaluation).mean() >= 1 - MISSING_SHARE)
+
+    def is_planned(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+        """Return whether each judged answer (n,) is one of the plan's answers."""
+        return self._is_planned(collect_answers(evaluation))
+
+    def planned_part(self, evaluation: Evaluation) -> Evaluation:
+        """Return the questions whose judged answer is one of the plan's answers.
+
+        A label cannot be estimated for another answer, because the plan could not choose it.
+
+        Args:
+            evaluation: the questions.
+
+        Returns:
+            The evaluation. Its exclusions say how many questions are left out.
+
+        Raises:
+            RunError: if more than 5 % of the questions would be left out.
+        """
+        return self.planned_answers(evaluation).evaluation
+
+    def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
+        """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
+
+        Args:
+            evaluation: the questions with the verdicts of an automatic judge.
+            scope: "population" for intervals about the population that the questions come from;
+                "questions" for these questions, whose intervals have length 0 once all answers have
+                labels.
+
+        Returns:
+            The planned questions, with the labels as its judgement.
+        """
+        answers = self.planned_answers(evaluation)
+        return replace(answers.evaluation, labels=self.judgement(answers, scope=scope))
+
+    def judgement(self, answers: Answers, *, scope: Scope = "population") -> SampledVerdicts:
+        """Return the labels as the judgement of answers of the plan."""
+        if scope not in SCOPES:
+            raise RunError(f"unknown scope {scope!r}; choose {' or '.join(SCOPES)}")
+        plan = self.plan
+        current = plan.current_labels(self.labels, answers)
+        merged = merge_labels(current.labels).set_index("unit")
+        # Rows and weights by the position in the plan
+        merged = merged.drop(columns="row").reindex(range(len(plan.table)))
+        decided = merged["correct"].astype(float).to_numpy()
+        weights = label_weights(
+            decided,
+            (merged["phase"] == 1).to_numpy(),
+            merged["probability"].to_numpy(float),
+            n_first=len(plan.first),
+            n_second=len(plan.second or ()),
+        )
+        # From the answers of the plan to those of the evaluation
+        places = plan.places(answers)
+        if (places < 0).any():
+            raise RunError(
+                f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
+                "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
+            )
+        merged = merged.iloc[places].reset_index(drop=True)
+        options = {"scope": scope, "clusters": answers.clusters}
+        sample = Sample.fit(decided[places], weights[places], answers.features, **options)
+        return SampledVerdicts(sample, merged.drop(columns=KEY), answers.codes, current.notes)
+
+    def estimate(
+        self,
+        evaluation: Evaluation,
+        *,
+        alphas: Mapping[str, float] | None = None,
+        scope: Scope = "population",
+    ) -> pd.DataFrame:
+        """Estimate the AUROC of every method as if all answers had labels, with 95 % intervals.
+
+        It uses all labels of the file, so it may be computed after any number of them.
+
+        Args:
+            evaluation: of the answers of the plan, or of a part of them.
+            alphas: α of the scores that need one, as in `method_scores`.
+            scope: as in `with_labels`.
+
+        Returns:
+            A row per method. Without ten labels of each class all estimates are NaN. An AUROC that
+            is estimated outside (0, 1) is NaN; its differences are still shown.
+
+        Columns:
+            - dataset, model, strategy, protocol, split, n_questions: the setting.
+            - method, similarity: the score; similarity is empty if it does not compare meanings.
+            - auroc, auroc_low, auroc_high: AUROC by the labels. n_labels is their number.
+            - auroc_by_judge: AUROC by the correctness of the evaluation.
+            - auroc_minus_pro, auroc_minus_nll: differences, with _low and _high. NaN without PRO or
+              NLL.
+            - n_labels: decided labels, without repetitions. n_right and n_wrong are its parts.
+            - n_undecided: answers that nobody could decide. n_disputed: answers that labellers
+              decided differently, without an adjudication.
+            - n_effective: Kish's effective number, which shows how unequal the weights are.
+            - scope: the argument. shown: "yes", or why there is no AUROC.
+
+        Raises:
+            RunError: if more than 5 % of the answers are not in the plan, or `scope` is unknown.
+
+        Example:
+            >>> sample = LabelSample.read("labels.jsonl")  # doctest: +SKIP
+            >>> table = sample.estimate(evaluation)  # doctest: +SKIP
+            >>> table[["method", "auroc", "auroc_low", "auroc_high"]]  # doctest: +SKIP
+              method  auroc  auroc_low  auroc_high
+            0    NLL  0.812      0.751       0.861
+            1    PRO  0.815      0.752       0.865
+        """
+        return self.estimate_planned(self.planned_answers(evaluation), alphas=alphas, scope=scope)
+
+    def estimate_planned(
+        self,
+        answers: Answers,
+        *,
+        alphas: Mapping[str, float] | None = None,
+        scope: Scope = "population",
+    ) -> pd.DataFrame:
+        """Return the table of `estimate` for answers that are all in the plan."""
+        judgement = self.judgement(answers, scope=scope)
+        scores = method_scores(answers.evaluation, alphas)
+        values = scores.to_numpy(np.float64)
+        names = scores.columns.astype(str).to_series().str.partition(", ")
+        table = pd.DataFrame(
+            {
+                "method": names[0].to_numpy(),
+                "similarity": names[2].to_numpy(),
+                **judgement.auroc(values).columns("auroc"),
+                "auroc_by_judge": answers.evaluation.without_labels().judgement.auroc(values).value,
+            }
+        )
+        for name in ("PRO", "NLL"):
+            difference = Estimate(np.nan, np.nan, np.nan)
+            if name in scores:
+                difference = judgement.differences(values, scores[name].to_numpy()).estimate
+            table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
+        shown = np.where(table["auroc"].isna(), judgement.problem or OUTSIDE, SHOWN)
+        table = table.assign(**judgement.counts, scope=scope, shown=shown)
+        return _with_setting(table, answers.evaluation)
+
+    def judge_agreement(
+        self, evaluation: Evaluation, *, scope: Scope = "population"
+    ) -> pd.DataFrame:
+        """Estimate the accuracy of the answers, and the agreement of each judge with the labels.
+
+        Args:
+            evaluation: of the answers of the plan, or of a part of them.
+            scope: as in `with_labels`.
+
+        Returns:
+            A row per judge.
+
+        Columns:
+            - those of the setting.
+            - judge: "rouge_l" (above 0.3), "exact_match" or "alias_match".
+            - accuracy_by_judge: the share of answers that the judge calls right.
+            - accuracy, agreement: by the labels, each with _low and _high.
+            - n_labels, n_right, n_wrong, scope and shown: as in `estimate`.
+
+        Raises:
+            RunError: as `estimate`.
+
+        Example:
+            >>> sample.judge_agreement(evaluation)[["judge", "agreement"]]  # doctest: +SKIP
+                     judge  agreement
+            0      rouge_l      0.884
+        """
+        answers = self.planned_answers(evaluation)
+        judgement = self.judgement(answers, scope=scope)
+        judged = answers.evaluation.answers
+        rows = []
+        for judge in ("rouge_l", *MATCHES):
+            if judge not in judged or judged[judge].isna().any():
+                continue
+            limit = ROUGE_THRESHOLD if judge == "rouge_l" else 0.0
+            is_right = judged[judge].to_numpy(float) > limit
+            signs = np.where(is_right, 1.0, -1.0)
+            shares = judgement.shares(np.stack([np.ones(len(signs)), signs]))
+            row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
+            for place, name in enumerate(("accuracy", "agreement")):
+                row |= {key: ends[place] for key, ends in shares.columns(name).items()}
+            is_missing = np.isnan([*shares.value, *shares.low]).any()
+            shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
+            rows.append(row | judgement.counts | {"scope": scope, "shown": shown})
+        return _with_setting(pd.DataFrame(rows), answers.evaluation)
+
+    def _is_planned(self, answers: Answers) -> NDArray[np.bool_]:
+        is_planned: NDArray[np.bool_] = self.plan.places(answers) >= 0
+        return is_planned[answers.codes]
+
+    def planned_answers(self, evaluation: Evaluation) -> Answers:
+        """Return the answers of `planned_part`."""
+        answers = collect_answers(evaluation)
+        evaluation = answers.evaluation
+        is_planned = self._is_planned(answers)
+        n_unplanned = np.count_nonzero(~is_planned)
+        if not n_unplanned:
+            return answers
+        counts = f"{n_unplanned} of {len(is_planned)} answers are not among those of the label plan"
+        if is_planned.mean() < 1 - MISSING_SHARE:
+            raise RunError(
+                f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}: {counts}; use the "
+                "parameters of the labelled run, or label these answers by pro label"
+            )
+        exclusions = f"{evaluation.exclusions} Left out: {counts}."
+        return collect_answers(replace(evaluation.rows(is_planned), exclusions=exclusions))
+
+
+@dataclass(frozen=True)
+class SampledVerdicts:
+    """The judgement of the n answers of an evaluation by labels of a sample of them.
+
+    Attributes:
+        sample: the labels of the G units, answers that share a label.
+        merged: a row per unit with the columns of `merge_labels`, NaN without a label.
+        codes: (n,) number of the unit of each answer.
+        notes: sentences about changes since the labels were given.
+    """
+
+    sample: Sample
+    merged: pd.DataFrame
+    codes: IntArray
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def counts(self) -> Mapping[str, float]:
+        """n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the n answers."""
+        members = np.unique(self.codes)
+        labels = self.sample.labels[members]
+        weights = self.sample.weights[members]
+        rows = self.merged.iloc[members]
+        n_labels = np.count_nonzero(~np.isnan(labels))
+        return {
+            "n_labels": n_labels,
+            "n_right": np.count_nonzero(labels == 1),
+            "n_wrong": np.count_nonzero(labels == 0),
+            "n_undecided": int(rows["phase"].count()) - n_labels,
+            "n_disputed": int(rows["is_disputed"].eq(True).sum()),
+            "n_effective": float(weights.sum() ** 2 / (weights**2).sum()) if n_labels else 0.0,
+        }
+
+    @cached_property
+    def problem(self) -> str:
+        """Why no AUROC can be estimated; empty if it can."""
+        for name in ("right", "wrong"):
+            n = self.counts[f"n_{name}"]
+            if n < FEWEST_OF_A_CLASS:
+                return f"only {n} labels of {name} answers; {FEWEST_OF_A_CLASS} are needed"
+        return self.accuracy_problem
+
+    @cached_property
+    def accuracy_problem(self) -> str:
+        """Why no accuracy can be estimated; empty if it can."""
+        n_labels = self.counts["n_labels"]
+        if n_labels < FEWEST_LABELS:
+            return f"only {n_labels} labels; {FEWEST_LABELS} are needed"
+        if self.sample.clusters is None or self.sample.scope == "questions":
+            return ""
+        n_clusters = len(np.unique(self.sample.clusters[self.codes]))
+        if n_clusters >= FEWEST_CLUSTERS:
+            return ""
+        return f"only {n_clusters} clusters of questions; {FEWEST_CLUSTERS} are needed"
+
+    @property
+    def _pseudo_labels(self) -> FloatArray:
+        """Estimates (n,) of whether each answer is right; they may be below 0 or above 1."""
+        return self.sample.pseudo[self.codes]
+
+    @property
+    def rule(self) -> str:
+        """The rule by which an answer is right."""
+        return f"labels of {self.counts['n_labels']} answers"
+
+    @property
+    def verdicts(self) -> NDArray[np.bool_]:
+        """Raise `SentenceError`, because only some answers have a label."""
+        raise SentenceError(
+            "This needs a verdict for each question, but only a sample of the answers has labels."
+        )
+
+    @property
+    def interval(self) -> str:
+        """The kind of the intervals."""
+        return INTERVAL
+
+    @property
+    def one_class(self) -> str:
+        """An empty text; `problem` says whether both classes have labels."""
+        return ""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns judge and n_labels."""
+        return {"judge": BY_LABELS, "n_labels": self.counts["n_labels"]}
+
+    @property
+    def accuracy(self) -> float:
+        """The estimated share of right answers, between 0 and 1."""
+        return float(np.clip(self._pseudo_labels.mean(), 0, 1))
+
+    @property
+    def caution(self) -> str:
+        """A sentence about what is estimated from how many labels."""
+        counts = self.counts
+        text = (
+            f"Accuracy and AUROC are estimated from the labels of {counts['n_labels']} answers "
+            f"({counts['n_right']} right, {counts['n_wrong']} wrong)."
+        )
+        problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
+        return " ".join([text, *problem, *self.notes])
+
+    def rows(self, places: NDArray[np.intp]) -> SampledVerdicts:
+        """Return the labels of some of the answers.
+
+        Args:
+            places: positions among the n answers, of shape (k,).
+        """
+        return replace(self, codes=self.codes[places])
+
+    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
+        """Return the estimated AUROCs of scores (n, A)."""
+        ranking = Ranking.from_scores(uncertainty, self.codes, len(self.sample.labels))
+        return self.sample.aurocs(ranking)
+
+    def areas(self, scores: FloatArray) -> FloatArray:
+        """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
+        return self._estimates(scores).areas.auroc
+
+    def auroc(self, scores: FloatArray) -> Estimate:
+        """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
+        return self._shown(self._estimates(scores).auroc())
+
+    def shares(self, weights: FloatArray) -> Estimate:
+        """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
+
+        It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
+        clusters. `weights` (A, n) says how much each answer counts, as in `Sample.shares`.
+        """
+        shares, n_labels = self.sample.shares(self.codes, weights)
+        return _hidden(shares, (n_labels < FEWEST_LABELS) | bool(self.accuracy_problem))
+
+    def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
+        """Return the accuracy among the k least uncertain answers, for some k (A,)."""
+        return self.shares(answered_weights(scores, n_answered))
+
+    def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
+        """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
+        if not is_chosen.any():
+            return Estimate(np.nan, np.nan, np.nan)
+        group = self.shares(is_chosen[None].astype(np.float64))
+        return Estimate(group.value.item(), group.low.item(), group.high.item())
+
+    def compare(
+        self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
+    ) -> pd.DataFrame:
+        """Return the table of `metrics.compare_aurocs`.
+
+        With too few labels, the estimates are NaN and the readings say why.
+
+        Args:
+            scores: a row per answer and a column per method.
+            reference: the method that the others are compared with.
+            uncorrected: methods that Holm's correction does not count.
+        """
+        values = scores.to_numpy(np.float64)
+        names = scores.columns
+        place = names.get_loc(reference)
+        is_reference = np.arange(len(names)) == place
+        differences = self.differences(values, values[:, place], is_reference=is_reference)
+        p_value = differences.p_value
+        p_holm = metrics.holm(np.where(names.isin(list(uncorrected)), np.nan, p_value))
+        estimate = differences.estimate
+        rows = zip(estimate.low, estimate.high, differences.n_differ, strict=True)
+        readings = [read_difference(*row, problem=self.problem) for row in rows]
+        readings[place] = ""
+        return pd.DataFrame(
+            {
+                "method": names,
+                **self.auroc(values).columns("auroc"),
+                "interval": self.interval,
+                "n_differ": differences.n_differ,
+                **differences.estimate.columns("difference"),
+                "p_value": p_value,
+                "p_holm": p_holm,
+                "significant": p_holm <= SIGNIFICANT,
+                "reading": readings,
+            }
+        )
+
+    def rejection(self, uncertainties: pd.DataFrame) -> pd.DataFrame:
+        """Return the table of `metrics.rejection`; NaN if there are too few labels.
+
+        Args:
+            uncertainties: a row per answer and a column per method, higher = more uncertain.
+        """
+        table = rejection_table(uncertainties, self._pseudo_labels)
+        if self.problem:
+            table[["prr", "auarc"]] = np.nan
+        return table
+
+    def oracle(self) -> tuple[FloatArray, FloatArray]:
+        """Return an unknown score (n,), and the accuracy of the first k if all right came first."""
+        n = len(self.codes)
+        return np.full(n, np.nan), oracle_accuracy(np.full(n, self.accuracy))
+
+    def check(self, fitted: metrics.Calibration) -> metrics.Calibration:
+        """Return a calibration that is checked by the labels.
+
+        There is a bin for every 30 labels, at most ten. The expected calibration error is NaN,
+        because the errors of the estimated accuracies would be added to it. The Brier score is NaN
+        if there are too few labels.
+
+        Args:
+            fitted: the calibration, checked by another judge.
+        """
+        probability = fitted.probability
+        n_bins = int(np.clip(self.counts["n_labels"] // _LABELS_PER_BIN, 1, _MOST_BINS))
+        numbers = bin_numbers(probability, n_bins)
+        table = confidence_bins(probability, numbers)
+        members = numbers == table.index.to_numpy()[:, None]
+        accuracies = self.shares(members.astype(np.float64)).columns("accuracy")
+        # The expectation of (p - r)², because r² = r
+        right = self._pseudo_labels
+        brier = np.mean(probability**2 - 2 * probability * right + right)
+        return replace(
+            fitted,
+            ece=np.nan,
+            brier=np.nan if self.problem else float(brier),
+            table=table.reset_index(drop=True).assign(**accuracies),
+        )
+
+    def differences(
+        self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
+    ) -> Differences:
+        """Return the differences to a reference (n,); NaN if there are too few labels."""
+        estimates = self._estimates(np.column_stack([reference, scores]))
+        difference = self._shown(estimates.difference(0))
+        by_definition = np.broadcast_to(is_reference, scores.shape[1])
+        is_hidden = by_definition | bool(self.problem)
+        is_zero = by_definition & (not self.problem)
+        low, high = (np.where(is_zero, 0.0, ends[1:]) for ends in (difference.low, difference.high))
+        return Differences(
+            metrics.count_moved(scores, reference),
+            Estimate(difference.value[1:], low, high),
+            np.where(is_hidden, np.nan, estimates.p_values(0)[1:]),
+        )
+
+    def _shown(self, estimate: Estimate) -> Estimate:
+        return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
+
+
+def _hidden(estimate: Estimate, is_hidden: NDArray[np.bool_]) -> Estimate:
+    """Return an estimate with NaN where `is_hidden` (A,)."""
+    parts = (estimate.value, estimate.low, estimate.high)
+    return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))
+
+
+def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Put the columns of the setting in front."""
+    names = ("dataset", "model", "strategy", "protocol", "split")
+    setting = {name: getattr(evaluation, name) for name in names}
+    setting["n_questions"] = len(evaluation.answers)
+    return table.assign(**setting)[[*setting, *table.columns]]
+
+
+def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the table of `LabelSample.estimate` as texts, and a sentence about the labels.
+
+    The page of `pro label` and `pro score` show them.
+    """
+    rows = []
+    for row in table.to_dict("records"):
+        difference = _words(row, "auroc_minus_nll", sign="+")
+        if row["method"] == "NLL":
+            difference = "–"
+        elif max(abs(row[f"auroc_minus_nll_{end}"]) for end in ("low", "high")) < _ROUNDING:
+            difference = "identical"
+        auroc = _words(row, "auroc") if row["shown"] == SHOWN else f"not shown: {row['shown']}"
+        name = ", ".join(text for text in (row["method"], row["similarity"]) if text)
+        rows.append({"method": name, "difference to NLL": difference, "AUROC by labels": auroc})
+    counts = table.iloc[0]
+    return pd.DataFrame(rows), (
+        f"{counts['n_labels']:,} answers have a decided label ({counts['n_right']:,} right, "
+        f"{counts['n_wrong']:,} wrong). Kish's effective number of labels, which is smaller if "
+        f"their weights differ, is {counts['n_effective']:.0f}. If the interval of a difference "
+        "contains 0, the labels do not show which method is better. The methods need not be equal."
+    )
+
+
+def _words(row: Mapping[str, Any], name: str, *, sign: str = "") -> str:
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if np.isnan(value):
+        return "not shown"
+    words = f"{value:{sign}z.3f} (95 %: {low:{sign}z.3f} to {high:{sign}z.3f})"
+    return words.replace("-", "−")

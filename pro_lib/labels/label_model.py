@@ -1,0 +1,86 @@
+"""The model that predicts the labels of answers: a logistic regression with a ridge penalty."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+FloatArray = NDArray[np.float64]
+_N_FOLDS = 5
+_CLIP = 0.02
+_MOST_STEPS = 30
+
+
+def fit_logistic(features: FloatArray, labels: FloatArray, *, penalty: float = 1.0) -> FloatArray:
+    """Fit a logistic regression with a ridge penalty and a weak prior on the intercept.
+
+    Minimizes the negative log-likelihood + penalty / 2 Σ b² + that of half an answer right and half
+    an answer wrong for the intercept alone, by Newton's method with halved steps.
+
+    Args:
+        features: (n, F), each of them of the order of 1.
+        labels: (n,) 1 for right, 0 for wrong.
+        penalty: the weight of the squared coefficients. The intercept has no penalty.
+
+    Returns:
+        (F + 1,) coefficients, the intercept first.
+    """
+    columns = np.column_stack([np.ones(len(features)), features])
+    columns = np.vstack([columns, np.eye(1, columns.shape[1])])
+    labels = np.append(labels, 0.5)
+    ridge = np.full(columns.shape[1], penalty)
+    ridge[0] = 0.0
+    coefficients = np.zeros(columns.shape[1])
+
+    def loss(values: FloatArray) -> float:
+        logits = columns @ values
+        likelihood = (np.logaddexp(0, logits) - labels * logits).sum()
+        return float(likelihood + ridge @ values**2 / 2)
+
+    current = loss(coefficients)
+    for _ in range(_MOST_STEPS):
+        predicted = expit(columns @ coefficients)
+        gradient = columns.T @ (predicted - labels) + ridge * coefficients
+        curvature = (columns.T * (predicted * (1 - predicted))) @ columns + np.diag(ridge)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(coefficients - step) > current + 1e-12 and np.abs(step).max() > 1e-10:
+            step = step / 2
+        coefficients = coefficients - step
+        current = loss(coefficients)
+        if np.abs(step).max() < 1e-8:
+            break
+    return coefficients
+
+
+def predict_logistic(features: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """Return the probabilities (n,) of a fitted logistic regression, clipped to [0.02, 0.98]."""
+    logits = coefficients[0] + features @ coefficients[1:]
+    probabilities: FloatArray = np.clip(expit(logits), _CLIP, 1 - _CLIP)
+    return probabilities
+
+
+def cross_fitted(features: FloatArray, labels: FloatArray, *, seed: int = 0) -> FloatArray:
+    """Return predicted probabilities (n,) that do not depend on an answer's own label.
+
+    The answers are divided into folds, those with labels evenly. The predictions for a fold come
+    from a logistic regression on the labels of the others.
+
+    Args:
+        features: (n, F) of all answers.
+        labels: (n,) 1 for right, 0 for wrong, NaN without a label.
+        seed: of the division into folds.
+
+    Returns:
+        (n,) probabilities in [0.02, 0.98].
+    """
+    rng = np.random.default_rng(seed)
+    has_label = ~np.isnan(labels)
+    n_folds = max(2, min(_N_FOLDS, np.count_nonzero(has_label)))
+    folds = np.empty(len(labels), dtype=np.intp)
+    for members in (np.flatnonzero(has_label), np.flatnonzero(~has_label)):
+        folds[rng.permutation(members)] = np.arange(len(members)) % n_folds
+    result = np.empty(len(labels))
+    for fold in range(n_folds):
+        is_fitted = has_label & (folds != fold)
+        coefficients = fit_logistic(features[is_fitted], labels[is_fitted])
+        result[folds == fold] = predict_logistic(features[folds == fold], coefficients)
+    return result

@@ -1,0 +1,560 @@
+"""Which answers to label next: a plan of two phases that is saved as JSON and continued."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pro_lib.common.files import RunError, parse, reading, regular, write_whole
+from pro_lib.common.validation import Format, Name, PositiveInt, Probability, Text, WholeNumber
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.labels.answers import Answers, collect_answers, method_scores
+from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
+from pro_lib.labels.file import KEY, Label, merge_labels
+from pro_lib.questions.repeats import normalized_question
+
+FEWEST_PLANNED = 20
+REPEAT_EVERY = 10  # after so many answers, an earlier one is shown again
+_N_REMEMBERED = 8  # but none of the last answers, which the labeller still remembers
+_STREAMS = {"first": 1, "second": 2, "repetitions": 3}
+_CHANGED = "Labels that do not count, because the text of their question has changed"
+_GONE = "Labels that do not count, because their answer has changed or no longer exists"
+_WITHOUT_QUESTION = (
+    "Labels from before label files contained the question, so that a changed question is not "
+    "noticed"
+)
+_OTHER_REFERENCES = "Labels that count, although the references have changed since"
+_Key = tuple[str, str, str]
+
+
+class _SavedPlan(Format):
+    """The file of a plan.
+
+    `answers` has dataset, question_id and `answer_key` of each answer, `questions` the texts of
+    their questions, and `digest` identifies them. `first` and `second` are positions among them.
+    Old files have no `questions`.
+    """
+
+    version: Literal[1]
+    digest: Name
+    answers: list[list[Text]]
+    questions: list[Text] | None = None
+    n_labels: PositiveInt
+    seed: WholeNumber
+    first: list[WholeNumber]
+    second: list[WholeNumber] | None
+    probabilities: list[Probability] | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """An answer to show to the labeller.
+
+    Attributes:
+        unit: its position among the answers of the plan.
+        question_id: the smallest of the questions with this text, as the evaluation has it.
+        question: the text of the question; empty if it is unknown.
+        references: a hash of the references.
+        text: the answer.
+        is_repetition: whether it was shown before. The labeller must not see this.
+    """
+
+    unit: int
+    question_id: str
+    question: str
+    references: str
+    text: str
+    is_repetition: bool
+
+
+@dataclass(frozen=True)
+class CurrentLabels:
+    """The labels that count for the answers of today, and what has changed since they were given.
+
+    A label belongs to the text of its question and to the words of its answer.
+
+    Attributes:
+        labels: with the columns `unit`, the position in the plan, and `row`, that among the answers
+            of today. Labels of answers that do not exist today (row -1) count for the weights only.
+        notes: a sentence about each kind of change.
+    """
+
+    labels: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LabelPlan:
+    """Which of the answers of an evaluation to label, in which order.
+
+    The first phase is drawn when the plan is created. The second phase is drawn by `advance` from
+    the labels of the first, and is fixed from then on. Both depend on the evaluation, α, the seed
+    and these labels only. All labellers of a plan use one label file.
+
+    A plan stays valid as long as some of its answers exist. Answers that the evaluation gets later
+    are outside the plan, and answers that it does not have any more are not shown.
+
+    Attributes:
+        table: a row per answer, in the order of the plan: dataset, question_id, answer and
+            question, the text of the question; empty if it is unknown.
+        digest: a hash of these answers, in hexadecimal.
+        n_labels: the planned number of different answers to label.
+        seed: of all random choices.
+        first: positions of the answers of the first phase, in their order.
+        second: positions of the answers of the second phase, in their order; None before it is
+            drawn.
+        probabilities: their inclusion probabilities.
+        answers: those of the plan's answers that exist today; None if only the file is known.
+        n_outside: the number of answers of today that are not in the plan.
+
+    Example:
+        >>> plan = LabelPlan.create(evaluation, n_labels=100)  # doctest: +SKIP
+        >>> plan.save("plan.json")  # doctest: +SKIP
+        >>> labels = read_label_file("labels.jsonl")  # doctest: +SKIP
+        >>> # Draw the second phase when the first is complete.
+        >>> plan = plan.advance(labels)  # doctest: +SKIP
+        >>> request = plan.next_request(labels, "ada")  # doctest: +SKIP
+        >>> label = plan.label(request, True, labeller="ada")  # doctest: +SKIP
+        >>> append_label("labels.jsonl", label)  # doctest: +SKIP
+    """
+
+    table: pd.DataFrame
+    digest: str
+    n_labels: int
+    seed: int
+    first: tuple[int, ...]
+    second: tuple[int, ...] | None = None
+    probabilities: tuple[float, ...] | None = None
+    answers: Answers | None = None
+    n_outside: int = 0
+
+    @classmethod
+    def create(cls, evaluation: Evaluation, *, n_labels: int = 100, seed: int = 0) -> LabelPlan:
+        """Draw the first phase of a plan.
+
+        Args:
+            evaluation: the answers.
+            n_labels: how many different answers to label. The estimates were tested with 60, 100
+                and 200 labels.
+            seed: of all random choices.
+
+        Returns:
+            The plan.
+
+        Raises:
+            RunError: if `n_labels` is below `FEWEST_PLANNED`.
+        """
+        if n_labels < FEWEST_PLANNED:
+            raise RunError(
+                f"the number of planned labels must be at least {FEWEST_PLANNED}; got {n_labels}"
+            )
+        answers = collect_answers(evaluation)
+        rng = np.random.default_rng([seed, _STREAMS["first"]])
+        first = first_phase(answers.strata, first_size(n_labels, len(answers)), rng)
+        n_labels = min(n_labels, len(answers))
+        table = answers.table[[*KEY, "question"]]
+        return cls(table, answers.digest, n_labels, seed, tuple(first.tolist()), answers=answers)
+
+    @classmethod
+    def read(cls, path: str | Path, evaluation: Evaluation | None = None) -> LabelPlan:
+        """Return a saved plan.
+
+        Args:
+            path: a file that `save` wrote.
+            evaluation: that of the plan's answers. It may have got further answers, and may have
+                lost some. Without it, nothing can be drawn or shown.
+
+        Returns:
+            The plan.
+
+        Raises:
+            RunError: if the file cannot be read, or the evaluation has none of its answers.
+        """
+        saved = _read_saved(path)
+        table = pd.DataFrame(saved.answers, columns=KEY)
+        table["question"] = saved.questions or ""
+        plan = cls(table, saved.digest, saved.n_labels, saved.seed, tuple(saved.first))
+        plan = plan._with_second_phase(saved)
+        if evaluation is None:
+            return plan
+        answers = collect_answers(evaluation)
+        is_planned = plan.places(answers) >= 0
+        if not is_planned.any():
+            raise RunError(
+                f"{path} is a plan for other answers: none of its {len(table)} answers is among "
+                f"these {len(answers)}; use another label file"
+            )
+        n_outside = np.count_nonzero(~is_planned)
+        if n_outside:
+            answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
+        return replace(plan, answers=answers, n_outside=n_outside)
+
+    def reread(self, path: str | Path) -> LabelPlan:
+        """Return the plan with the second phase of its file, if another process has drawn it.
+
+        Args:
+            path: the file that `save` wrote.
+
+        Raises:
+            RunError: if the file cannot be read, or has become another plan.
+        """
+        saved = _read_saved(path)
+        mine = (self.digest, self.n_labels, self.seed, self.first)
+        if (saved.digest, saved.n_labels, saved.seed, tuple(saved.first)) != mine:
+            raise RunError(f"{path} was replaced by another plan; open the label file again")
+        return self._with_second_phase(saved)
+
+    def _with_second_phase(self, saved: _SavedPlan) -> LabelPlan:
+        if saved.second is None or saved.probabilities is None:
+            return self
+        return self._with_second(saved.second, saved.probabilities)
+
+    def _with_second(self, second: Sequence[int], probabilities: Sequence[float]) -> LabelPlan:
+        # The cached positions stay valid; finding them again takes long.
+        plan = copy(self)
+        vars(plan).update(second=tuple(second), probabilities=tuple(probabilities))
+        return plan
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file, completely or not at all."""
+        values = {
+            "version": 1,
+            "digest": self.digest,
+            "answers": list(self._place_of_key),
+            "questions": self.table["question"].tolist(),
+            "n_labels": self.n_labels,
+            "seed": self.seed,
+            "first": self.first,
+            "second": self.second,
+            "probabilities": self.probabilities,
+        }
+        write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
+
+    def check(self, labels: pd.DataFrame) -> None:
+        """Raise `RunError` if a label belongs to another plan.
+
+        Args:
+            labels: from `read_label_file`.
+        """
+        units = self.positions(labels)
+        is_second = (labels["phase"] == 2).to_numpy()
+        is_planned = np.where(
+            is_second, np.isin(units, self.second or ()), np.isin(units, self.first)
+        )
+        is_other = ~is_planned | (labels["plan"] != self.digest).to_numpy()
+        if is_other.any():
+            question_id = labels["question_id"].to_numpy()[is_other][0]
+            raise RunError(
+                f"{is_other.sum()} labels do not belong to this plan, the first of them that of "
+                f"question {question_id!r}; restore the plan of these labels, or use another "
+                "label file"
+            )
+
+    def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
+        """Return the position in the plan of each label; -1 for an answer that is not in it.
+
+        Labels have the question_id of their plan, also if the question has another one today.
+        """
+        return np.array([self._place_of_key.get(key, -1) for key in _keys(labels)], dtype=np.intp)
+
+    def places(self, answers: Answers) -> NDArray[np.intp]:
+        """Return the position in the plan of each answer of today; -1 if it is not in the plan.
+
+        The text of the question decides. If the plan does not have the text, the question_id
+        decides.
+        """
+        found = [self._place_of_text.get(key, -1) for key in _text_keys(answers.table)]
+        places = np.array(found, dtype=np.intp)
+        by_id = self.positions(answers.table)
+        # An answer that was found by its text is not also the answer to another question.
+        by_id[np.isin(by_id, places)] = -1
+        return np.where(places < 0, by_id, places)
+
+    @cached_property
+    def _place_of_key(self) -> dict[_Key, int]:
+        return {key: place for place, key in enumerate(_keys(self.table))}
+
+    @cached_property
+    def _place_of_text(self) -> dict[_Key | None, int]:
+        return {key: place for place, key in enumerate(_text_keys(self.table)) if key}
+
+    @property
+    def today(self) -> Answers:
+        """Those of the plan's answers that exist today.
+
+        Raises:
+            RunError: if the plan was read without an evaluation.
+        """
+        if self.answers is None:
+            raise RunError("this plan was read without an evaluation, so it has no answers to show")
+        return self.answers
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        """The row in the table of `answers` of each position that exists."""
+        return _row_of_place(self.places(self.today))
+
+    def current_labels(self, labels: pd.DataFrame, answers: Answers | None = None) -> CurrentLabels:
+        """Return the labels that count for the answers of today.
+
+        Args:
+            labels: from `read_label_file`, of this plan.
+            answers: those of today; None for all that the plan has.
+        """
+        is_whole = answers is None or answers is self.answers
+        answers = answers or self.today
+        rows = self._rows if is_whole else _row_of_place(self.places(answers))
+        labels = labels.assign(unit=self.positions(labels))
+        labels["row"] = [rows.get(unit, -1) if unit >= 0 else -1 for unit in labels["unit"]]
+        is_current = []
+        kinds: Counter[str] = Counter()
+        for label in labels.to_dict("records"):
+            exists = label["row"] >= 0
+            row = label["row"] if exists else answers.row_of_question.get(label["question_id"])
+            question, references = ("", "") if row is None else answers.shown_texts[row]
+            is_changed = _is_changed(label["question"], question)
+            is_current.append(label["unit"] >= 0 and not (is_changed and exists))
+            kinds[_CHANGED] += is_changed
+            is_gone = not exists and (is_whole or label["unit"] < 0)
+            kinds[_GONE] += is_gone and not is_changed
+            if exists and not is_changed:
+                kinds[_WITHOUT_QUESTION] += bool(question and not label["question"])
+                has_references = bool(label["references"] and references)
+                kinds[_OTHER_REFERENCES] += has_references and references != label["references"]
+        notes = tuple(f"{kind}: {count:,}." for kind, count in kinds.items() if count)
+        return CurrentLabels(labels[np.array(is_current, dtype=bool)], notes)
+
+    def advance(self, labels: pd.DataFrame, alphas: Mapping[str, float] | None = None) -> LabelPlan:
+        """Draw the second phase as soon as all answers of the first phase have a label.
+
+        Save the plan afterwards: the second phase must not be drawn again after a label of the
+        first has changed.
+
+        Args:
+            labels: from `read_label_file`, of one or several labellers, or from `current_labels`.
+            alphas: α of the scores that need one, as in `method_scores`.
+
+        Returns:
+            The plan with the second phase, or the same plan.
+        """
+        current = self._current(labels)
+        if self.is_drawn or not self.is_first_complete(current):
+            return self
+        merged = merge_labels(current[current["row"] >= 0])
+        answers = self.today
+        first_rows = [self._rows[unit] for unit in self._first_today]
+        values = np.full(len(answers), np.nan)
+        values[merged["row"]] = merged["correct"].astype(float)
+        is_first = np.zeros(len(answers), dtype=bool)
+        is_first[first_rows] = True
+        scores = method_scores(answers.evaluation, alphas)
+        n_second = self.n_labels - len(self.first)
+        probabilities = second_probabilities(
+            answers.ranking(scores), answers.features, values, is_first, n_second=n_second
+        )
+        chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
+        units = list(self._rows)
+        second = [units[row] for row in chosen]
+        return self._with_second(second, probabilities[chosen].tolist())
+
+    def is_first_complete(self, current: pd.DataFrame) -> bool:
+        """Return whether all answers of the first phase that exist have a label.
+
+        Args:
+            current: from `current_labels`.
+        """
+        return set(self._first_today) <= set(current["unit"])
+
+    @property
+    def _first_today(self) -> list[int]:
+        return [unit for unit in self.first if unit in self._rows]
+
+    def _current(self, labels: pd.DataFrame) -> pd.DataFrame:
+        """Return the labels that count, unless they are those already."""
+        if "unit" in labels:
+            return labels
+        self.check(labels)
+        return self.current_labels(labels).labels
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about answers that were added or lost after the plan was made."""
+        notes = []
+        if self.n_outside:
+            notes.append(
+                "Answers that are outside the plan and its estimates, because they were added or "
+                f"changed after it was made: {self.n_outside:,}."
+            )
+        n_gone = len(self.table) - len(self._rows)
+        if n_gone:
+            notes.append(
+                "Planned answers that are not shown, because they have changed or no longer "
+                f"exist: {n_gone:,}."
+            )
+        return tuple(notes)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return whether all phases are drawn."""
+        return self.second is not None or self.n_labels == len(self.first)
+
+    @property
+    def n_requests(self) -> int:
+        """Return how many answers a labeller sees in the whole plan, repetitions included."""
+        n_gone = sum(unit not in self._rows for unit, _ in self.requests())
+        return self.n_labels + self.n_labels // REPEAT_EVERY - n_gone
+
+    def requests(self) -> list[tuple[int, bool]]:
+        """Return the units in the order in which they are shown, and whether each is a repetition.
+
+        After every tenth answer, one earlier answer is shown again. No answer is repeated twice.
+        The repetitions of the first phase do not change when the second phase is drawn.
+        """
+        order = [*self.first, *(self.second or ())]
+        shown: list[tuple[int, bool]] = []
+        repeated: set[int] = set()
+        for number, unit in enumerate(order, start=1):
+            shown.append((unit, False))
+            if number % REPEAT_EVERY == 0:
+                earlier = order[: number - _N_REMEMBERED]
+                candidates = [each for each in earlier if each not in repeated]
+                rng = np.random.default_rng([self.seed, _STREAMS["repetitions"], number])
+                repetition = candidates[rng.integers(len(candidates))]
+                repeated.add(repetition)
+                shown.append((repetition, True))
+        return shown
+
+    def next_request(self, labels: pd.DataFrame, labeller: str) -> Request | None:
+        """Return the next answer that a labeller should label.
+
+        Args:
+            labels: from `read_label_file` or `current_labels`; empty before the first label.
+            labeller: name of the person.
+
+        Returns:
+            The answer, or None if this labeller has labelled all answers of the phases drawn so
+            far. Call `advance` first, because it may draw further answers.
+        """
+        labelled = self._current(labels[labels["labeller"] == labeller])
+        done = set(zip(labelled["unit"], labelled["repetition"], strict=True))
+        for unit, is_repetition in self.requests():
+            if unit in self._rows and (unit, is_repetition) not in done:
+                return self.request(unit, is_repetition)
+        return None
+
+    def request(self, unit: int, is_repetition: bool) -> Request:
+        """Return an answer of the plan that exists, to be shown."""
+        row = self.today.table.iloc[self._rows[unit]]
+        names = ("question_id", "question", "references", "text")
+        return Request(unit, *(row[name] for name in names), is_repetition)
+
+    def label(
+        self, request: Request, correct: bool | None, *, labeller: str, **values: Any
+    ) -> Label:
+        """Return the label of an answer, as `append_label` writes it.
+
+        Args:
+            request: from `next_request`.
+            correct: True for right, False for wrong, None if the labeller cannot decide.
+            labeller: name of the person.
+            **values: comment, change and adjudication, as in `Label`.
+
+        Returns:
+            The label, with the phase and the inclusion probability.
+        """
+        # The plan's own question_id, because labels and plan must agree if ids change.
+        planned = self.table.iloc[request.unit]
+        values |= {"phase": 1, "probability": len(self.first) / len(self.table), "n_second": 0}
+        if request.unit not in self.first:
+            second = self.second or ()  # drawn, because it has the request
+            probability = (self.probabilities or ())[second.index(request.unit)]
+            values |= {"phase": 2, "probability": probability, "n_second": len(second)}
+        return Label(
+            dataset=planned["dataset"],
+            question_id=planned["question_id"],
+            question=request.question,
+            references=request.references,
+            text=request.text,
+            correct=correct,
+            labeller=labeller,
+            repetition=request.is_repetition,
+            n_first=len(self.first),
+            n_answers=len(self.table),
+            plan=self.digest,
+            **values,
+        )
+
+
+def plan_path(path: str | Path) -> Path:
+    """Return the file of the plan of a label file.
+
+    It is in the same folder. The suffix `.plan.json` replaces `.jsonl` or `.json`, or follows
+    another suffix.
+
+    Example:
+        >>> plan_path("quiz.labels.jsonl").name, plan_path("answers.1").name
+        ('quiz.labels.plan.json', 'answers.1.plan.json')
+    """
+    path = Path(path)
+    name = path.stem if path.suffix in (".jsonl", ".json") else path.name
+    return path.with_name(f"{name}.plan.json")
+
+
+def _row_of_place(places: NDArray[np.intp]) -> dict[int, int]:
+    """Return the row of each place."""
+    return {place: row for row, place in enumerate(places.tolist())}
+
+
+def _is_changed(stored: str, current: str) -> bool:
+    """Return whether both texts of a question are known, and they differ."""
+    if not stored or not current or stored == current:
+        return False
+    return normalized_question(stored) != normalized_question(current)
+
+
+def _keys(table: pd.DataFrame) -> list[_Key]:
+    """Return dataset, question_id and answer of each row."""
+    return list(zip(*(table[name] for name in KEY), strict=True))
+
+
+def _text_keys(table: pd.DataFrame) -> list[_Key | None]:
+    """Return dataset, question and answer of each row; None if the question is unknown."""
+    keys: list[_Key | None] = []
+    for (dataset, _, answer), question in zip(_keys(table), table["question"], strict=True):
+        keys.append((dataset, normalized_question(question), answer) if question else None)
+    return keys
+
+
+def _read_saved(path: str | Path) -> _SavedPlan:
+    """Return the content of the file of a plan.
+
+    Raises:
+        RunError: if the file cannot be read, or its values contradict each other.
+    """
+    with reading(path):
+        values = json.loads(regular(path).read_text(encoding="utf-8"))
+    saved: _SavedPlan = parse(_SavedPlan, values, str(path))
+    if any(len(answer) != len(KEY) for answer in saved.answers):
+        raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
+    if len(set(map(tuple, saved.answers))) < len(saved.answers):
+        raise RunError(f"{path}: an answer is listed twice")
+    if saved.questions is not None and len(saved.questions) != len(saved.answers):
+        raise RunError(f"{path}: questions and answers must have the same length")
+    positions = [*saved.first, *(saved.second or [])]
+    if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
+        raise RunError(
+            f"{path}: first and second must be different positions below {len(saved.answers)}"
+        )
+    if len(saved.second or []) != len(saved.probabilities or []):
+        raise RunError(f"{path}: second and probabilities must have the same length")
+    return saved

@@ -1,0 +1,452 @@
+"""Label the answers of a run by hand: what the page shows, and what happens on each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock
+
+from pro_lib.common.files import RunError, reading, write_whole
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.labels.answers import choose_alphas
+from pro_lib.labels.estimates import FEWEST_LABELS, LabelSample, estimate_words
+from pro_lib.labels.file import (
+    append_label,
+    append_undo,
+    consistency,
+    first_labels,
+    label_table,
+    labeller_agreement,
+    merge_labels,
+    read_label_file,
+)
+from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
+from pro_lib.runs.question_table import plain
+from pro_lib.runs.run import Run
+from pro_lib.scoring.similarity import lexical
+
+DEFAULT_PLANNED = 100
+ADJUDICATOR = "adjudicator"
+_ACTIONS = ("open", "give", "undo", "change", "guideline", "labels", "estimates", "history")
+_HISTORY_STEP = 20  # labels
+_LONGEST_PAUSE = 300  # seconds between two labels; a longer one is a break
+_N_RECENT = 30  # labels that tell how long one takes
+
+
+@dataclass
+class LabelSession:
+    """The labelling of one run by one person.
+
+    Every label is written to the file before the next answer is shown, and every reply is computed
+    from the file. A session therefore continues where an earlier one ended.
+
+    Attributes:
+        questions: the questions of the run, by question_id.
+        plan: which answers are shown, in which order.
+        path: the label file.
+        labeller: name of the person.
+        is_adjudication: whether only answers are shown on which labellers differ.
+        alphas: α of the scores that need one.
+        alpha_sentence: where α of PRO comes from.
+    """
+
+    questions: pd.DataFrame
+    plan: LabelPlan
+    path: Path
+    labeller: str
+    is_adjudication: bool
+    alphas: Mapping[str, float]
+    alpha_sentence: str
+
+    def __post_init__(self) -> None:
+        self._lock = Lock()
+        self._known: tuple[Any, CurrentLabels] | None = None
+        self._plan_state = _file_state(plan_path(self.path))
+
+    @classmethod
+    def open(
+        cls,
+        run: Run,
+        path: str | Path,
+        *,
+        n_planned: int | None = None,
+        labeller: str = "me",
+        split: str = "test",
+        is_adjudication: bool = False,
+    ) -> LabelSession:
+        """Start to label the answers of a run, or continue.
+
+        Args:
+            run: the run. Without references, no automatic judge is compared with the labels.
+            path: the label file. `plan_path` is the file of its plan.
+            n_planned: how many different answers to label; None for the stored plan, or 100. It
+                cannot change after the first label.
+            labeller: name of the person.
+            split: only questions of this split are labelled, if the run has several splits. Those
+                of split `validation` choose α of PRO.
+            is_adjudication: whether only answers are shown on which labellers differ. The decisions
+                are those of a labeller of their own.
+
+        Returns:
+            The session.
+
+        Raises:
+            RunError: if an answer has no text, the plan or the label file belongs to other
+                answers, the plan of a label file is missing, or an adjudicator has labels.
+        """
+        pool = None
+        if split != "validation" and "validation" in _splits(run):
+            pool = _evaluate(run.select(split="validation"))
+        run = labelled_part(run, split)
+        # The order of the questions must not matter: notebooks show them in random order.
+        run = run.select(question_ids=sorted(run.questions["question_id"]))
+        evaluation = _evaluate(with_placeholder(run))
+        path = Path(path)
+        alphas, sentence = choose_alphas(pool, evaluation)
+        questions = run.questions.set_index(run.questions["question_id"].astype(str))
+        with _lock_of(path):  # so that the plan is the one whose time the session remembers
+            labels = _read_labels(path)
+            plan = _open_plan(path, labels, evaluation, n_planned)
+            session = cls(questions, plan, path, labeller, is_adjudication, alphas, sentence)
+        own = labels[labels["labeller"] == labeller]
+        if (own["adjudication"] != is_adjudication).any():
+            raise RunError(
+                f"{labeller!r} has other labels in {path}; labels and adjudications need different "
+                "names (--labeller)"
+            )
+        return session
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation of the planned answers that the run has."""
+        return self.plan.today.evaluation
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what has changed since the plan was made and the labels were given."""
+        return [*self.plan.notes, *self._read_current().notes]
+
+    def reply(  # the fields of a message
+        self,
+        action: str,
+        n_given: int = 0,
+        correct: bool | None = None,
+        labels_file: str | None = None,
+        text: str = "",
+        place: int = 0,
+    ) -> dict[str, Any]:
+        """Do what the page asks, and return what it shows next.
+
+        Args:
+            action: `open` shows the next answer, `give` labels the shown answer, `undo` withdraws
+                the last label, `change` gives an earlier label anew, `guideline` stores the
+                guideline, `labels` lists the given labels, `estimates` and `history` estimate.
+            n_given: the number of labels that the page knows. If the file has another number, a
+                message was sent twice or from an old page, and only the state is returned.
+            correct: for `give` and `change`: True for right, False for wrong, None for "cannot
+                decide".
+            labels_file: the label file that the page knows; None before the first reply. If it is
+                another file, because another run is shown, only the state is returned.
+            text: the comment of a label, or the guideline.
+            place: for `change`: the place of the label among those of this person.
+
+        Returns:
+            JSON data for the page: the list of `labels`, `estimates`, `history`, or the state:
+
+            - `n_given`, `n_left`, `n_requests`: labels of this person, and those of the whole plan.
+            - `minutes`: about how long the answers that are left take; None if unknown.
+            - `labels_file`: the path of the label file. `is_adjudication`. `guideline`. `notes`.
+            - `last`: text, correct and comment of the last label; None before it.
+            - `answer`: question, references and text; None at the end. An adjudicator also sees
+              `votes`, the labels of others.
+            - at the end, `labellers` (the agreement of several labellers), `consistency` and
+              `disagreements`. A labeller must not see them before.
+        """
+        if action not in _ACTIONS:
+            raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
+        if correct not in (True, False, None):
+            raise RunError(f"correct must be true, false or null; got {correct!r}")
+        # A key must not wait for estimates, so these are computed without the lock.
+        if action in ("estimates", "history"):
+            current = self._read_current().labels
+            data = self._estimates(current) if action == "estimates" else self._history(current)
+            return _json_data({"kind": "label", action: data})
+        with self._lock, _lock_of(self.path):
+            current = self._read_current()
+            own = self._own(current.labels)
+            is_same_file = labels_file in (None, str(self.path))
+            if is_same_file and n_given == len(own) and action not in ("open", "labels"):
+                self._act(action, current.labels, correct, text, place)
+                current = self._read_current()
+            if action == "labels":
+                return _json_data({"kind": "label", "labels": self._list(current.labels)})
+            return _json_data(self._state(current))
+
+    def _act(
+        self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
+    ) -> None:
+        """Write to the files what the page asks."""
+        own = self._own(current)
+        if action == "guideline":
+            write_whole(text.encode("utf-8"), guideline_path(self.path))
+        elif action == "undo":
+            labels = _read_labels(self.path)
+            last = labels.index[labels["labeller"] == self.labeller][-1:]
+            if last.isin(own.index).any():  # otherwise the page did not show it
+                append_undo(self.path, self.labeller)
+        else:
+            request = self._next_request(current)
+            if action == "change":
+                if not 0 <= place < len(own):
+                    raise RunError(
+                        f"place must be below {len(own)}, the number of labels; got {place}"
+                    )
+                row = own.iloc[place]
+                request = self.plan.request(row["unit"], bool(row["repetition"]))
+            if request is not None:
+                values = {"comment": text, "adjudication": self.is_adjudication}
+                values["change"] = action == "change"
+                append_label(
+                    self.path,
+                    self.plan.label(request, correct, labeller=self.labeller, **values),
+                )
+
+    def _read_current(self) -> CurrentLabels:
+        """Return the labels of the file that count, after drawing the second phase if it is time.
+
+        It is drawn once: a second phase that another session has saved is read.
+        """
+        state = _file_state(self.path)
+        if self._known is not None and self._known[0] == state:
+            return self._known[1]
+        current = self.plan.current_labels(_read_labels(self.path))
+        if not self.plan.is_drawn and self.plan.is_first_complete(current.labels):
+            if _file_state(plan_path(self.path)) != self._plan_state:
+                self.plan = self.plan.reread(plan_path(self.path))
+            plan = self.plan.advance(current.labels, self.alphas)
+            if plan is not self.plan:
+                plan.save(plan_path(self.path))
+                self.plan = plan
+            self._plan_state = _file_state(plan_path(self.path))
+        self._known = (state, current)
+        return current
+
+    def _own(self, current: pd.DataFrame) -> pd.DataFrame:
+        return current[(current["labeller"] == self.labeller) & (current["row"] >= 0)]
+
+    def _next_request(self, current: pd.DataFrame) -> Request | None:
+        if not self.is_adjudication:
+            return self.plan.next_request(current, self.labeller)
+        units = self._disputed(current)["unit"]
+        return None if units.empty else self.plan.request(units.iloc[0], False)
+
+    def _disputed(self, current: pd.DataFrame) -> pd.DataFrame:
+        """Return a row per answer on which labellers differ and nobody has decided."""
+        merged = merge_labels(current[current["row"] >= 0])
+        return merged[merged["is_disputed"]]
+
+    def _state(self, found: CurrentLabels) -> dict[str, Any]:
+        current = found.labels
+        own = self._own(current)
+        request = self._next_request(current)
+        n_left = self.plan.n_requests - len(own)
+        if self.is_adjudication:
+            n_left = len(self._disputed(current))
+        state: dict[str, Any] = {
+            "kind": "label",
+            "n_given": len(own),
+            "n_left": n_left,
+            "n_requests": len(own) + n_left,
+            "minutes": n_left * _seconds_per_label(own) / 60,
+            "labels_file": str(self.path),
+            "is_adjudication": self.is_adjudication,
+            "notes": [*self.plan.notes, *found.notes],
+            "guideline": _read_guideline(self.path),
+            "last": None,
+            "answer": None,
+            "labellers": [],
+        }
+        if len(own):
+            state["last"] = own[["text", "correct", "comment"]].iloc[-1].to_dict()
+        if request is not None:
+            state["answer"] = self._shown(request)
+            if self.is_adjudication:
+                state["answer"]["votes"] = _votes(current, request.unit)
+            return state
+        if len(current["labeller"].unique()) > 1:
+            state["labellers"] = labeller_agreement(current).to_dict("records")
+        if len(own) and not self.is_adjudication:
+            shares = consistency(current).set_index("labeller")
+            state["consistency"] = shares.loc[self.labeller].to_dict()
+        state["disagreements"] = []
+        for unit in self._disputed(current)["unit"]:
+            shown = self._shown(self.plan.request(unit, False))
+            state["disagreements"].append(shown | {"votes": _votes(current, unit)})
+        return state
+
+    def _shown(self, request: Request) -> dict[str, Any]:
+        """Return the question, the references and the answer of a request."""
+        question = self.questions.loc[request.question_id]
+        references = question["references"]
+        return {
+            "question": str(plain(question.get("question")) or f"question {request.question_id}"),
+            "references": [] if references is None else list(references),
+            "text": request.text,
+        }
+
+    def _list(self, current: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return the labels of this person, without the repetitions, which must stay unnoticed."""
+        rows = []
+        for place, label in enumerate(self._own(current).to_dict("records")):
+            if not label["repetition"]:
+                shown = self._shown(self.plan.request(label["unit"], False))
+                given = {name: label[name] for name in ("correct", "comment")}
+                rows.append({"place": place, **shown, **given})
+        return rows
+
+    def _estimates(self, current: pd.DataFrame) -> dict[str, Any]:
+        """Return the estimates as words, without rows before there are enough labels for any.
+
+        A labeller must not be influenced by the labels of others, and the values by the judge come
+        after the last label.
+        """
+        n_given = len(self._own(current))
+        is_end = self._next_request(current) is None
+        data: dict[str, Any] = {"n_given": n_given, "rows": [], "alpha": self.alpha_sentence}
+        if len(current) < FEWEST_LABELS or not (is_end or n_given >= FEWEST_LABELS):
+            return data
+        table = self._table(current)
+        words, data["sentence"] = estimate_words(table)
+        if is_end and table["auroc_by_judge"].notna().any():
+            words["AUROC by ROUGE-L"] = table["auroc_by_judge"].map("{:.3f}".format)
+        return data | {"rows": words.to_dict("records")}
+
+    def _history(self, current: pd.DataFrame) -> list[dict[str, str]]:
+        """Return AUROC of NLL and the difference of PRO to it after fewer labels, as words."""
+        rows = []
+        is_shown = len(self._own(current)) >= FEWEST_LABELS
+        for n_labels in range(FEWEST_LABELS, is_shown * len(current), _HISTORY_STEP):
+            words = estimate_words(self._table(current.head(n_labels)))[0].set_index("method")
+            row = {"labels": str(n_labels)}
+            row["difference of PRO to NLL"] = words["difference to NLL"].get("PRO", "–")
+            row["AUROC of NLL"] = words["AUROC by labels"].get("NLL", "–")
+            rows.append(row)
+        return rows
+
+    def _table(self, labels: pd.DataFrame) -> pd.DataFrame:
+        sample = LabelSample(labels, self.plan)
+        return sample.estimate_planned(self.plan.today, alphas=self.alphas)
+
+
+def _open_plan(
+    path: Path, labels: pd.DataFrame, evaluation: Evaluation, n_planned: int | None
+) -> LabelPlan:
+    """Return the plan of a label file; it is made, or made anew, before the first label."""
+    plan_file = plan_path(path)
+    if not plan_file.exists():
+        if len(labels):
+            raise RunError(
+                f"{path} has labels, but its plan {plan_file} is missing; "
+                "restore the plan or use another label file"
+            )
+        plan = LabelPlan.create(
+            evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
+        )
+        plan.save(plan_file)
+        return plan
+    plan = LabelPlan.read(plan_file, evaluation)
+    n_labels = plan.n_labels if n_planned is None else min(n_planned, len(plan.table))
+    if labels.empty and (n_labels != plan.n_labels or plan.notes):
+        plan = LabelPlan.create(evaluation, n_labels=n_labels)
+        plan.save(plan_file)
+    elif n_labels != plan.n_labels:
+        raise RunError(
+            f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
+            "first label the number cannot change, so use another label file"
+        )
+    plan.check(labels)
+    return plan
+
+
+def labelled_part(run: Run, split: str) -> Run:
+    """Return the questions of a split, or the run if all its questions are of one split or none.
+
+    AUROCs are reported for one split. Labels of other questions would not serve them.
+    """
+    return run.select(split=split) if len(_splits(run)) > 1 else run
+
+
+def with_placeholder(run: Run) -> Run:
+    """Return the run, or one with a placeholder in place of verdicts if nothing can give them.
+
+    All answers of the placeholder are wrong, so that no AUROC by a judge exists.
+    """
+    has_verdicts = run.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
+    if has_verdicts or run.questions["references"].notna().any():
+        return run
+    return replace(run, answers=run.answers.assign(correct=False))
+
+
+def guideline_path(path: str | Path) -> Path:
+    """Return the file of the guideline of a label file, which all labellers see."""
+    plan_file = plan_path(path)
+    return plan_file.with_name(plan_file.name.removesuffix(".plan.json") + ".guideline.txt")
+
+
+def _read_guideline(path: Path) -> str:
+    file = guideline_path(path)
+    with reading(file):
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _splits(run: Run) -> list[str]:
+    return list(run.questions["split"].dropna().unique())
+
+
+def _evaluate(run: Run) -> Evaluation:
+    return evaluate(run, similarities={"lexical": lexical}, must_judge=False).judged
+
+
+def _seconds_per_label(own: pd.DataFrame) -> float:
+    """Return the median time between two labels of the last ones; NaN if it is unknown."""
+    times = pd.to_datetime(own["time"], errors="coerce", utc=True, format="ISO8601")
+    seconds = times.diff().dt.total_seconds()
+    return float(seconds[seconds.between(0, _LONGEST_PAUSE)].tail(_N_RECENT).median())
+
+
+def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
+    """Return what each labeller said about an answer of the plan."""
+    labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
+    return labels[["labeller", "correct", "comment"]].to_dict("records")
+
+
+def _lock_of(path: Path) -> FileLock:
+    """Return the lock of a label file and its plan, which other processes may write too."""
+    return FileLock(path.with_name(f".{path.name}.lock"))
+
+
+def _file_state(path: Path) -> tuple[int, int] | None:
+    """Return the time and the size of a file, which change with each line."""
+    if not path.exists():
+        return None
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _read_labels(path: Path) -> pd.DataFrame:
+    return read_label_file(path) if path.exists() else label_table([])
+
+
+def _json_data(value: Any) -> Any:
+    """Return JSON data with None in place of NaN."""
+    if isinstance(value, dict):
+        return {key: _json_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_data(item) for item in value]
+    return plain(value)
