@@ -1,5 +1,6 @@
 """Probabilities of a few given continuations of a prompt, for P(True) and for judges."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.decoding import ForwardCounts
@@ -119,52 +119,24 @@ def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Conti
     return Continuations(prompt_ids[:start], remainders)
 
 
-_Row = tuple[int, tuple[int, ...]]  # a question, and the tokens after its prompt
-
-
 @torch.inference_mode()
 def _follow(tree: Tree, choices: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.float64]:
     """Return the log-probabilities (rows, C) of the choices of each prompt of a tree."""
-    totals = np.zeros((len(choices), len(choices[0])))
+    paths = list(itertools.chain.from_iterable(choices))
+    totals = np.zeros(len(paths))
     log_probs = tree.plant()
-    # Choices with the same beginning share the row of that beginning.
-    rows: dict[_Row, int] = {(question, ()): question for question in range(len(choices))}
-    for depth in range(max(len(ids) for continuations in choices for ids in continuations)):
-        if depth > 0:
-            beginnings = _distinct_beginnings(choices, depth)
-            parents = [rows[question, tokens[:-1]] for question, tokens in beginnings]
-            last_tokens = [tokens[-1] for _, tokens in beginnings]
-            log_probs = tree.grow(torch.tensor(parents), torch.tensor(last_tokens))
-            rows = {beginning: row for row, beginning in enumerate(beginnings)}
-        _add_tokens(totals, log_probs, rows, choices, depth)
-    return totals
-
-
-def _distinct_beginnings(choices: Sequence[Sequence[Sequence[int]]], depth: int) -> list[_Row]:
-    """Return the first `depth` tokens of all choices that are longer, each once per question."""
-    beginnings = {
-        (question, tuple(ids[:depth])): None
-        for question, continuations in enumerate(choices)
-        for ids in continuations
-        if len(ids) > depth
-    }
-    return list(beginnings)
-
-
-def _add_tokens(
-    totals: NDArray[np.float64],
-    log_probs: Tensor,
-    rows: dict[_Row, int],
-    choices: Sequence[Sequence[Sequence[int]]],
-    depth: int,
-) -> None:
-    """Add the log-probabilities of the tokens at `depth` to the totals (rows, C)."""
-    places = [
-        (question, number, rows[question, tuple(ids[:depth])], ids[depth])
-        for question, continuations in enumerate(choices)
-        for number, ids in enumerate(continuations)
-        if len(ids) > depth
-    ]
-    question, number, row, token = np.array(places).T
-    row, token = to_device(log_probs.device, row, token)
-    totals[question, number] += log_probs[row, token].double().cpu().numpy()
+    # The paths that have a token at the current depth, and the row before that token of each.
+    numbers = np.arange(len(paths))
+    rows = np.repeat(np.arange(len(choices)), len(choices[0]))
+    for depth in range(max(map(len, paths))):
+        tokens = np.array([paths[number][depth] for number in numbers])
+        device_rows, device_tokens = to_device(log_probs.device, rows, tokens)
+        totals[numbers] += log_probs[device_rows, device_tokens].double().cpu().numpy()
+        is_longer = np.array([len(paths[number]) > depth + 1 for number in numbers])
+        numbers = numbers[is_longer]
+        if len(numbers):
+            log_probs = tree.grow(
+                torch.from_numpy(rows[is_longer]), torch.from_numpy(tokens[is_longer])
+            )
+            rows = np.arange(len(numbers))
+    return totals.reshape(len(choices), -1)
