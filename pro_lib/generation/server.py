@@ -37,10 +37,9 @@ from pro_lib.generation.server_client import (
     ROUNDING,
     Connection,
     Server,
-    largest_difference,
     short_digest,
 )
-from pro_lib.runs.storage import difference
+from pro_lib.runs.parameters import difference, largest_difference
 
 _LONGER = 16  # factor by which the next list is longer if a list leaves something open
 
@@ -161,14 +160,14 @@ class ServedModel(Model):
         differ three times as much.
         """
         now = self.parameters()
-        if difference(parameters, {**parameters, **now}) is None:
+        if not difference(parameters, {**parameters, **now}):
             return ""
         probe = now["server"]["probe"]
         other_probe = self.parameters()["server"]["probe"]
         pairs = zip(probe["log_probs"], other_probe["log_probs"], strict=True)
         noise = max(largest_difference(*pair) for pair in pairs)
         probe["within"] = max(probe["within"], 3 * noise)
-        return difference(parameters, {**parameters, **now}) or ""
+        return difference(parameters, {**parameters, **now})
 
     def with_stop(self, stop: Sequence[str]) -> Model:
         """Return the model itself.

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from pro_lib.common.validation import (
     extra,
     rule,
 )
+from pro_lib.runs.parameters import largest_difference
 
 with extra("server", "asking a server"):
     import httpx
@@ -46,7 +47,7 @@ _TEMPORARY = (429, 502, 503, 504)  # HTTP statuses of a server that may answer l
 _BACKOFF = tenacity.wait_random_exponential(multiplier=0.2, max=5.0)
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
-_COMPARED = 20  # number of likely tokens that are compared between lists of the same prefix
+_N_STORED = 20  # number of likely tokens of the probe that are stored
 # Paths to the list of the likeliest tokens in a chat completion and in a text completion.
 _CHAT_LIST = ("choices", 0, "logprobs", "content", 0, "top_logprobs")
 _TEXT_LIST = ("choices", 0, "logprobs", "top_logprobs", 0)
@@ -461,19 +462,8 @@ def _possible_values(log_probs: dict[int, float]) -> list[float]:
 
 def _rounded(log_probs: dict[int, float]) -> dict[str, float]:
     """Return the likeliest tokens and their log-probabilities, as they are stored."""
-    likeliest = [*log_probs.items()][:_COMPARED]
+    likeliest = [*log_probs.items()][:_N_STORED]
     return {str(token): round(value, 6) for token, value in likeliest}
-
-
-def largest_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
-    """Return the largest difference in nats between two lists of one place.
-
-    The likeliest tokens of the first list are compared. A token that is missing from the second
-    list is at most as likely as the last one of that list.
-    """
-    likeliest = [*first.items()][:_COMPARED]
-    least = min(second.values())
-    return max(abs(value - second.get(token, least)) for token, value in likeliest)
 
 
 def _error_of(state: tenacity.RetryCallState) -> Any:

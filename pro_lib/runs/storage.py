@@ -34,6 +34,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import WholeNumber
 from pro_lib.runs.certificate import Certificate
+from pro_lib.runs.parameters import difference
 from pro_lib.runs.question_table import (
     IS_LAST,
     OWN,
@@ -347,13 +348,9 @@ class RunFolder(AbstractContextManager[Any]):
             self.info = read_info(self.path)
             other_parameter = difference(self.info.parameters, requested)
             if other_parameter:
-                reason = ""
-                if other_parameter.startswith("shots"):
-                    reason = " (another question file of the same name gave the examples)"
                 raise RunError(
                     f"run folder {self.path} has other parameters than requested: "
-                    f"{other_parameter}{reason}; "
-                    f"{_OTHER_FOLDER}, or move this one away"
+                    f"{other_parameter}; {_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, PROMPTED)
         tables = [table.to_pandas() for table, _ in contents]
@@ -724,113 +721,6 @@ def find_run(folder: Path, info: RunInfo) -> Path | None:
         if stored.strategy == info.strategy and stored.parameters == info.parameters:
             return file.parent
     return None
-
-
-def difference(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> str | None:
-    """Return the first parameter that differs, as `key=before, now key=after`.
-
-    A missing parameter counts as None. Inside mappings and lists the key is a path, such as
-    `server.host` or `shots[3]`. The log-probabilities of a server's probe may differ by as many
-    nats as its value `within`.
-
-    Args:
-        stored: the parameters of the run folder.
-        requested: the parameters of the run that is to be written.
-
-    Returns:
-        The difference; None if there is none.
-    """
-    for key in sorted({*stored, *requested}):
-        first = _first_difference(key, stored.get(key), requested.get(key))
-        if first:
-            path, *texts = first
-            before, after = _excerpts(*texts)
-            is_unrecorded = path == "server" and before == "None"
-            note = " (which server answered was not recorded)" if is_unrecorded else ""
-            return f"{path}={before}{note}, now {path}={after}"
-    return None
-
-
-# The path of a difference, and the texts of both values.
-_Difference = tuple[str, str, str]
-
-
-def _first_difference(path: str, before: Any, after: Any) -> _Difference | None:
-    """Return the first difference between two values, which may be nested."""
-    if before == after:
-        return None
-    if path == "server.probe" and _n_probes(before) == _n_probes(after) > 0:
-        return _first_probe_difference(path, before, after)
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted({*before, *after}):
-            inner = _first_difference(f"{path}.{key}", before.get(key), after.get(key))
-            if inner:
-                return inner
-        return None
-    if _holds_containers(before) and _holds_containers(after):
-        for number, (item_before, item_after) in enumerate(zip(before, after, strict=False)):
-            inner = _first_difference(f"{path}[{number}]", item_before, item_after)
-            if inner:
-                return inner
-        if len(before) != len(after):
-            return path, f"{len(before)} items", f"{len(after)} items"
-        return None
-    return path, repr(before), repr(after)
-
-
-def _first_probe_difference(
-    path: str, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> _Difference | None:
-    """Return the first difference between the log-probabilities of two probes of a server."""
-    pairs = zip(before["log_probs"], after["log_probs"], strict=True)
-    for number, (log_probs_before, log_probs_after) in enumerate(pairs):
-        first = _probe_difference(
-            f"{path}[{number}]", log_probs_before, log_probs_after, after["within"]
-        )
-        if first:
-            return first
-    return None
-
-
-def _n_probes(value: Any) -> int:
-    """Return the number of prompts of a probe, or 0 if the value is not a probe."""
-    return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
-
-
-def _holds_containers(value: Any) -> bool:
-    """Return whether a value is a list that contains lists or mappings."""
-    return isinstance(value, list) and any(isinstance(item, (list, Mapping)) for item in value)
-
-
-def _probe_difference(
-    path: str, before: Mapping[str, float], after: Mapping[str, float], within: float
-) -> _Difference | None:
-    """Return the first token whose log-probabilities differ by more than `within` nats.
-
-    If one list is longer, only its most probable tokens are compared, as many as the other list
-    has. A token that is missing from a list counts with the smallest log-probability in it.
-    """
-    length = min(len(before), len(after))
-    likeliest_before = sorted(before, key=lambda token: -before[token])[:length]
-    likeliest_after = sorted(after, key=lambda token: -after[token])[:length]
-    for token in dict.fromkeys(likeliest_before + likeliest_after):
-        value_before = before.get(token, before[likeliest_before[-1]])
-        value_after = after.get(token, after[likeliest_after[-1]])
-        if abs(value_before - value_after) > within:
-            return f"{path}.{token}", repr(value_before), repr(value_after)
-    return None
-
-
-def _excerpts(before: str, after: str, *, length: int = 60) -> tuple[str, str]:
-    """Return the place at which two texts begin to differ, at most `length` characters of each."""
-    characters = enumerate(itertools.zip_longest(before, after))
-    place = next((number for number, (first, second) in characters if first != second), 0)
-    is_short = max(len(before), len(after)) <= length
-    if is_short or place < length - 20:
-        return before[:length], after[:length]
-    start = place - 20
-    end = start + length - 1
-    return f"…{before[start:end]}", f"…{after[start:end]}"
 
 
 def _digest(content: object) -> str:
