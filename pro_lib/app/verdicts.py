@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from pro_lib.common.files import RunError
-from pro_lib.common.yes_no import ChoiceModel, missing_prompts
 from pro_lib.metrics.correctness import joined_references
 from pro_lib.metrics.judge import JUDGE_THRESHOLD, judge, judge_prompts
+from pro_lib.metrics.yes_no import ChoiceModel, missing_prompts
 from pro_lib.runs.run import Run
 
 _OLD_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]

@@ -24,9 +24,16 @@ from transformers import PreTrainedModel
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
 from pro_lib.common.thoughts import thought_mark
-from pro_lib.generation import decoding
-from pro_lib.generation.decoding import ForwardCounts, Outcome, Strategy
 from pro_lib.generation.decoding.compatibility import positions
+from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
+from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
+    Tree,
+    common_prefix_length,
+    encode_prefix,
+)
+from pro_lib.generation.decoding.steps import Outcome
+from pro_lib.generation.decoding.strategies import Strategy, Threshold
 from pro_lib.generation.models import Model, UnsupportedModelError
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
@@ -281,7 +288,7 @@ class Job:
                 f"{mark!r}; ask without thinking, as chat={{'enable_thinking': False}}"
             )
 
-    def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
+    def _tree(self, prompts: list[list[int]]) -> Tree:
         """Return the tree of some prompts.
 
         The states of their common prefix are computed once.
@@ -290,7 +297,7 @@ class Job:
         if self._prefix is None:
             # A tree uses as much of the prefix as its own prompts have in common.
             prefix_ids = self._shared_prefix()
-            self._prefix = decoding.encode_prefix(network, prefix_ids, counts=self.counts)
+            self._prefix = encode_prefix(network, prefix_ids, counts=self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
 
     def _shared_prefix(self) -> list[int]:
@@ -301,7 +308,7 @@ class Job:
         if not self.chat:
             return self.model.encode(shots)
         prompts = self._prompts(self._two_examples())
-        return prompts[0][: decoding.common_prefix_length(prompts)]
+        return prompts[0][: common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Return the token ids of the prompts of some questions."""
@@ -321,7 +328,7 @@ class Job:
         server_epsilon = getattr(self.model, "epsilon", None)
         if isinstance(server_epsilon, np.ndarray):
             return server_epsilon[: self.strategy.max_new_tokens + 1]
-        is_search = isinstance(self.strategy, decoding.Threshold)
+        is_search = isinstance(self.strategy, Threshold)
         if not is_search or self.model.network.dtype.itemsize > 2:
             return 0.0
         length = self.strategy.max_new_tokens
@@ -329,7 +336,7 @@ class Job:
         epsilons = _EPSILONS.setdefault(self.model.network, {})
         key = (*map(tuple, prompts), length, self.model.ends)
         if key not in epsilons:
-            epsilons[key] = decoding.measured_epsilon(
+            epsilons[key] = measured_epsilon(
                 self._tree, prompts, self.model.endings, max_new_tokens=length
             )
         return epsilons[key]
@@ -340,12 +347,12 @@ class Job:
         They are those of the first questions. If there are too few, questions of the world facts
         are used with the same shots or chat template, if their prompts fit into the model.
         """
-        n_questions = min(decoding.N_QUESTIONS, self.fitting)
+        n_questions = min(N_QUESTIONS, self.fitting)
         prompts = self._prompts(self.questions.table.iloc[:n_questions])
-        if len(prompts) >= decoding.FEWEST:
+        if len(prompts) >= FEWEST:
             return prompts
         facts = question_sets.load_questions(
-            "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
+            "world-facts", split="validation", limit=N_QUESTIONS, n_shots=0
         )
         others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
         n_positions = positions(self.model.network.config.get_text_config())

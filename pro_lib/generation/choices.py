@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation.decoding import ForwardCounts
 from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
     Tree,
     common_prefix_length,
     encode_prefix,

@@ -42,7 +42,6 @@ from pro_lib.common.validation import (
 from pro_lib.generation import weights
 from pro_lib.generation.chat_templates import render_chat
 from pro_lib.generation.choices import choice_log_probs
-from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import (
     Fit,
     PackingError,
@@ -50,6 +49,7 @@ from pro_lib.generation.decoding.compatibility import (
     best_fit,
     fit_for_length,
 )
+from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.precision import best_device, resolved_dtype
 from pro_lib.generation.tokens import (
     NEWLINE,

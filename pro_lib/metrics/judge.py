@@ -13,8 +13,8 @@ import pandas as pd
 from scipy.special import expit
 
 from pro_lib.common.validation import SentenceError
-from pro_lib.common.yes_no import CHOICES, ChoiceModel, yes_no_log_probs
 from pro_lib.metrics.correctness import joined_references
+from pro_lib.metrics.yes_no import CHOICES, ChoiceModel, yes_no_log_probs
 
 JUDGE_THRESHOLD = 0.5
 # Both choices together must have this probability. With less, the model says something else.

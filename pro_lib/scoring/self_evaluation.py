@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pro_lib.common.validation import SentenceError
-from pro_lib.common.yes_no import ChoiceModel, yes_no_log_probs
+from pro_lib.metrics.yes_no import ChoiceModel, yes_no_log_probs
 
 
 def p_true_prompt(question: str, answer: str, ideas: Sequence[str] = (), *, shots: str = "") -> str:

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from pro_lib.common import catalog, yes_no
+from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.choices import choice_log_probs
-from pro_lib.generation.decoding import ForwardCounts
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
+from pro_lib.metrics import yes_no
 from pro_lib.questions import question_sets
 from pro_lib.scoring.self_evaluation import p_true_prompt
 

@@ -23,7 +23,7 @@ from pro_lib.common.validation import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.common.yes_no import ChoiceModel
+    from pro_lib.metrics.yes_no import ChoiceModel
 
 _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
 _CLOSE = (0.4, 0.6)  # probabilities of a verdict that could easily be the opposite
