@@ -167,21 +167,23 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    with storage.Journal(folder.path, name, folder.info) as journal:
-        for start in range(0, len(questions), job.batch_size):
-            batch = questions.iloc[start : start + job.batch_size]
-            journal.append(*job.part(batch, bar))
-        _check_server(job, folder.info, journal)
-        journal.fold()
+    for start in range(0, len(questions), job.batch_size):
+        batch = questions.iloc[start : start + job.batch_size]
+        storage.write_part(folder.path, f"{name}.{start:05}", folder.info, *job.part(batch, bar))
+    try:
+        _check_server(job, folder.info)
+    except RunError:
+        for piece in folder.path.glob(f"{name}.*"):
+            piece.unlink()
+        raise
+    storage.join_pieces(folder.path, folder.info)
 
 
-def _check_server(job: Job, info: RunInfo, journal: storage.Journal | None = None) -> None:
-    """Raise `RunError` if the server has changed since the run began, and delete the journal."""
+def _check_server(job: Job, info: RunInfo) -> None:
+    """Raise `RunError` if the server has changed since the run began."""
     change = job.model.change_since(info.parameters)
     if not change:
         return
-    if journal is not None:
-        journal.delete()
     raise RunError(
         f"{job.model.source} changed while it answered: {change}; the answers since the last check "
         "are not used, so repeat the call when the server is as before"

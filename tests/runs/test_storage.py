@@ -202,55 +202,27 @@ def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     assert found.tolist() == rows
 
 
-def journal_of(path, ids, *, per_record=1):
-    """Write a journal with the answers to these questions, as by a process that died."""
+def pieces_of(path, ids):
+    """Write the answers to these questions as pieces, as by a process that died."""
     info = storage.read_info(path)
-    journal = storage.Journal(path, "part-00007", info)
-    with journal:
-        for start in range(0, len(ids), per_record):
-            asked = questions_of(ids[start : start + per_record])
-            journal.append(table_of(asked), Cost(prompt_tokens=len(asked)))
-    return path / "part-00007.journal"
+    for number, name in enumerate(ids):
+        cost = Cost(prompt_tokens=1)
+        storage.write_part(
+            path, f"part-00007.{number:05}", info, table_of(questions_of([name])), cost
+        )
+    return sorted(path.glob("part-00007.*"))
 
 
-def test_a_journal_is_read_and_folded_into_a_part(finished):
-    file = journal_of(finished, ["x", "y"])
+def test_pieces_are_read_and_joined_into_a_part(finished):
+    pieces = pieces_of(finished, ["x", "y"])
     _, table, info = read_all(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
-    assert not file.exists()
+    assert not any(piece.exists() for piece in pieces)
     _, table, info = storage.read_folder(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y", "z"]
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
-
-
-def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_no_other(finished):
-    file = journal_of(finished, ["x", "y"])
-    data = file.read_bytes()
-    first = len(data) // 2
-    for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
-        file.write_bytes(data[:end])
-        n_whole = sum(end >= size for size in (first, len(data)))
-        assert list(read_all(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
-
-
-def test_a_journal_without_a_whole_record_is_deleted(finished):
-    files_before = state(finished)
-    file = journal_of(finished, ["x"])
-    file.write_bytes(file.read_bytes()[:-1])
-    storage.fold_journal(file, storage.read_info(finished))
-    assert state(finished) == files_before
-
-
-def test_a_record_is_in_the_file_of_the_journal_before_the_next_one_is_written(
-    finished, monkeypatch
-):
-    # So few bytes stay in the buffer of the file unless they are flushed.
-    monkeypatch.setattr(storage, "_part_bytes", lambda *_: b"a short record")
-    with storage.Journal(finished, "part-00007", storage.read_info(finished)) as journal:
-        journal.append(table_of(questions_of(["x"])), Cost())
-        assert (finished / "part-00007.journal").read_bytes().endswith(b"a short record")
 
 
 def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
@@ -258,34 +230,37 @@ def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
     assert len(storage.read_folder(path)[1]) == len(IDS)
 
 
-def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
-    file = journal_of(finished, ["x", "y"])
-    whole, rng = file.read_bytes(), np.random.default_rng(0)
-    for _ in range(400 if size != "quick" else 60):
-        data = bytearray(whole)
-        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
-        file.write_bytes(data)
-        with pytest.raises(RunError, match="its checksum differs"):
-            storage.read_folder(finished)
-
-
-def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
-    file = journal_of(finished, ["x"])
-    data = file.read_bytes()
-    storage.fold_journal(file, storage.read_info(finished))
-    file.write_bytes(data)  # a process that died before it deleted the journal
+def test_pieces_left_beside_their_part_are_not_counted_twice(finished):
+    pieces = pieces_of(finished, ["x", "y"])
+    contents = {piece: piece.read_bytes() for piece in pieces}
+    storage.join_pieces(finished, storage.read_info(finished))
+    for piece, data in contents.items():
+        piece.write_bytes(data)  # a process that died before it deleted the pieces
     _, table, info = read_all(finished)
-    assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
-    written(finished, [*IDS, "x", "y"])
-    assert not file.exists()
-    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y"]
+    assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x", "y"], 12)
+    written(finished, [*IDS, "x", "y", "z"])
+    assert not any(piece.exists() for piece in pieces)
+    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y", "z"]
 
 
-def test_a_journal_of_another_run_is_refused(finished, tmp_path):
+def test_pieces_that_are_joined_while_they_are_read_are_read_as_a_part(finished, monkeypatch):
+    pieces_of(finished, ["x", "y"])
+    read = storage._read_part
+
+    def join_first(file, info, columns=None):
+        monkeypatch.setattr(storage, "_read_part", read)
+        storage.join_pieces(finished, info)
+        return read(file, info, columns)
+
+    monkeypatch.setattr(storage, "_read_part", join_first)
+    assert list(read_all(finished)[1]["question_id"]) == [*IDS, "x", "y"]
+
+
+def test_a_piece_of_another_run_is_refused(finished, tmp_path):
     other = written(
         tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5})
     )
-    shutil.copy(journal_of(other, ["x"]), finished)
+    shutil.copy(pieces_of(other, ["x"])[0], finished)
     with pytest.raises(RunError, match="part of another run"):
         storage.read_folder(finished)
 
