@@ -318,11 +318,9 @@ def _model_files(source: Path) -> list[Path]:
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *stamp: int) -> str:
-    """Return the checksum of a file.
-
-    The result is cached by the inode, the size, and the times of modification and change, because
-    a gigabyte takes seconds. A program can set the time of modification, but not that of change.
-    """
+    """Return the checksum of a file."""
+    # The result is cached by the inode, the size, and the times of modification and change, because
+    # a gigabyte takes seconds. A program can set the time of modification, but not that of change.
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

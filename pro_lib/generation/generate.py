@@ -138,11 +138,7 @@ def _generate_in_memory(
 def _generate_missing_parts(
     job: Job, work: WorkOptions, folder: RunFolder, *, progress: bool
 ) -> dict[str, Any]:
-    """Write the parts of a run that its folder does not have yet.
-
-    Returns:
-        The provenance from the Ray workers; empty if this process answers the questions.
-    """
+    """Write the parts of a run that its folder does not have yet."""
     batches_per_part = math.ceil(QUESTIONS_PER_PART / job.batch_size)
     parts = folder.missing(job.questions.table, per_part=job.batch_size * batches_per_part)
     n_questions = sum(map(len, parts.values()))
@@ -159,11 +155,9 @@ def _generate_missing_parts(
 
 
 def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
-    """Answer the questions of a part and store them.
-
-    Answers of a server are stored after each batch, and deleted if the server has changed
-    meanwhile.
-    """
+    """Answer the questions of a part and store them."""
+    # Answers of a server are stored after each batch, and deleted if the server has changed
+    # meanwhile.
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return

@@ -101,11 +101,9 @@ def connect_server(
 
 
 def _folder_name(model: str) -> str:
-    """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`.
-
-    It has at most 100 characters. Names that are not valid folder names get digits of their
-    SHA-256, so that different models have different folders.
-    """
+    """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`."""
+    # It has at most 100 characters. Names that are not valid folder names get digits of their
+    # SHA-256, so that different models have different folders.
     name = re.sub(r"[^\w.-]", "-", model.strip("/").replace("/", "--"), flags=re.ASCII)
     if name.replace("--", "/") == model and len(name) <= 100 and not name.startswith("."):
         return name
@@ -324,10 +322,8 @@ def _events_after(
     floor: float,
     is_greedy: bool,
 ) -> _EventsAfter:
-    """Return the events that may follow a prefix.
-
-    A longer list is requested while the list does not show whether some event reaches the floor.
-    """
+    """Return the events that may follow a prefix."""
+    # A longer list is requested while the list does not show whether some event reaches the floor.
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
     n_tokens = server.top
     n_requests = 0
@@ -396,11 +392,9 @@ class _TokenList:
         ]
 
     def least_entropy(self) -> float:
-        """Return a lower bound on the entropy of the next event, in nats.
-
-        A part of the unlisted probability may belong to endings. Entropy is concave in that part,
-        so the lesser value of its two extremes, none and all that is possible, is a lower bound.
-        """
+        """Return a lower bound on the entropy of the next event, in nats."""
+        # A part of the unlisted probability may belong to endings. Entropy is concave in that part,
+        # so the lesser value of its two extremes, none and all that is possible, is a lower bound.
         highest = self.ending + min(self.most_ending_left_out, self.rest)
         total = self.ending + self.rest
         extremes = [entr([ending, total - ending]).sum() for ending in (self.ending, highest)]

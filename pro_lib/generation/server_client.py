@@ -171,11 +171,9 @@ class Server:
     def _has_known_tokens(
         self, reply: object, log_probs: dict[int, float], *, is_sampled: bool
     ) -> bool:
-        """Return whether the generated text is one of the likeliest tokens of the tokenizer.
-
-        A sampled text may be any token, and a text with a replacement character is a part of a
-        character; neither is compared.
-        """
+        """Return whether the generated text is one of the likeliest tokens of the tokenizer."""
+        # A sampled text may be any token, and a text with a replacement character is a part of a
+        # character; neither is compared.
         likeliest = [*log_probs][:3]
         text = str(inner_value(reply, "choices", 0, "text") or "").strip()
         if is_sampled or not text or "\ufffd" in text:
@@ -236,10 +234,7 @@ class Server:
     def _probe(
         self, connection: "Connection", prompts: Sequence[Sequence[int]]
     ) -> list[dict[str, float]]:
-        """Return the log-probabilities of the likeliest tokens after each prompt, by token id.
-
-        Raises `RunError` if the server lists other probabilities than those of the model.
-        """
+        """Return the log-probabilities of the likeliest tokens after each prompt, by token id."""
         n_tokens = min(self.top, len(self.texts))
         lists = [self.request_list(connection, prompt, n_tokens, **_UNCACHED) for prompt in prompts]
         why = self._why_cut(lists, n_tokens)
@@ -252,12 +247,10 @@ class Server:
         return [_rounded(log_probs) for log_probs in lists]
 
     def _why_cut(self, lists: Sequence[dict[int, float]], n_tokens: int) -> str:
-        """Return in what way lists are cut and then normalised, or "" if they are not.
-
-        After a prompt with many possible continuations, the tokens that are not in a short list
-        have some probability. So lists are cut if all of them are short and complete, or if one is
-        complete and much shorter than another, which a server's limit does not explain.
-        """
+        """Return in what way lists are cut and then normalised, or "" if they are not."""
+        # After a prompt with many possible continuations, the tokens that are not in a short list
+        # have some probability. So lists are cut if all of them are short and complete, or if one
+        # is complete and much shorter than another, which a server's limit does not explain.
         possible_values = [_possible_values(log_probs) for log_probs in lists]
         lengths = [len(values) for values in possible_values]
         is_complete = [sum(np.exp(values)) > 1 - 1e-4 for values in possible_values]
@@ -280,11 +273,9 @@ class Server:
         log_probs: dict[int, float],
         n_tokens: int,
     ) -> str:
-        """Return in what way the list of a prompt depends on the sampling settings, or "".
-
-        If two lists of the same request differ about as much, the server is noisy instead; then
-        the search reports its questions as undecided.
-        """
+        """Return in what way the list of a prompt depends on the sampling settings, or ""."""
+        # If two lists of the same request differ about as much, the server is noisy instead; then
+        # the search reports its questions as undecided.
         sampled = self.request_list(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
         first_difference = largest_difference(log_probs, sampled)
         if first_difference <= self.epsilon:
@@ -300,10 +291,8 @@ class Server:
 
 @cache
 def _ssl_context() -> "ssl.SSLContext":
-    """Return the certificates of all clients.
-
-    A search opens many, and reading them is slow.
-    """
+    """Return the certificates of all clients."""
+    # A search opens many, and reading them is slow.
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -432,15 +421,8 @@ def _list_fault(reply: object, log_probs: dict[int, float], n_listed: int) -> st
 
 
 def _gap(log_probs: dict[int, float], n_requested: int, n_tokens: int) -> str:
-    """Return in what way a list leaves out a likely token, or "" if it does not.
-
-    A token that is not listed is at most as likely as the last of the requested ones.
-
-    Args:
-        log_probs: the listed values by token id, the likeliest first.
-        n_requested: the length of the list that was requested.
-        n_tokens: the number of the model's tokens.
-    """
+    """Return in what way a list leaves out a likely token, or "" if it does not."""
+    # A token that is not listed is at most as likely as the last of the requested ones.
     if not log_probs:
         return "has other tokens than the tokenizer"
     probabilities = np.exp([*log_probs.values()])
@@ -478,10 +460,8 @@ def _seconds_to_wait(state: tenacity.RetryCallState) -> float:
 
 
 def _retry_after(error: Exception) -> float | None:
-    """Return the seconds that a server asks to wait, or None.
-
-    They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.
-    """
+    """Return the seconds that a server asks to wait, or None."""
+    # They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.
     if not isinstance(error, httpx.HTTPStatusError) or error.response.status_code not in (429, 503):
         return None
     headers = error.response.headers

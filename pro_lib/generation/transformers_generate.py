@@ -240,10 +240,8 @@ def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
 def _tree_function(
     network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
 ) -> Callable[[Sequence[list[int]]], Tree]:
-    """Return the function that makes trees of prompts.
-
-    Their common prefix is computed once.
-    """
+    """Return the function that makes trees of prompts."""
+    # Their common prefix is computed once.
     shared: Sequence[int] = ()
     if not fit.plain:
         shared = prompts[0][: common_prefix_length(prompts)]
@@ -312,10 +310,8 @@ def _used_model_arguments(model_kwargs: Mapping[str, Any]) -> list[str]:
 
 
 def _ranked_answers(answers: list[Outcome], certificate: Certificate | None) -> list[Outcome]:
-    """Return answers in descending order of probability.
-
-    For a search, these are only the answers that reach α, or the first one if none does.
-    """
+    """Return answers in descending order of probability."""
+    # For a search, these are only the answers that reach α, or the first one if none does.
     ranked = by_probability(answers)
     if certificate is None:
         return ranked

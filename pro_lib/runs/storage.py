@@ -330,13 +330,8 @@ class RunFolder(AbstractContextManager[Any]):
         return None if table is not None and new_table.equals(table) else new_table
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return the questions without an answer, and the ids of the stored ones.
-
-        All files are checked against `run.json`.
-
-        Raises:
-            RunError: the run was made with other parameters, or a file is damaged.
-        """
+        """Return the questions without an answer, and the ids of the stored ones."""
+        # All files are checked against `run.json`.
         if (self.path / "run.json").exists():
             requested = self.info.parameters
             self.info = read_info(self.path)
@@ -451,10 +446,8 @@ def _chosen_questions(
 def _known_questions(
     path: Path, info: RunInfo, stored: pa.Table
 ) -> tuple[pa.Table | None, pa.Table]:
-    """Return the table of the last finished call (None before it), and all questions of a run.
-
-    If the text of a question was edited, these have the later text.
-    """
+    """Return the table of the last finished call (None before it), and all questions of a run."""
+    # If the text of a question was edited, these have the later text.
     columns = [name for name in (*QUESTION_COLUMNS, OWN) if name in stored.column_names]
     is_latest = ~stored["question_id"].to_pandas().duplicated(keep="last")
     latest = stored.select(columns).filter(pa.array(is_latest))
@@ -546,13 +539,7 @@ def has_answers(path: Path) -> bool:
 
 
 def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
-    """Return unused names for new parts.
-
-    Args:
-        path: the run folder.
-        count: the number of names.
-        behind: whether the new parts come after all others; otherwise gaps are filled first.
-    """
+    """Return unused names for new parts."""
     numbers = {int(_part_name(file).removeprefix("part-")) for file in parts(path)}
     first = max(numbers, default=-1) + 1 if behind else 0
     candidates = range(first, first + len(numbers) + count)
@@ -563,13 +550,7 @@ def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
 def _read_parts(
     path: Path, info: RunInfo, columns: Sequence[str] | None = None
 ) -> list[tuple[pa.Table, Cost]]:
-    """Return the table and the cost of every part of a run folder.
-
-    Args:
-        path: the run folder.
-        info: its info.
-        columns: the columns to read; None for all.
-    """
+    """Return the table and the cost of every part of a run folder."""
     files = parts(path)
     _check_no_copies(files)
     try:
