@@ -13,8 +13,8 @@ from pro_lib.metrics.judge import JUDGE_THRESHOLD, judge, judge_prompts
 from pro_lib.metrics.yes_no import ChoiceModel, missing_prompts
 from pro_lib.runs.run import Run
 
-_OLD_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
-_COLUMNS = [*_OLD_COLUMNS, "accepted_answers"]
+_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
+_COLUMNS += ["accepted_answers"]
 
 
 def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
@@ -75,4 +75,4 @@ def is_verdict_table(path: Path) -> bool:
     """Return whether a CSV file begins as the tables of `verdicts`."""
     with open(path, encoding="utf-8", newline="") as file:
         columns = next(csv.reader([file.readline(1000)]), [])
-    return columns in (_COLUMNS, _OLD_COLUMNS)
+    return columns == _COLUMNS

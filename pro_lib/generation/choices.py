@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from pro_lib.generation.models import Model
 
 _BATCH = 32  # prompts in one forward pass
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """The token ids of a prompt, and of each choice after it."""
-
-    prompt: list[int]
-    choices: list[list[int]]
 
 
 def choice_log_probs(
@@ -68,26 +59,20 @@ def choice_log_probs(
     if not choices:
         raise SentenceError("choices must have at least one text; got []")
     counts = counts or ForwardCounts()
-    encoded: list[Continuations] = []
-    places = []
-    for place, prompt in enumerate(prompts):
-        if _can_encode(model, prompt):
-            encoded.append(encode_choices(model, prompt, choices))
-            places.append(place)
+    places = [place for place, prompt in enumerate(prompts) if _can_encode(model, prompt)]
     results = np.full((len(prompts), len(choices)), np.nan)
-    if not encoded:
+    if not places:
         return results
-    longest = max(len(question.prompt) + max(map(len, question.choices)) for question in encoded)
-    fit = model.fit_for(longest)
-    shared = common_prefix_length([question.prompt[:-1] for question in encoded])
-    prefix = encode_prefix(model.network, encoded[0].prompt[:shared], counts=counts)
-    for start in range(0, len(encoded), batch_size):
-        batch = encoded[start : start + batch_size]
-        tree = fit.tree(
-            model.network, [question.prompt for question in batch], prefix=prefix, counts=counts
-        )
-        values = _follow(tree, [question.choices for question in batch])
-        results[places[start : start + batch_size]] = values
+    encoded = [encode_choices(model, prompts[place], choices) for place in places]
+    prompt_ids = [ids for ids, _ in encoded]
+    choice_ids = [continuations for _, continuations in encoded]
+    fit = model.fit_for(max(len(ids) + max(map(len, ends)) for ids, ends in encoded))
+    shared = common_prefix_length([ids[:-1] for ids in prompt_ids])
+    prefix = encode_prefix(model.network, prompt_ids[0][:shared], counts=counts)
+    for start in range(0, len(places), batch_size):
+        batch = slice(start, start + batch_size)
+        tree = fit.tree(model.network, prompt_ids[batch], prefix=prefix, counts=counts)
+        results[places[batch]] = _follow(tree, choice_ids[batch])
     return results
 
 
@@ -100,7 +85,9 @@ def _can_encode(model: "Model", prompt: str) -> bool:
     return True
 
 
-def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Continuations:
+def encode_choices(
+    model: "Model", prompt: str, choices: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
     """Return the tokens of a prompt and of its choices.
 
     A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
@@ -116,7 +103,7 @@ def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Conti
                 f"choice {choice!r} adds no token to the prompt, so it has no probability; give a "
                 "text that is more than white space"
             )
-    return Continuations(prompt_ids[:start], remainders)
+    return prompt_ids[:start], remainders
 
 
 @torch.inference_mode()

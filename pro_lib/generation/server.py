@@ -220,13 +220,13 @@ class ServedModel(Model):
         self, connection: Connection, prompt: str, choices: Sequence[str]
     ) -> list[float]:
         """Return the log-probabilities of the choices after one prompt."""
-        continuations = encode_choices(self, prompt, choices)
+        prompt_ids, choice_ids = encode_choices(self, prompt, choices)
         lists: dict[tuple[int, ...], dict[int, float]] = {}
         totals = []
-        for token_ids in continuations.choices:
+        for token_ids in choice_ids:
             total = 0.0
             for depth, token in enumerate(token_ids):
-                prefix = (*continuations.prompt, *token_ids[:depth])
+                prefix = (*prompt_ids, *token_ids[:depth])
                 if prefix not in lists:
                     top = min(self.server.top, len(self.server.texts))
                     lists[prefix] = self.server.request_list(connection, prefix, top)

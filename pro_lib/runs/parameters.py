@@ -24,10 +24,11 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
     """
     for key in sorted({*before, *after}):
         name = f"{path}{key}"
-        values = (before.get(key), after.get(key))
-        text = _probe_difference(*values) if name == "server.probe" and all(values) else None
+        old = before.get(key)
+        new = after.get(key)
+        text = _probe_difference(old, new) if name == "server.probe" and old and new else None
         if text is None:
-            text = _value_difference(name, *values)
+            text = _value_difference(name, old, new)
         if text:
             return text
     return ""
