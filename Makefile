@@ -129,10 +129,10 @@ docs: $(VENV)/.installed-docs  ## build the docs as a site into build/site; runs
 docs-numbers: $(VENV)/.installed-docs  ## write the numbers of the CSV files into README and docs
 	$(BIN)/python docs/sourced/doc_numbers.py --write
 
-world: install  ## build the world facts from their hand-written relations
+world: $(VENV)/.installed-test  ## build the world facts from their hand-written relations
 	$(BIN)/python data/world_facts/build.py
 
-models: install  ## train the bundled models anew
+models: $(VENV)/.installed-test  ## train the bundled models anew
 	$(BIN)/python data/models/train.py facts-2m facts-1m
 
 screenshots: $(VENV)/.installed-test  ## make the explorer's pictures in docs/images anew (needs Chromium)

@@ -16,7 +16,12 @@ import pandas as pd
 import torch
 from measuring import parse_arguments, world_facts
 
-from pro_lib.generation import decoding, models
+from pro_lib.generation import models
+from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
+    common_prefix_length,
+    encode_prefix,
+)
 
 
 @dataclass(frozen=True)
@@ -171,16 +176,12 @@ def counted(
     all_seconds = list[float]()
     host_seconds = list[float]()
     prompts = [model.encode(prompt) for prompt in questions.prompts()]
-    prefix = decoding.encode_prefix(
-        model.network, prompts[0][: decoding.common_prefix_length(prompts)]
-    )
+    prefix = encode_prefix(model.network, prompts[0][: common_prefix_length(prompts)])
     for _ in range(repeats):
-        tree = model.fit.tree(
-            model.network, prompts, prefix=prefix, counts=decoding.ForwardCounts()
-        )
+        tree = model.fit.tree(model.network, prompts, prefix=prefix, counts=ForwardCounts())
         with watched(model.network) as (steps, seconds):
             started = time.perf_counter()
-            decode = decoding.strategy(strategy, **settings).decode
+            decode = strategy(strategy, **settings).decode
             decode(tree, model.endings, question_ids=list(questions.table["question_id"]))
             all_seconds.append((time.perf_counter() - started) / len(steps))
             host_seconds.append(all_seconds[-1] - sum(seconds) / len(steps))

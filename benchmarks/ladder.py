@@ -29,7 +29,8 @@ from ladder_release import MARK, Prompts, Settings
 from measuring import ROOT, decode_batches, parse_arguments, world_facts
 
 from pro_lib.generation import models
-from pro_lib.generation.decoding import encode_prefix, strategies
+from pro_lib.generation.decoding import strategies
+from pro_lib.generation.decoding.packed_tree import encode_prefix
 
 RELEASE_PYTHON = ROOT / "build" / "golden" / "bin" / "python"  # of `make golden`
 RELEASE_ARMS = {

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pro_lib.generation import decoding
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree
+from pro_lib.generation.decoding.strategies import Strategy
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 
@@ -45,7 +46,7 @@ def world_facts(limit: int, n_shots: int) -> QuestionSet:
 
 
 def decode_batches(
-    strategy: decoding.Strategy, network, endings, prompts: Sequence, prefix, batch_size: int
+    strategy: Strategy, network, endings, prompts: Sequence, prefix, batch_size: int
 ) -> tuple:
     """Decode prompts in batches on the packed tree.
 
@@ -53,10 +54,10 @@ def decode_batches(
         The answers to each prompt, and the counts of forward passes without those of the prefix.
     """
     answers = []
-    counts = decoding.ForwardCounts()
+    counts = ForwardCounts()
     for start in range(0, len(prompts), batch_size):
         batch = prompts[start : start + batch_size]
-        tree = decoding.PackedTree(network, batch, prefix.shared_with(batch), counts)
+        tree = PackedTree(network, batch, prefix.shared_with(batch), counts)
         answers += strategy.decode(
             tree, endings, question_ids=[str(place) for place in range(len(batch))]
         )

@@ -40,15 +40,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pro_lib.generation import models, tokens
-from pro_lib.generation.decoding import (
-    STRATEGIES,
-    ForwardCounts,
-    PackedTree,
-    Prefix,
-    encode_prefix,
-    packed_tree,
-)
+from pro_lib.generation.decoding import packed_tree
 from pro_lib.generation.decoding.compatibility import Fit
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, Prefix, encode_prefix
+from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.generation.generate import generate
 from pro_lib.runs.storage import Cost
 

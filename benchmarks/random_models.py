@@ -27,7 +27,9 @@ from measuring import decode_batches
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib.generation.decoding import Endings, ForwardCounts, Greedy, PackedTree, encode_prefix
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
+from pro_lib.generation.decoding.strategies import Greedy
 
 
 def _shape(

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pro_lib.generation import models as pro_models
-from pro_lib.generation.decoding import Endings
+from pro_lib.generation.decoding.next_tokens import Endings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))

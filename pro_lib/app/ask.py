@@ -23,7 +23,7 @@ from pro_lib.metrics.auroc import need_both
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
-from pro_lib.runs import storage
+from pro_lib.runs.parameters import difference
 from pro_lib.runs.run import Run, read_run
 
 if TYPE_CHECKING:
@@ -220,10 +220,10 @@ def check_calibration(calibration: Run, parameters: Mapping[str, Any]) -> None:
             "was imported; give a run that the workbench generated"
         )
     compared = {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
-    difference = storage.difference(run_parameters, {**run_parameters, **compared})
-    if difference:
+    change = difference(run_parameters, {**run_parameters, **compared})
+    if change:
         raise RunError(
-            f"calibration: run {calibration.name} was made with {difference}; give a run with the "
+            f"calibration: run {calibration.name} was made with {change}; give a run with the "
             "same settings as the question"
         )
 

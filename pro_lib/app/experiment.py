@@ -45,6 +45,7 @@ from pro_lib.labels import LabelSample, is_label_sample
 from pro_lib.metrics.correctness import CORRECTNESS, Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
+from pro_lib.runs.parameters import difference
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
@@ -678,7 +679,7 @@ class Experiment(Parameters):
             required |= loaded.parameters()
         elif fingerprint is not None:
             required["fingerprint"] = fingerprint
-        if storage.difference(parameters, required) is not None:
+        if difference(parameters, required):
             return None
         stored_dtype = parameters.get("dtype")
         dtype = stored_dtype

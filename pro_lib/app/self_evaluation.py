@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pro_lib import runs, scoring
 
 if TYPE_CHECKING:
-    from pro_lib.common.choice_model import ChoiceModel
+    from pro_lib.metrics.yes_no import ChoiceModel
     from pro_lib.runs.run import Run
 
 P_TRUE = "P(True)"

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from pro_lib import metrics
-from pro_lib.common.choice_cache import missing_prompts
-from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import joined_references
-from pro_lib.metrics.judge import JUDGE_CHOICES, JUDGE_THRESHOLD, judge_prompts
+from pro_lib.metrics.judge import JUDGE_THRESHOLD, judge, judge_prompts
+from pro_lib.metrics.yes_no import ChoiceModel, missing_prompts
 from pro_lib.runs.run import Run
 
-_OLD_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
-_COLUMNS = [*_OLD_COLUMNS, "accepted_answers"]
+_COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
+_COLUMNS += ["accepted_answers"]
 
 
 def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
@@ -42,41 +40,31 @@ def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
             f"run {run.name} has no question with both references and an answer's text, which a "
             "judge compares; give a file of questions with references (--questions)"
         )
-    return table[has_references].reset_index(drop=True)
+    table = table[has_references].reset_index(drop=True)
+    return table.assign(references=table["references"].map(list))
 
 
 def prompts_to_send(answers: pd.DataFrame, model: ChoiceModel, cache: Path) -> list[str]:
-    """Return the prompts whose verdicts are not stored yet."""
-    prompts = judge_prompts(
-        answers["question"], [list(one) for one in answers["references"]], answers["text"]
-    )
-    return missing_prompts(model, prompts, JUDGE_CHOICES, cache)
+    """Return the prompts about the result of `answers_to_judge` whose replies are not stored."""
+    prompts = judge_prompts(answers["question"], answers["references"], answers["text"])
+    return missing_prompts(model, prompts, cache)
 
 
-def verdicts(
-    answers: pd.DataFrame, *, model: ChoiceModel, cache: Path, progress: bool = True
-) -> pd.DataFrame:
+def verdicts(answers: pd.DataFrame, *, model: ChoiceModel, cache: Path) -> pd.DataFrame:
     """Return a judge's verdicts, a row per answer.
 
     Args:
         answers: the result of `answers_to_judge`.
         model: the judge.
         cache: the file in which its replies are kept.
-        progress: show a progress bar.
 
     Returns:
         The columns question_id, question, text, correct (whether the probability is at least 0.5;
         missing without a verdict), p_right, mass and status, as `metrics.judge` explains them, and
         accepted_answers, the references as the judge read them.
     """
-    table = metrics.judge(
-        list(answers["question"]),
-        [list(one) for one in answers["references"]],
-        list(answers["text"]),
-        model=model,
-        cache=cache,
-        progress=progress,
-    )
+    columns = (answers["question"], answers["references"], answers["text"])
+    table = judge(*columns, model=model, cache=cache, progress=True)
     is_right = table["p_right"] >= JUDGE_THRESHOLD
     table["correct"] = is_right.astype("boolean").where(table["status"] == "judged")
     references = answers["references"].map(joined_references)
@@ -87,4 +75,4 @@ def is_verdict_table(path: Path) -> bool:
     """Return whether a CSV file begins as the tables of `verdicts`."""
     with open(path, encoding="utf-8", newline="") as file:
         columns = next(csv.reader([file.readline(1000)]), [])
-    return columns in (_COLUMNS, _OLD_COLUMNS)
+    return columns == _COLUMNS

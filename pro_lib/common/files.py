@@ -151,10 +151,8 @@ def _process_space() -> str:
 
 
 def _is_running(process: int) -> bool:
-    """Return whether a process of this machine may be running.
-
-    The result is always True on Windows, where the question would end the process.
-    """
+    """Return whether a process of this machine may be running."""
+    # The result is always True on Windows, where the question would end the process.
     if os.name != "posix":
         return True
     try:

@@ -75,13 +75,8 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _is_object(end: bytes, where: str) -> bool:
-    """Return whether the text after the last line end is a complete object.
-
-    Otherwise it is empty, or the unfinished beginning of an object.
-
-    Raises:
-        RunError: it is not the beginning of an object.
-    """
+    """Return whether the text after the last line end is a complete object."""
+    # Otherwise it is empty, or the unfinished beginning of an object.
     if not end:
         return False
     try:

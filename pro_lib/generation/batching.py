@@ -24,9 +24,16 @@ from transformers import PreTrainedModel
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
 from pro_lib.common.thoughts import thought_mark
-from pro_lib.generation import decoding
-from pro_lib.generation.decoding import ForwardCounts, Outcome, Strategy
 from pro_lib.generation.decoding.compatibility import positions
+from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
+from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
+    Tree,
+    common_prefix_length,
+    encode_prefix,
+)
+from pro_lib.generation.decoding.steps import Outcome
+from pro_lib.generation.decoding.strategies import Strategy, Threshold
 from pro_lib.generation.models import Model, UnsupportedModelError
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
@@ -97,10 +104,8 @@ class Job:
         return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
 
     def _check_template(self) -> None:
-        """Raise `UnsupportedModelError` for a chat template whose prompts lack the question.
-
-        The prompts of two questions are compared, because a template may trim or escape a text.
-        """
+        """Raise `UnsupportedModelError` for a chat template whose prompts lack the question."""
+        # The prompts of two questions are compared, because a template may trim or escape a text.
         first_prompt, second_prompt = self._prompts(self._two_examples())
         if first_prompt == second_prompt:
             raise UnsupportedModelError(
@@ -281,16 +286,14 @@ class Job:
                 f"{mark!r}; ask without thinking, as chat={{'enable_thinking': False}}"
             )
 
-    def _tree(self, prompts: list[list[int]]) -> decoding.Tree:
-        """Return the tree of some prompts.
-
-        The states of their common prefix are computed once.
-        """
+    def _tree(self, prompts: list[list[int]]) -> Tree:
+        """Return the tree of some prompts."""
+        # The states of their common prefix are computed once.
         network = self.model.network
         if self._prefix is None:
             # A tree uses as much of the prefix as its own prompts have in common.
             prefix_ids = self._shared_prefix()
-            self._prefix = decoding.encode_prefix(network, prefix_ids, counts=self.counts)
+            self._prefix = encode_prefix(network, prefix_ids, counts=self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
 
     def _shared_prefix(self) -> list[int]:
@@ -301,7 +304,7 @@ class Job:
         if not self.chat:
             return self.model.encode(shots)
         prompts = self._prompts(self._two_examples())
-        return prompts[0][: decoding.common_prefix_length(prompts)]
+        return prompts[0][: common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Return the token ids of the prompts of some questions."""
@@ -313,15 +316,13 @@ class Job:
 
     @cached_property
     def _epsilon(self) -> ArrayLike:
-        """The largest error of a search's log-probabilities, in nats.
-
-        It is measured in half precision, and 0 otherwise. For a server it depends on the length of
-        the prefix.
-        """
+        """The largest error of a search's log-probabilities, in nats."""
+        # It is measured in half precision, and 0 otherwise. For a server it depends on the length
+        # of the prefix.
         server_epsilon = getattr(self.model, "epsilon", None)
         if isinstance(server_epsilon, np.ndarray):
             return server_epsilon[: self.strategy.max_new_tokens + 1]
-        is_search = isinstance(self.strategy, decoding.Threshold)
+        is_search = isinstance(self.strategy, Threshold)
         if not is_search or self.model.network.dtype.itemsize > 2:
             return 0.0
         length = self.strategy.max_new_tokens
@@ -329,23 +330,21 @@ class Job:
         epsilons = _EPSILONS.setdefault(self.model.network, {})
         key = (*map(tuple, prompts), length, self.model.ends)
         if key not in epsilons:
-            epsilons[key] = decoding.measured_epsilon(
+            epsilons[key] = measured_epsilon(
                 self._tree, prompts, self.model.endings, max_new_tokens=length
             )
         return epsilons[key]
 
     def _prompts_to_measure(self) -> list[list[int]]:
-        """Return the prompts on which the error of log-probabilities is measured.
-
-        They are those of the first questions. If there are too few, questions of the world facts
-        are used with the same shots or chat template, if their prompts fit into the model.
-        """
-        n_questions = min(decoding.N_QUESTIONS, self.fitting)
+        """Return the prompts on which the error of log-probabilities is measured."""
+        # They are those of the first questions. If there are too few, questions of the world facts
+        # are used with the same shots or chat template, if their prompts fit into the model.
+        n_questions = min(N_QUESTIONS, self.fitting)
         prompts = self._prompts(self.questions.table.iloc[:n_questions])
-        if len(prompts) >= decoding.FEWEST:
+        if len(prompts) >= FEWEST:
             return prompts
         facts = question_sets.load_questions(
-            "world-facts", split="validation", limit=decoding.N_QUESTIONS, n_shots=0
+            "world-facts", split="validation", limit=N_QUESTIONS, n_shots=0
         )
         others = self._prompts(self.questions.with_questions(facts.table["question"]).table)
         n_positions = positions(self.model.network.config.get_text_config())
@@ -353,10 +352,8 @@ class Job:
         return [prompt for prompt in others if len(prompt) <= longest] or prompts
 
     def _rows(self, answers: list[Outcome]) -> list[dict]:
-        """Return answers as rows of a part.
-
-        They are in descending order of probability, but samples in the order of their draws.
-        """
+        """Return answers as rows of a part."""
+        # They are in descending order of probability, but samples in the order of their draws.
         if self.strategy.ranked:
             answers = by_probability(answers)
         return [
@@ -387,10 +384,8 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Return the peak memory of a CUDA device, or else of the process, in bytes.
-
-    It is 0 on systems that do not record it.
-    """
+    """Return the peak memory of a CUDA device, or else of the process, in bytes."""
+    # It is 0 on systems that do not record it.
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

@@ -74,11 +74,9 @@ def _check_options(template: str, options: Mapping[str, Any]) -> None:
 
 
 def _with_fixed_date(template: str, today: date) -> str:
-    """Return a template for which `strftime_now` returns `today`, in whatever way it is called.
-
-    Transformers defines a function of this name that returns the current date, whatever options it
-    gets. A macro of the same name replaces it.
-    """
+    """Return a template for which `strftime_now` returns `today`, in whatever way it is called."""
+    # Transformers defines a function of this name that returns the current date, whatever options
+    # it gets. A macro of the same name replaces it.
     if "strftime_now" not in template:
         return template
     codes = {code: today.strftime(code) for code in _DATE_CODE.findall(template)}

@@ -1,17 +1,16 @@
 """Probabilities of a few given continuations of a prompt, for P(True) and for judges."""
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation.decoding import ForwardCounts
 from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
     Tree,
     common_prefix_length,
     encode_prefix,
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from pro_lib.generation.models import Model
 
 _BATCH = 32  # prompts in one forward pass
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """The token ids of a prompt, and of each choice after it."""
-
-    prompt: list[int]
-    choices: list[list[int]]
 
 
 def choice_log_probs(
@@ -68,26 +59,20 @@ def choice_log_probs(
     if not choices:
         raise SentenceError("choices must have at least one text; got []")
     counts = counts or ForwardCounts()
-    encoded: list[Continuations] = []
-    places = []
-    for place, prompt in enumerate(prompts):
-        if _can_encode(model, prompt):
-            encoded.append(encode_choices(model, prompt, choices))
-            places.append(place)
+    places = [place for place, prompt in enumerate(prompts) if _can_encode(model, prompt)]
     results = np.full((len(prompts), len(choices)), np.nan)
-    if not encoded:
+    if not places:
         return results
-    longest = max(len(question.prompt) + max(map(len, question.choices)) for question in encoded)
-    fit = model.fit_for(longest)
-    shared = common_prefix_length([question.prompt[:-1] for question in encoded])
-    prefix = encode_prefix(model.network, encoded[0].prompt[:shared], counts=counts)
-    for start in range(0, len(encoded), batch_size):
-        batch = encoded[start : start + batch_size]
-        tree = fit.tree(
-            model.network, [question.prompt for question in batch], prefix=prefix, counts=counts
-        )
-        values = _follow(tree, [question.choices for question in batch])
-        results[places[start : start + batch_size]] = values
+    encoded = [encode_choices(model, prompts[place], choices) for place in places]
+    prompt_ids = [ids for ids, _ in encoded]
+    choice_ids = [continuations for _, continuations in encoded]
+    fit = model.fit_for(max(len(ids) + max(map(len, ends)) for ids, ends in encoded))
+    shared = common_prefix_length([ids[:-1] for ids in prompt_ids])
+    prefix = encode_prefix(model.network, prompt_ids[0][:shared], counts=counts)
+    for start in range(0, len(places), batch_size):
+        batch = slice(start, start + batch_size)
+        tree = fit.tree(model.network, prompt_ids[batch], prefix=prefix, counts=counts)
+        results[places[batch]] = _follow(tree, choice_ids[batch])
     return results
 
 
@@ -100,7 +85,9 @@ def _can_encode(model: "Model", prompt: str) -> bool:
     return True
 
 
-def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Continuations:
+def encode_choices(
+    model: "Model", prompt: str, choices: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
     """Return the tokens of a prompt and of its choices.
 
     A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
@@ -116,55 +103,27 @@ def encode_choices(model: "Model", prompt: str, choices: Sequence[str]) -> Conti
                 f"choice {choice!r} adds no token to the prompt, so it has no probability; give a "
                 "text that is more than white space"
             )
-    return Continuations(prompt_ids[:start], remainders)
-
-
-_Row = tuple[int, tuple[int, ...]]  # a question, and the tokens after its prompt
+    return prompt_ids[:start], remainders
 
 
 @torch.inference_mode()
 def _follow(tree: Tree, choices: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.float64]:
     """Return the log-probabilities (rows, C) of the choices of each prompt of a tree."""
-    totals = np.zeros((len(choices), len(choices[0])))
+    paths = list(itertools.chain.from_iterable(choices))
+    totals = np.zeros(len(paths))
     log_probs = tree.plant()
-    # Choices with the same beginning share the row of that beginning.
-    rows: dict[_Row, int] = {(question, ()): question for question in range(len(choices))}
-    for depth in range(max(len(ids) for continuations in choices for ids in continuations)):
-        if depth > 0:
-            beginnings = _distinct_beginnings(choices, depth)
-            parents = [rows[question, tokens[:-1]] for question, tokens in beginnings]
-            last_tokens = [tokens[-1] for _, tokens in beginnings]
-            log_probs = tree.grow(torch.tensor(parents), torch.tensor(last_tokens))
-            rows = {beginning: row for row, beginning in enumerate(beginnings)}
-        _add_tokens(totals, log_probs, rows, choices, depth)
-    return totals
-
-
-def _distinct_beginnings(choices: Sequence[Sequence[Sequence[int]]], depth: int) -> list[_Row]:
-    """Return the first `depth` tokens of all choices that are longer, each once per question."""
-    beginnings = {
-        (question, tuple(ids[:depth])): None
-        for question, continuations in enumerate(choices)
-        for ids in continuations
-        if len(ids) > depth
-    }
-    return list(beginnings)
-
-
-def _add_tokens(
-    totals: NDArray[np.float64],
-    log_probs: Tensor,
-    rows: dict[_Row, int],
-    choices: Sequence[Sequence[Sequence[int]]],
-    depth: int,
-) -> None:
-    """Add the log-probabilities of the tokens at `depth` to the totals (rows, C)."""
-    places = [
-        (question, number, rows[question, tuple(ids[:depth])], ids[depth])
-        for question, continuations in enumerate(choices)
-        for number, ids in enumerate(continuations)
-        if len(ids) > depth
-    ]
-    question, number, row, token = np.array(places).T
-    row, token = to_device(log_probs.device, row, token)
-    totals[question, number] += log_probs[row, token].double().cpu().numpy()
+    # The paths that have a token at the current depth, and the row before that token of each.
+    numbers = np.arange(len(paths))
+    rows = np.repeat(np.arange(len(choices)), len(choices[0]))
+    for depth in range(max(map(len, paths))):
+        tokens = np.array([paths[number][depth] for number in numbers])
+        device_rows, device_tokens = to_device(log_probs.device, rows, tokens)
+        totals[numbers] += log_probs[device_rows, device_tokens].double().cpu().numpy()
+        is_longer = np.array([len(paths[number]) > depth + 1 for number in numbers])
+        numbers = numbers[is_longer]
+        if len(numbers):
+            log_probs = tree.grow(
+                torch.from_numpy(rows[is_longer]), torch.from_numpy(tokens[is_longer])
+            )
+            rows = np.arange(len(numbers))
+    return totals.reshape(len(choices), -1)

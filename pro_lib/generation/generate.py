@@ -138,11 +138,7 @@ def _generate_in_memory(
 def _generate_missing_parts(
     job: Job, work: WorkOptions, folder: RunFolder, *, progress: bool
 ) -> dict[str, Any]:
-    """Write the parts of a run that its folder does not have yet.
-
-    Returns:
-        The provenance from the Ray workers; empty if this process answers the questions.
-    """
+    """Write the parts of a run that its folder does not have yet."""
     batches_per_part = math.ceil(QUESTIONS_PER_PART / job.batch_size)
     parts = folder.missing(job.questions.table, per_part=job.batch_size * batches_per_part)
     n_questions = sum(map(len, parts.values()))
@@ -159,29 +155,34 @@ def _generate_missing_parts(
 
 
 def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job, bar: tqdm) -> None:
-    """Answer the questions of a part and store them.
-
-    Answers of a server are stored after each batch, and deleted if the server has changed
-    meanwhile.
-    """
+    """Answer the questions of a part and store them."""
+    # Answers of a server are stored after each batch, and deleted if the server has changed
+    # meanwhile.
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    with storage.Journal(folder.path, name, folder.info) as journal:
-        for start in range(0, len(questions), job.batch_size):
-            batch = questions.iloc[start : start + job.batch_size]
-            journal.append(*job.part(batch, bar))
-        _check_server(job, folder.info, journal)
-        journal.fold()
+    for journal in folder.path.glob("*.journal"):
+        raise RunError(
+            f"{journal} has answers of an unfinished run of an earlier version. Finish the run with "
+            "that version, or delete the file to ask its questions again."
+        )
+    for start in range(0, len(questions), job.batch_size):
+        batch = questions.iloc[start : start + job.batch_size]
+        storage.write_part(folder.path, f"{name}.{start:05}", folder.info, *job.part(batch, bar))
+    try:
+        _check_server(job, folder.info)
+    except RunError:
+        for piece in folder.path.glob(f"{name}.*"):
+            piece.unlink()
+        raise
+    storage.join_pieces(folder.path, folder.info)
 
 
-def _check_server(job: Job, info: RunInfo, journal: storage.Journal | None = None) -> None:
-    """Raise `RunError` if the server has changed since the run began, and delete the journal."""
+def _check_server(job: Job, info: RunInfo) -> None:
+    """Raise `RunError` if the server has changed since the run began."""
     change = job.model.change_since(info.parameters)
     if not change:
         return
-    if journal is not None:
-        journal.delete()
     raise RunError(
         f"{job.model.source} changed while it answered: {change}; the answers since the last check "
         "are not used, so repeat the call when the server is as before"

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from huggingface_hub import constants, get_session
 from numpy.typing import NDArray
-from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
-from transformers.utils import cached_file
+
+from pro_lib.common.validation import extra
+
+with extra("models", "a model on this machine"):
+    import torch
+    from huggingface_hub import constants, get_session
+    from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+    from transformers.utils import cached_file
 
 from pro_lib.common.catalog import (
     check_fetched,
@@ -38,7 +42,6 @@ from pro_lib.common.validation import (
 from pro_lib.generation import weights
 from pro_lib.generation.chat_templates import render_chat
 from pro_lib.generation.choices import choice_log_probs
-from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import (
     Fit,
     PackingError,
@@ -46,6 +49,7 @@ from pro_lib.generation.decoding.compatibility import (
     best_fit,
     fit_for_length,
 )
+from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.precision import best_device, resolved_dtype
 from pro_lib.generation.tokens import (
     NEWLINE,
@@ -387,10 +391,7 @@ def check_reachable(source: str, options: Mapping[str, Any]) -> None:
 
 
 def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
-    """Return the model of a pair `(network, tokenizer)`.
-
-    Raises `ValueError` for another tuple, or if an option is not at its default.
-    """
+    """Return the model of a pair `(network, tokenizer)`."""
     if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
         raise ValueError(
             "model as a tuple must be a pair (network, tokenizer) of transformers; got "
@@ -428,11 +429,7 @@ def wrap_network(network: PreTrainedModel, tokenizer: Tokenizer, *, name: str = 
 def _checked_model(
     network: PreTrainedModel, tokenizer: Tokenizer, name: str, source: str, identity: str
 ) -> Model:
-    """Return the model of a network that is on its device.
-
-    Raises `UnsupportedModelError` if the network is not a causal language model, or if the
-    tokenizer belongs to another network.
-    """
+    """Return the model of a network that is on its device."""
     try:
         fit = best_fit(network.eval())
         endings = find_endings(tokenizer, network)
@@ -467,10 +464,7 @@ def cached_model(model: "str | Path | Model", **options: Any) -> Model:
 
 
 def _load_network(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
-    """Return the network and the tokenizer that transformers loads.
-
-    Raises `SentenceError` for an adapter or a file that Git LFS must still fetch.
-    """
+    """Return the network and the tokenizer that transformers loads."""
     folder = Path(source, options.get("subfolder") or "")
     check_no_adapter(folder)
     try:
@@ -486,10 +480,7 @@ def _load_network(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedMo
 
 
 def _from_pretrained(source: str, options: Mapping[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
-    """Return the network and the tokenizer of a checkpoint.
-
-    Raises `UnsupportedModelError` if the weights do not match the configuration.
-    """
+    """Return the network and the tokenizer of a checkpoint."""
     name = source
     if source.endswith(".gguf") and not options.get("gguf_file"):
         source = str(converted_gguf(Path(source)) or source)

@@ -90,12 +90,7 @@ def generate_parts(
 
 
 def _cluster(ray: Any, *, n_cpus: int) -> AbstractContextManager:
-    """Return the connection to a cluster, which is closed at the end if it is opened here.
-
-    Args:
-        ray: the module.
-        n_cpus: the number of CPUs of a cluster that is started here.
-    """
+    """Return the connection to a cluster, which is closed at the end if it is opened here."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if ray.is_initialized():
         return nullcontext()

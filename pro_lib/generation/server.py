@@ -14,10 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import entr
-from torch import Tensor
-from transformers import AutoTokenizer
+
+from pro_lib.common.validation import extra
+
+with extra("models", "the tokenizer of a model behind a server"):
+    import torch
+    from torch import Tensor
+    from transformers import AutoTokenizer
 
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
@@ -33,10 +37,9 @@ from pro_lib.generation.server_client import (
     ROUNDING,
     Connection,
     Server,
-    largest_difference,
     short_digest,
 )
-from pro_lib.runs.storage import difference
+from pro_lib.runs.parameters import difference, largest_difference
 
 _LONGER = 16  # factor by which the next list is longer if a list leaves something open
 
@@ -98,11 +101,9 @@ def connect_server(
 
 
 def _folder_name(model: str) -> str:
-    """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`.
-
-    It has at most 100 characters. Names that are not valid folder names get digits of their
-    SHA-256, so that different models have different folders.
-    """
+    """Return the folder name for a model's runs, such as `meta-llama--Llama-2-7b`."""
+    # It has at most 100 characters. Names that are not valid folder names get digits of their
+    # SHA-256, so that different models have different folders.
     name = re.sub(r"[^\w.-]", "-", model.strip("/").replace("/", "--"), flags=re.ASCII)
     if name.replace("--", "/") == model and len(name) <= 100 and not name.startswith("."):
         return name
@@ -157,14 +158,14 @@ class ServedModel(Model):
         differ three times as much.
         """
         now = self.parameters()
-        if difference(parameters, {**parameters, **now}) is None:
+        if not difference(parameters, {**parameters, **now}):
             return ""
         probe = now["server"]["probe"]
         other_probe = self.parameters()["server"]["probe"]
         pairs = zip(probe["log_probs"], other_probe["log_probs"], strict=True)
         noise = max(largest_difference(*pair) for pair in pairs)
         probe["within"] = max(probe["within"], 3 * noise)
-        return difference(parameters, {**parameters, **now}) or ""
+        return difference(parameters, {**parameters, **now})
 
     def with_stop(self, stop: Sequence[str]) -> Model:
         """Return the model itself.
@@ -219,13 +220,13 @@ class ServedModel(Model):
         self, connection: Connection, prompt: str, choices: Sequence[str]
     ) -> list[float]:
         """Return the log-probabilities of the choices after one prompt."""
-        continuations = encode_choices(self, prompt, choices)
+        prompt_ids, choice_ids = encode_choices(self, prompt, choices)
         lists: dict[tuple[int, ...], dict[int, float]] = {}
         totals = []
-        for token_ids in continuations.choices:
+        for token_ids in choice_ids:
             total = 0.0
             for depth, token in enumerate(token_ids):
-                prefix = (*continuations.prompt, *token_ids[:depth])
+                prefix = (*prompt_ids, *token_ids[:depth])
                 if prefix not in lists:
                     top = min(self.server.top, len(self.server.texts))
                     lists[prefix] = self.server.request_list(connection, prefix, top)
@@ -321,10 +322,8 @@ def _events_after(
     floor: float,
     is_greedy: bool,
 ) -> _EventsAfter:
-    """Return the events that may follow a prefix.
-
-    A longer list is requested while the list does not show whether some event reaches the floor.
-    """
+    """Return the events that may follow a prefix."""
+    # A longer list is requested while the list does not show whether some event reaches the floor.
     is_stop, is_closing = (table.numpy() for table in endings.on_host)
     n_tokens = server.top
     n_requests = 0
@@ -393,11 +392,9 @@ class _TokenList:
         ]
 
     def least_entropy(self) -> float:
-        """Return a lower bound on the entropy of the next event, in nats.
-
-        A part of the unlisted probability may belong to endings. Entropy is concave in that part,
-        so the lesser value of its two extremes, none and all that is possible, is a lower bound.
-        """
+        """Return a lower bound on the entropy of the next event, in nats."""
+        # A part of the unlisted probability may belong to endings. Entropy is concave in that part,
+        # so the lesser value of its two extremes, none and all that is possible, is a lower bound.
         highest = self.ending + min(self.most_ending_left_out, self.rest)
         total = self.ending + self.rest
         extremes = [entr([ending, total - ending]).sum() for ending in (self.ending, highest)]

@@ -7,14 +7,13 @@ generate and `logprobs`, as llama.cpp, vLLM and similar servers support it.
 import json
 import logging
 import os
-import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -32,23 +31,23 @@ from pro_lib.common.validation import (
     extra,
     rule,
 )
+from pro_lib.runs.parameters import largest_difference
 
 with extra("server", "asking a server"):
-    import anyio.from_thread
     import httpx
+    import tenacity
 
 if TYPE_CHECKING:
     import ssl
 
 _logger = logging.getLogger(__name__)
 _TRIES = 5
-_MOST_BYTES = 2**27
 _TEMPORARY = (429, 502, 503, 504)  # HTTP statuses of a server that may answer later
-# The errors of a try that may succeed later. An invalid JSON text is a ValueError.
-_TRY_ERRORS = (httpx.HTTPError, ValueError, TimeoutError)
+# The seconds before the next try if the server does not say how many.
+_BACKOFF = tenacity.wait_random_exponential(multiplier=0.2, max=5.0)
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
-_COMPARED = 20  # number of likely tokens that are compared between lists of the same prefix
+_N_STORED = 20  # number of likely tokens of the probe that are stored
 # Paths to the list of the likeliest tokens in a chat completion and in a text completion.
 _CHAT_LIST = ("choices", 0, "logprobs", "content", 0, "top_logprobs")
 _TEXT_LIST = ("choices", 0, "logprobs", "top_logprobs", 0)
@@ -85,7 +84,7 @@ class Server:
             Otherwise each value is taken to be within `epsilon` of the model's own.
         repeats: number of lists requested for each prefix.
         concurrency: number of prefixes requested at the same time.
-        timeout: seconds for one try of a request.
+        timeout: seconds to wait for a connection, and for each part of a reply.
         api_key_env: environment variable that holds the key; no error, file or log shows the key.
         longest_wait: seconds. If a server answers 429 or 503 with `Retry-After`, the request is
             repeated after that time; if that is longer than `longest_wait`, an error says so.
@@ -119,14 +118,10 @@ class Server:
         headers = {"Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        client = httpx.AsyncClient(
+        with httpx.Client(
             headers=headers, timeout=self.timeout, trust_env=False, verify=_ssl_context()
-        )
-        with (
-            anyio.from_thread.start_blocking_portal() as portal,
-            portal.wrap_async_context_manager(client),
-        ):
-            yield Connection(self, client, portal)
+        ) as client:
+            yield Connection(self, client)
 
     def _key(self) -> str:
         """Return the key, or "" if there is none."""
@@ -176,11 +171,9 @@ class Server:
     def _has_known_tokens(
         self, reply: object, log_probs: dict[int, float], *, is_sampled: bool
     ) -> bool:
-        """Return whether the generated text is one of the likeliest tokens of the tokenizer.
-
-        A sampled text may be any token, and a text with a replacement character is a part of a
-        character; neither is compared.
-        """
+        """Return whether the generated text is one of the likeliest tokens of the tokenizer."""
+        # A sampled text may be any token, and a text with a replacement character is a part of a
+        # character; neither is compared.
         likeliest = [*log_probs][:3]
         text = str(inner_value(reply, "choices", 0, "text") or "").strip()
         if is_sampled or not text or "\ufffd" in text:
@@ -241,10 +234,7 @@ class Server:
     def _probe(
         self, connection: "Connection", prompts: Sequence[Sequence[int]]
     ) -> list[dict[str, float]]:
-        """Return the log-probabilities of the likeliest tokens after each prompt, by token id.
-
-        Raises `RunError` if the server lists other probabilities than those of the model.
-        """
+        """Return the log-probabilities of the likeliest tokens after each prompt, by token id."""
         n_tokens = min(self.top, len(self.texts))
         lists = [self.request_list(connection, prompt, n_tokens, **_UNCACHED) for prompt in prompts]
         why = self._why_cut(lists, n_tokens)
@@ -257,12 +247,10 @@ class Server:
         return [_rounded(log_probs) for log_probs in lists]
 
     def _why_cut(self, lists: Sequence[dict[int, float]], n_tokens: int) -> str:
-        """Return in what way lists are cut and then normalised, or "" if they are not.
-
-        After a prompt with many possible continuations, the tokens that are not in a short list
-        have some probability. So lists are cut if all of them are short and complete, or if one is
-        complete and much shorter than another, which a server's limit does not explain.
-        """
+        """Return in what way lists are cut and then normalised, or "" if they are not."""
+        # After a prompt with many possible continuations, the tokens that are not in a short list
+        # have some probability. So lists are cut if all of them are short and complete, or if one
+        # is complete and much shorter than another, which a server's limit does not explain.
         possible_values = [_possible_values(log_probs) for log_probs in lists]
         lengths = [len(values) for values in possible_values]
         is_complete = [sum(np.exp(values)) > 1 - 1e-4 for values in possible_values]
@@ -285,11 +273,9 @@ class Server:
         log_probs: dict[int, float],
         n_tokens: int,
     ) -> str:
-        """Return in what way the list of a prompt depends on the sampling settings, or "".
-
-        If two lists of the same request differ about as much, the server is noisy instead; then
-        the search reports its questions as undecided.
-        """
+        """Return in what way the list of a prompt depends on the sampling settings, or ""."""
+        # If two lists of the same request differ about as much, the server is noisy instead; then
+        # the search reports its questions as undecided.
         sampled = self.request_list(connection, prompt, n_tokens, **_UNCACHED, **_SAMPLING)
         first_difference = largest_difference(log_probs, sampled)
         if first_difference <= self.epsilon:
@@ -305,10 +291,8 @@ class Server:
 
 @cache
 def _ssl_context() -> "ssl.SSLContext":
-    """Return the certificates of all clients.
-
-    A search opens many, and reading them is slow.
-    """
+    """Return the certificates of all clients."""
+    # A search opens many, and reading them is slow.
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -317,8 +301,7 @@ class Connection:
     """An open connection to a server, which threads may share."""
 
     server: Server
-    client: httpx.AsyncClient
-    portal: anyio.from_thread.BlockingPortal
+    client: httpx.Client
 
     def post(self, fields: dict, path: str = "completions") -> object:
         """Return the JSON reply to a request for one token.
@@ -330,74 +313,58 @@ class Connection:
         Raises:
             RunError: there is no reply.
         """
-        address = f"{self.server.base_url.rstrip('/')}/{path}"
         body = {"model": self.server.model, "max_tokens": 1, "temperature": 0, **fields}
-        return self.portal.call(self._with_retries, partial(self._try_post, address, body))
+        return self._repeated(f"{self.server.base_url.rstrip('/')}/{path}", body)
 
     def get(self, address: str) -> object:
         """Return the JSON at an address, or None if the server has none there."""
-        content = self.portal.call(self._with_retries, partial(self._try_get, address))
+        return self._repeated(address, None)
+
+    def _repeated(self, address: str, body: dict | None) -> object:
+        """Return the reply to a request, which is repeated while another try may help."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(self._may_help),
+            wait=_seconds_to_wait,
+            stop=tenacity.stop_after_attempt(_TRIES),
+            before_sleep=self._log_try,
+            reraise=True,
+        )
         try:
-            return from_json(content)
-        except ValueError:
-            return None
-
-    async def _try_post(self, address: str, body: dict) -> object:
-        return from_json(await self._content("POST", address, body))
-
-    async def _try_get(self, address: str) -> bytes:
-        try:
-            return await self._content("GET", address, None)
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code in _TEMPORARY:
-                raise
-            return b""
-
-    async def _content(self, method: str, address: str, body: dict | None) -> bytes:
-        """Return the content of a reply.
-
-        The whole reply must arrive within `timeout` seconds, also if it arrives byte by byte.
-        """
-        content = bytearray()
-        with anyio.fail_after(self.server.timeout):
-            async with self.client.stream(method, address, json=body) as response:
-                async for chunk in response.raise_for_status().aiter_raw():
-                    content += chunk
-                    if len(content) > _MOST_BYTES:
-                        raise ValueError(f"the reply is longer than {_MOST_BYTES:,} bytes")
-        return bytes(content)
-
-    async def _with_retries(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the result of an attempt, which is repeated if another try may help."""
-        for n_tries in range(1, _TRIES + 1):
-            try:
-                return await attempt()
-            except _TRY_ERRORS as error:
-                failure = self._failure(error)
-                seconds = self._seconds_to_wait(error, n_tries)
-                reason = _short_reason(error)
-            if seconds is None or n_tries == _TRIES:
-                break
-            words = "%s: %s; trying again in %.1f s (try %d of %d)"
-            url = self.server.base_url
-            _logger.warning(words, url, reason, seconds, n_tries + 1, _TRIES)
-            await anyio.sleep(seconds)
+            return retrying(self._reply, address, body)
+        except (httpx.HTTPError, ValueError) as error:
+            failure = self._failure(error)
         # An error raised in the `except` clause would show the server's text as its context.
         raise RunError(f"{self.server.base_url} {failure}")
 
-    def _seconds_to_wait(self, error: Exception, n_tries: int) -> float | None:
-        """Return how many seconds to wait before the next try, or None if no try may help.
+    def _reply(self, address: str, body: dict | None) -> object:
+        """Return the JSON reply to one request, None if there is no page to get."""
+        if body is not None:
+            response = self.client.post(address, json=body)
+            return from_json(response.raise_for_status().content)
+        response = self.client.get(address)
+        if response.status_code in _TEMPORARY:
+            response.raise_for_status()
+        with suppress(ValueError):
+            return from_json(response.content) if response.is_success else None
+        return None
 
-        A server that refuses a request would refuse it again.
-        """
+    def _may_help(self, error: BaseException) -> bool:
+        """Return whether another try may help. A server refuses the same request again."""
+        if not isinstance(error, httpx.HTTPStatusError):
+            return isinstance(error, (httpx.HTTPError, ValueError))
+        status = error.response.status_code
+        is_soon = (_retry_after(error) or 0.0) <= self.server.longest_wait
+        return is_soon and (status == 429 or status >= 500)
+
+    def _log_try(self, state: tenacity.RetryCallState) -> None:
+        """Log the reason of a failed try in a few words, without any text from the server."""
+        error = _error_of(state)
+        reason = f"no complete answer ({type(error).__name__})"
         if isinstance(error, httpx.HTTPStatusError):
-            status = error.response.status_code
-            if status != 429 and status < 500:
-                return None
-        seconds = _retry_after(error)
-        if seconds is None:
-            return _backoff(n_tries)
-        return seconds if seconds <= self.server.longest_wait else None
+            reason = f"HTTP status {error.response.status_code}"
+        words = "%s: %s; trying again in %.1f s (try %d of %d)"
+        url = self.server.base_url
+        _logger.warning(words, url, reason, state.upcoming_sleep, state.attempt_number + 1, _TRIES)
 
     def _failure(self, error: Exception) -> str:
         """Name the problem and a remedy, without any text from the server."""
@@ -454,15 +421,8 @@ def _list_fault(reply: object, log_probs: dict[int, float], n_listed: int) -> st
 
 
 def _gap(log_probs: dict[int, float], n_requested: int, n_tokens: int) -> str:
-    """Return in what way a list leaves out a likely token, or "" if it does not.
-
-    A token that is not listed is at most as likely as the last of the requested ones.
-
-    Args:
-        log_probs: the listed values by token id, the likeliest first.
-        n_requested: the length of the list that was requested.
-        n_tokens: the number of the model's tokens.
-    """
+    """Return in what way a list leaves out a likely token, or "" if it does not."""
+    # A token that is not listed is at most as likely as the last of the requested ones.
     if not log_probs:
         return "has other tokens than the tokenizer"
     probabilities = np.exp([*log_probs.values()])
@@ -484,38 +444,24 @@ def _possible_values(log_probs: dict[int, float]) -> list[float]:
 
 def _rounded(log_probs: dict[int, float]) -> dict[str, float]:
     """Return the likeliest tokens and their log-probabilities, as they are stored."""
-    likeliest = [*log_probs.items()][:_COMPARED]
+    likeliest = [*log_probs.items()][:_N_STORED]
     return {str(token): round(value, 6) for token, value in likeliest}
 
 
-def largest_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
-    """Return the largest difference in nats between two lists of one place.
-
-    The likeliest tokens of the first list are compared. A token that is missing from the second
-    list is at most as likely as the last one of that list.
-    """
-    likeliest = [*first.items()][:_COMPARED]
-    least = min(second.values())
-    return max(abs(value - second.get(token, least)) for token, value in likeliest)
+def _error_of(state: tenacity.RetryCallState) -> Any:
+    """Return the error of the last try."""
+    return state.outcome and state.outcome.exception()
 
 
-def _short_reason(error: Exception) -> str:
-    """Return the reason of a failed try in a few words, without any text from the server."""
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"HTTP status {error.response.status_code}"
-    return f"no complete answer ({type(error).__name__})"
-
-
-def _backoff(n_tries: int) -> float:
-    """Return the seconds before the next try if the server does not say how many."""
-    return min(0.1 * 2 ** (n_tries - 1), 5.0) + random.uniform(0, 1)
+def _seconds_to_wait(state: tenacity.RetryCallState) -> float:
+    """Return how many seconds to wait before the next try."""
+    seconds = _retry_after(_error_of(state))
+    return _BACKOFF(state) if seconds is None else seconds
 
 
 def _retry_after(error: Exception) -> float | None:
-    """Return the seconds that a server asks to wait, or None.
-
-    They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.
-    """
+    """Return the seconds that a server asks to wait, or None."""
+    # They are in `Retry-After` of an answer with status 429 or 503, as a number or a date.
     if not isinstance(error, httpx.HTTPStatusError) or error.response.status_code not in (429, 503):
         return None
     headers = error.response.headers

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.common.control_tokens import ADDED_CONTROL_TOKEN
-from pro_lib.generation.decoding import Endings
 from pro_lib.generation.decoding.compatibility import PackingError
+from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.decoding.packed_tree import reducing_device
 
 NEWLINE = ("\n",)  # the text that ends every answer

@@ -8,16 +8,29 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from pro_lib.generation import decoding
+from pro_lib.common.validation import extra
+
+with extra("models", "`generate` of transformers"):
+    import torch
+    from torch import Tensor
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import GenerationConfig, PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
 from pro_lib.generation.batching import by_probability
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
+from pro_lib.generation.decoding.exact_search import measured_epsilon
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import (
+    ForwardCounts,
+    Tree,
+    common_prefix_length,
+    encode_prefix,
+)
+from pro_lib.generation.decoding.steps import Outcome
+from pro_lib.generation.decoding.strategies import DiverseBeam, Strategy, Threshold
 from pro_lib.generation.models import UnsupportedModelError
 from pro_lib.generation.tokens import find_endings
 from pro_lib.runs.certificate import Certificate
@@ -119,7 +132,7 @@ def exact_generate(  # noqa: PLR0913  # transformers passes these by name
     """
     if epsilon is not None and not epsilon >= 0:
         raise ValueError(f"epsilon must be a number of nats, 0 or more; got {epsilon!r}")
-    strategy = partial(decoding.Threshold, search_alpha=search_alpha, top_n=top_n, budget=budget)
+    strategy = partial(Threshold, search_alpha=search_alpha, top_n=top_n, budget=budget)
     return _generate(
         network, input_ids, generation_config, strategy, endings, epsilon, **model_kwargs
     )
@@ -170,9 +183,7 @@ def diverse_beam_generate(
         >>> output.n_answers.tolist()
         [3]
     """
-    strategy = partial(
-        decoding.DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty
-    )
+    strategy = partial(DiverseBeam, n_answers=n_answers, diversity_penalty=diversity_penalty)
     return _generate(network, input_ids, generation_config, strategy, endings, 0.0, **model_kwargs)
 
 
@@ -180,7 +191,7 @@ def _generate(
     network: PreTrainedModel,
     input_ids: Tensor,
     config: GenerationConfig,
-    strategy_of_length: Callable[..., decoding.Strategy],
+    strategy_of_length: Callable[..., Strategy],
     tokenizer: Tokenizer | None,
     epsilon: float | None,
     *,
@@ -206,7 +217,7 @@ def _generate(
         largest_error = epsilon
     elif network.dtype.itemsize <= 2:  # half precision
         length = strategy.max_new_tokens
-        largest_error = decoding.measured_epsilon(tree_of, prompts, endings, max_new_tokens=length)
+        largest_error = measured_epsilon(tree_of, prompts, endings, max_new_tokens=length)
     question_ids = [""] * len(prompts)  # only samples depend on them
     results = strategy.decode(
         tree_of(prompts), endings, question_ids=question_ids, epsilon=largest_error
@@ -228,16 +239,14 @@ def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
 
 def _tree_function(
     network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
-) -> Callable[[Sequence[list[int]]], decoding.Tree]:
-    """Return the function that makes trees of prompts.
-
-    Their common prefix is computed once.
-    """
+) -> Callable[[Sequence[list[int]]], Tree]:
+    """Return the function that makes trees of prompts."""
+    # Their common prefix is computed once.
     shared: Sequence[int] = ()
     if not fit.plain:
-        shared = prompts[0][: decoding.common_prefix_length(prompts)]
-    prefix = decoding.encode_prefix(network, shared)
-    return partial(fit.tree, network, prefix=prefix, counts=decoding.ForwardCounts())
+        shared = prompts[0][: common_prefix_length(prompts)]
+    prefix = encode_prefix(network, shared)
+    return partial(fit.tree, network, prefix=prefix, counts=ForwardCounts())
 
 
 def _check_arguments(
@@ -300,13 +309,9 @@ def _used_model_arguments(model_kwargs: Mapping[str, Any]) -> list[str]:
     return names + [name for name, value in others.items() if value is not None]
 
 
-def _ranked_answers(
-    answers: list[decoding.Outcome], certificate: Certificate | None
-) -> list[decoding.Outcome]:
-    """Return answers in descending order of probability.
-
-    For a search, these are only the answers that reach α, or the first one if none does.
-    """
+def _ranked_answers(answers: list[Outcome], certificate: Certificate | None) -> list[Outcome]:
+    """Return answers in descending order of probability."""
+    # For a search, these are only the answers that reach α, or the first one if none does.
     ranked = by_probability(answers)
     if certificate is None:
         return ranked
@@ -315,17 +320,17 @@ def _ranked_answers(
     return ranked[: max(1, n_likely)]
 
 
-def _log_prob(answer: decoding.Outcome) -> float:
+def _log_prob(answer: Outcome) -> float:
     """Return the log-probability of a complete answer in nats, or NaN if the answer was cut."""
     return answer.complete_log_prob if answer.finished else math.nan
 
 
 def _output(
     prompts: Tensor,
-    answers_by_prompt: Sequence[list[decoding.Outcome]],
+    answers_by_prompt: Sequence[list[Outcome]],
     certificates: tuple[Certificate | None, ...],
     config: GenerationConfig,
-    endings: decoding.Endings,
+    endings: Endings,
 ) -> GenerateOutput:
     """Return all answers as a `GenerateOutput`."""
     log_probs = []
@@ -342,9 +347,9 @@ def _output(
 
 def _sequences(
     prompts: Tensor,
-    answers_by_prompt: Sequence[list[decoding.Outcome]],
+    answers_by_prompt: Sequence[list[Outcome]],
     config: GenerationConfig,
-    endings: decoding.Endings,
+    endings: Endings,
 ) -> Tensor:
     """Return prompts with their answers, `(rows, tokens)`, as `GenerateOutput` describes them."""
     stop_ids = config.eos_token_id

@@ -17,6 +17,7 @@ from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.labels.label_model import cross_fitted
+from pro_lib.metrics.auroc import tie_numbers
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -108,7 +109,7 @@ class Ranking:
         cls, scores: ArrayLike, codes: IntArray | None = None, n_units: int = 0
     ) -> Ranking:
         """Order scores (n, M), higher = more uncertain; without `codes` a unit per answer."""
-        group = np.ascontiguousarray(metrics.tie_numbers(scores).T.astype(np.intp))
+        group = np.ascontiguousarray(tie_numbers(scores).T.astype(np.intp))
         if codes is None:
             codes = np.arange(group.shape[1])
         return cls(group, codes, np.bincount(codes, minlength=n_units).astype(np.float64))
@@ -357,14 +358,14 @@ class AurocEstimates:
         half = stdtrit(freedom, 0.975) * np.sqrt(variance) / (auroc * (1 - auroc))
         return Estimate(auroc, expit(logit(auroc) - half), expit(logit(auroc) + half))
 
-    def difference(self, reference: int, *, level: float = 0.95) -> Estimate:
+    def difference(self, reference: int) -> Estimate:
         """Return the differences (M,) to one AUROC, with Student's intervals.
 
         They exist even if one of the AUROCs is estimated as 1 or more.
         """
         differences = self.areas.minus(reference)
         variance, freedom = self._variance(differences)
-        half = stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance)
+        half = stdtrit(freedom, 0.975) * np.sqrt(variance)
         values = differences.auroc
         return Estimate(values, np.clip(values - half, -1, 1), np.clip(values + half, -1, 1))
 

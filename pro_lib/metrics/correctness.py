@@ -8,12 +8,13 @@ script. Correctness by ROUGE ignores accents, and uses `exact_match` for other s
 """
 
 import itertools
+import re
 import string
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import LCSseq
-from rouge_score.tokenize import tokenize
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
@@ -34,11 +34,16 @@ _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": 
 # The Unicode categories of punctuation and of accents without a letter.
 _DROPPED = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sk")
 _ARTICLES = ("a", "an", "the")
-_tokens = lru_cache(maxsize=200_000)(partial(tokenize, stemmer=None))
 
 
 class TokenizerWarning(UserWarning):
     """A text or reference is not empty but has no ROUGE token, so that it can only score 0."""
+
+
+@lru_cache(maxsize=200_000)
+def _tokens(text: str) -> list[str]:
+    """Return the runs of a-z and 0-9 in a text, in lower case."""
+    return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def rouge_l(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.float64]:

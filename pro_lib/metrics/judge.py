@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
-from pro_lib.common.choice_cache import Replies, stored_replies
-from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
 from pro_lib.metrics.correctness import joined_references
+from pro_lib.metrics.yes_no import CHOICES, ChoiceModel, yes_no_log_probs
 
-JUDGE_CHOICES = (" (A)", " (B)")
 JUDGE_THRESHOLD = 0.5
 # Both choices together must have this probability. With less, the model says something else.
 LEAST_MASS = 0.5
@@ -65,7 +64,7 @@ _EXAMPLES = (
     ("What gas do plants take in?", ["carbon dioxide", "CO2"], "CO2 from the air", True),
 )
 JUDGE_SHOTS = "".join(
-    f"{judge_prompt(question, references, answer)}{JUDGE_CHOICES[0 if is_right else 1]}\n\n"
+    f"{judge_prompt(question, references, answer)}{CHOICES[0 if is_right else 1]}\n\n"
     for question, references, answer, is_right in _EXAMPLES
 )
 
@@ -100,11 +99,10 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
 
         - p_right: the probability that the answer is right, given that the judge chooses. It is NaN
           without a verdict.
-        - mass: the probability of both choices together, as far as the model lists them. It is NaN
-          if it is unknown.
-        - status: `judged`; `refused` if the mass is too small; `undecided` if the model did not
-          list one choice, whose probability could change the verdict; or `unknown` if the model did
-          not return the probabilities.
+        - mass: the probability of both choices together. If the model lists one choice only, and
+          it has more than one half, the other choice gets the rest. NaN if it is unknown.
+        - status: `judged`, `refused` if the mass is too small, or `unknown` if the model did not
+          return a probability.
 
     Raises:
         SentenceError: the arguments have different lengths, or a question has no reference.
@@ -120,27 +118,13 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
         0     0.25   0.8  judged
     """
     prompts = judge_prompts(questions, references, answers, shots=shots)
-    replies = stored_replies(model, prompts, JUDGE_CHOICES, cache=cache, progress=progress)
-    return _verdicts(replies, least_mass)
-
-
-def _verdicts(replies: Replies, least_mass: float) -> pd.DataFrame:
-    """Return the table of `judge` for the replies of a model."""
-    probabilities = np.exp(replies.log_probs)
-    listed = np.where(replies.is_listed, probabilities, 0.0)
-    bounds = probabilities - listed
-    mass = listed.sum(axis=1)
-    largest_mass = probabilities.sum(axis=1)
-    is_unknown = np.isnan(mass)
-    # A choice that is not listed may have any probability up to its bound.
-    is_open = ~replies.is_listed.all(axis=1) & (bounds.max(axis=1) >= listed.max(axis=1))
-    is_undecided = is_open & (largest_mass >= least_mass)
-    is_refused = mass < least_mass
-    status = np.select(
-        [is_unknown, is_undecided, is_refused], ["unknown", "undecided", "refused"], "judged"
-    )
-    share = probabilities[:, 0] / largest_mass
-    p_right = np.where(status == "judged", share, np.nan)
+    log_probs = yes_no_log_probs(model, prompts, cache=cache, progress=progress)
+    mass = np.nansum(np.exp(log_probs), axis=1)
+    is_unknown = np.isnan(log_probs).all(axis=1)
+    is_refused = (mass < least_mass) | np.isnan(log_probs).any(axis=1)
+    status = np.select([is_unknown, is_refused], ["unknown", "refused"], "judged")
+    p_right = np.where(status == "judged", expit(log_probs[:, 0] - log_probs[:, 1]), np.nan)
+    mass = np.where(is_unknown, np.nan, mass)
     return pd.DataFrame({"p_right": p_right, "mass": mass, "status": status})
 
 

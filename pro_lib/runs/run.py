@@ -475,10 +475,8 @@ class Run:
         return table.assign(value=values, mean=means)
 
     def _above_search_alpha(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Leave out answers below the α of the search, unless a question has no others.
-
-        Answers below α were not searched for. The exception is the greedy answer.
-        """
+        """Leave out answers below the α of the search, unless a question has no others."""
+        # Answers below α were not searched for. The exception is the greedy answer.
         log_alphas = np.log(self.questions["search_alpha"].to_numpy(float))[table["row"]]
         log_probs = complete_log_prob(table["log_prob"], table["end_log_prob"])
         reaches_alpha = log_probs >= log_alphas - _ROUNDING

@@ -2,21 +2,18 @@
 
 `run.json` has the parameters that decide the answers. `part-NNNNN-<digest>.parquet` has the answers
 to some questions, a row per question, and in its footer their cost and a digest of the parameters
-of the run. The digest in the name is that of the bytes of the file. `part-NNNNN.journal` has the
-answers of an unfinished part, question by question (see `Journal`). A stored answer belongs to the
-text of its question, so a question whose text was edited is asked again. References, splits and
-further columns belong to the question file: `questions-NNNNN-<digest>.parquet` has those of the
-last call that finished (see `question_table`).
+of the run. The digest in the name is that of the bytes of the file. Answers of a server are stored
+in pieces of a part, `part-NNNNN.NNNNN-<digest>.parquet`, until it is complete. A stored answer
+belongs to the text of its question, so a question whose text was edited is asked again.
+References, splits and further columns belong to the question file:
+`questions-NNNNN-<digest>.parquet` has those of the last call that finished (see `question_table`).
 """
 
 import itertools
 import json
-import os
 import re
-import struct
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -34,6 +31,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import WholeNumber
 from pro_lib.runs.certificate import Certificate
+from pro_lib.runs.parameters import difference
 from pro_lib.runs.question_table import (
     IS_LAST,
     OWN,
@@ -55,9 +53,7 @@ _Numbers = TypeVar("_Numbers", NDArray[np.float64], pd.Series)
 _PATIENCE = 3.0
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _OTHER_FOLDER = "choose another folder (out=, in notebooks generations_dir)"
-# The head of a journal record: length and SHA-256 of its data, and a checksum of these two.
-_RECORD_DIGEST = struct.Struct("<Q32s")
-_RECORD_HEAD = struct.Struct("<Q32sI")
+_PIECES = "part-*.*-*.parquet"
 # The temporary files of killed writers.
 _TEMPORARY = (".run.json*", ".part-*", ".questions-*")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -228,7 +224,7 @@ class RunFolder(AbstractContextManager[Any]):
         """Return the questions without a stored answer, under the names of the parts to write.
 
         The folder is then locked. The temporary files of a writer that was killed are deleted, and
-        its journals become parts. A finished folder is not changed.
+        its pieces become parts. A finished folder is not changed.
 
         Args:
             questions: the questions of the run.
@@ -239,8 +235,7 @@ class RunFolder(AbstractContextManager[Any]):
         self._lock_folder()
         # Another process may have written before the lock was acquired.
         unanswered, stored_ids = self._unanswered(questions)
-        for file in journals(self.path):
-            fold_journal(file, self.info)
+        join_pieces(self.path, self.info)
         self._save(replace(self.info, n_planned=len(stored_ids) + len(unanswered), provenance={}))
         starts = range(0, len(unanswered), per_part)
         # If an edited question has two answers, `read_folder` takes that in the later part.
@@ -335,25 +330,16 @@ class RunFolder(AbstractContextManager[Any]):
         return None if table is not None and new_table.equals(table) else new_table
 
     def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return the questions without an answer, and the ids of the stored ones.
-
-        All files are checked against `run.json`.
-
-        Raises:
-            RunError: the run was made with other parameters, or a file is damaged.
-        """
+        """Return the questions without an answer, and the ids of the stored ones."""
+        # All files are checked against `run.json`.
         if (self.path / "run.json").exists():
             requested = self.info.parameters
             self.info = read_info(self.path)
             other_parameter = difference(self.info.parameters, requested)
             if other_parameter:
-                reason = ""
-                if other_parameter.startswith("shots"):
-                    reason = " (another question file of the same name gave the examples)"
                 raise RunError(
                     f"run folder {self.path} has other parameters than requested: "
-                    f"{other_parameter}{reason}; "
-                    f"{_OTHER_FOLDER}, or move this one away"
+                    f"{other_parameter}; {_OTHER_FOLDER}, or move this one away"
                 )
         contents = _read_parts(self.path, self.info, PROMPTED)
         tables = [table.to_pandas() for table, _ in contents]
@@ -460,10 +446,8 @@ def _chosen_questions(
 def _known_questions(
     path: Path, info: RunInfo, stored: pa.Table
 ) -> tuple[pa.Table | None, pa.Table]:
-    """Return the table of the last finished call (None before it), and all questions of a run.
-
-    If the text of a question was edited, these have the later text.
-    """
+    """Return the table of the last finished call (None before it), and all questions of a run."""
+    # If the text of a question was edited, these have the later text.
     columns = [name for name in (*QUESTION_COLUMNS, OWN) if name in stored.column_names]
     is_latest = ~stored["question_id"].to_pandas().duplicated(keep="last")
     latest = stored.select(columns).filter(pa.array(is_latest))
@@ -517,94 +501,46 @@ def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost
         table: the answers, from `part_table`.
         cost: their cost.
     """
-    data = _part_bytes(info, table, cost)
-    write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
-
-
-def _part_bytes(info: RunInfo, table: pa.Table, cost: Cost) -> bytes:
-    """Return a table as a Parquet file, with the cost and a digest of the parameters."""
     footer = {b"cost": json.dumps(asdict(cost)), b"identity": _digest(info.parameters)}
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
-    return bytes(sink.getvalue())
+    data = bytes(sink.getvalue())
+    write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
 
 
-class Journal(AbstractContextManager[Any]):
-    """The answers of an unfinished part, each stored as soon as it is complete.
-
-    Records are appended to `<part>.journal` and flushed to the disk, so a process that dies loses
-    only the questions that it was working on. `fold` turns the journal into the part. The run
-    folder must be locked.
-
-    Example:
-        with Journal(folder.path, "part-00000", folder.info) as journal:
-            journal.append(table, cost)
-            journal.fold()
-    """
-
-    def __init__(self, path: Path, name: str, info: RunInfo):
-        self._path = path / f"{name}.journal"
-        self._info = info
-        with writing(self._path):
-            self._file = open(self._path, "xb")  # noqa: SIM115  # __exit__ closes it
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def append(self, table: pa.Table, cost: Cost) -> None:
-        """Store the answers to some questions, a table from `part_table`, and their cost."""
-        data = _part_bytes(self._info, table, cost)
-        digest = bytes.fromhex(sha256(data))
-        checksum = zlib.crc32(_RECORD_DIGEST.pack(len(data), digest))
-        with writing(self._path):
-            self._file.write(_RECORD_HEAD.pack(len(data), digest, checksum) + data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def fold(self) -> None:
-        """Write the records of the journal as a part, and delete the journal."""
-        self._file.close()
-        fold_journal(self._path, self._info)
-
-    def delete(self) -> None:
-        """Delete the journal with its answers."""
-        self._file.close()
-        self._path.unlink()
+def join_pieces(path: Path, info: RunInfo) -> None:
+    """Replace the pieces in a locked run folder by whole parts."""
+    files = sorted(path.glob(_PIECES))
+    for name, group in itertools.groupby(files, _part_name):
+        pieces = list(group)
+        if not list(path.glob(f"{name}-*.parquet")):
+            contents = [_read_part(file, info) for file in pieces]
+            write_part(path, name, info, _joined(contents), _total_cost(contents))
+        for file in pieces:
+            file.unlink()
 
 
-def fold_journal(file: Path, info: RunInfo) -> None:
-    """Write the complete records of a journal as the part of its name, and delete the journal."""
-    contents = list(_read_journal(file, info))
-    if contents and not parts(file.parent, file.stem):
-        table = pa.concat_tables([table for table, _ in contents], promote_options="permissive")
-        write_part(file.parent, file.stem, info, table, _total_cost(contents))
-    file.unlink(missing_ok=True)
+def _part_name(file: Path) -> str:
+    """Return the name of the part to which a file belongs, without the number of its piece."""
+    return re.sub(r"(part-\d+).*", r"\1", file.name)
 
 
 def parts(path: Path, name: str = "part") -> list[Path]:
-    """Return the complete parts of a run folder whose names begin with `name`."""
-    return sorted(path.glob(f"{name}-*.parquet"))
-
-
-def journals(path: Path) -> list[Path]:
-    """Return the journals of a run folder."""
-    return sorted(path.glob("part-*.journal"))
+    """Return the parts of a run folder whose names begin with `name`, and pieces of others."""
+    files = sorted(path.glob(f"{name}-*.parquet"))
+    pieces = set(path.glob(_PIECES))
+    whole = {_part_name(file) for file in files if file not in pieces}
+    return [file for file in files if file not in pieces or _part_name(file) not in whole]
 
 
 def has_answers(path: Path) -> bool:
     """Return whether a run folder holds the answer to any question."""
-    return bool(parts(path) or journals(path))
+    return bool(parts(path))
 
 
 def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
-    """Return unused names for new parts.
-
-    Args:
-        path: the run folder.
-        count: the number of names.
-        behind: whether the new parts come after all others; otherwise gaps are filled first.
-    """
-    numbers = {int(file.name.split("-")[1]) for file in parts(path)}
+    """Return unused names for new parts."""
+    numbers = {int(_part_name(file).removeprefix("part-")) for file in parts(path)}
     first = max(numbers, default=-1) + 1 if behind else 0
     candidates = range(first, first + len(numbers) + count)
     unused = [number for number in candidates if number not in numbers]
@@ -614,22 +550,15 @@ def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
 def _read_parts(
     path: Path, info: RunInfo, columns: Sequence[str] | None = None
 ) -> list[tuple[pa.Table, Cost]]:
-    """Return the table and the cost of every part and journal record of a run folder.
-
-    Args:
-        path: the run folder.
-        info: its info.
-        columns: the columns to read; None for all.
-    """
-    # Journals are read first, so that one which becomes a part meanwhile is not missed.
-    open_parts = {file.stem: list(_read_journal(file, info, columns)) for file in journals(path)}
+    """Return the table and the cost of every part of a run folder."""
     files = parts(path)
     _check_no_copies(files)
-    contents = [_read_part(file, info, columns) for file in files]
-    for name, records in open_parts.items():
-        if not any(file.name.startswith(f"{name}-") for file in files):
-            contents += records
-    return contents
+    try:
+        return [_read_part(file, info, columns) for file in files]
+    except RunError:
+        if parts(path) == files:
+            raise
+        return _read_parts(path, info, columns)  # another process has joined pieces
 
 
 def _check_no_copies(files: Sequence[Path]) -> None:
@@ -648,52 +577,20 @@ def _read_part(
     """Return the table, or some of its columns, and the cost of a part, after checking it."""
     with reading(file, hint=f"if damaged, {_REMEDY}"):
         data = regular(file).read_bytes()
-        if not re.fullmatch(rf"(part|questions)-\d+-{sha256(data)[:16]}", file.stem):
+        if not re.fullmatch(rf"(part|questions)-\d+(\.\d+)?-{sha256(data)[:16]}", file.stem):
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
-        return _parse_part(data, file, info, columns)
-
-
-def _read_journal(
-    file: Path, info: RunInfo, columns: Sequence[str] | None = None
-) -> Iterator[tuple[pa.Table, Cost]]:
-    """Yield the table, or some of its columns, and the cost of every complete record of a journal.
-
-    The last record is incomplete if the process died while writing it. It is left out, so that its
-    questions are asked again.
-    """
-    with reading(file, hint=f"if damaged, {_REMEDY}"):
-        try:
-            data = regular(file).read_bytes()
-        except FileNotFoundError:  # the journal has become a part
-            return
-        start = 0
-        while start + _RECORD_HEAD.size <= len(data):
-            length, digest, checksum = _RECORD_HEAD.unpack_from(data, start)
-            start += _RECORD_HEAD.size
-            is_head_whole = checksum == zlib.crc32(_RECORD_DIGEST.pack(length, digest))
-            if is_head_whole and start + length > len(data):
-                return
-            record = data[start : start + length]
-            if not is_head_whole or bytes.fromhex(sha256(record)) != digest:
-                raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
-            yield _parse_part(record, file, info, columns)
-            start += length
-
-
-def _parse_part(
-    data: bytes, file: Path, info: RunInfo, columns: Sequence[str] | None
-) -> tuple[pa.Table, Cost]:
-    """Return the table, or some of its columns, and the cost in the bytes of a part of this run."""
-    with pq.ParquetFile(pa.BufferReader(data)) as part:
-        footer = part.metadata.metadata or {}
-        if footer.get(b"identity") != _digest(info.parameters).encode():
-            raise RunError(f"{file} is a part of another run, with other parameters; move it away")
-        if OWN not in part.schema_arrow.names:
-            raise RunError(
-                f"{file} was written by an earlier version, which kept other columns; {_REMEDY}"
-            )
-        cost = TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
-        return part.read(columns), cost
+        with pq.ParquetFile(pa.BufferReader(data)) as part:
+            footer = part.metadata.metadata or {}
+            if footer.get(b"identity") != _digest(info.parameters).encode():
+                raise RunError(
+                    f"{file} is a part of another run, with other parameters; move it away"
+                )
+            if OWN not in part.schema_arrow.names:
+                raise RunError(
+                    f"{file} was written by an earlier version, which kept other columns; {_REMEDY}"
+                )
+            cost = TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
+            return part.read(columns), cost
 
 
 def read_info(path: Path) -> RunInfo:
@@ -724,113 +621,6 @@ def find_run(folder: Path, info: RunInfo) -> Path | None:
         if stored.strategy == info.strategy and stored.parameters == info.parameters:
             return file.parent
     return None
-
-
-def difference(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> str | None:
-    """Return the first parameter that differs, as `key=before, now key=after`.
-
-    A missing parameter counts as None. Inside mappings and lists the key is a path, such as
-    `server.host` or `shots[3]`. The log-probabilities of a server's probe may differ by as many
-    nats as its value `within`.
-
-    Args:
-        stored: the parameters of the run folder.
-        requested: the parameters of the run that is to be written.
-
-    Returns:
-        The difference; None if there is none.
-    """
-    for key in sorted({*stored, *requested}):
-        first = _first_difference(key, stored.get(key), requested.get(key))
-        if first:
-            path, *texts = first
-            before, after = _excerpts(*texts)
-            is_unrecorded = path == "server" and before == "None"
-            note = " (which server answered was not recorded)" if is_unrecorded else ""
-            return f"{path}={before}{note}, now {path}={after}"
-    return None
-
-
-# The path of a difference, and the texts of both values.
-_Difference = tuple[str, str, str]
-
-
-def _first_difference(path: str, before: Any, after: Any) -> _Difference | None:
-    """Return the first difference between two values, which may be nested."""
-    if before == after:
-        return None
-    if path == "server.probe" and _n_probes(before) == _n_probes(after) > 0:
-        return _first_probe_difference(path, before, after)
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted({*before, *after}):
-            inner = _first_difference(f"{path}.{key}", before.get(key), after.get(key))
-            if inner:
-                return inner
-        return None
-    if _holds_containers(before) and _holds_containers(after):
-        for number, (item_before, item_after) in enumerate(zip(before, after, strict=False)):
-            inner = _first_difference(f"{path}[{number}]", item_before, item_after)
-            if inner:
-                return inner
-        if len(before) != len(after):
-            return path, f"{len(before)} items", f"{len(after)} items"
-        return None
-    return path, repr(before), repr(after)
-
-
-def _first_probe_difference(
-    path: str, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> _Difference | None:
-    """Return the first difference between the log-probabilities of two probes of a server."""
-    pairs = zip(before["log_probs"], after["log_probs"], strict=True)
-    for number, (log_probs_before, log_probs_after) in enumerate(pairs):
-        first = _probe_difference(
-            f"{path}[{number}]", log_probs_before, log_probs_after, after["within"]
-        )
-        if first:
-            return first
-    return None
-
-
-def _n_probes(value: Any) -> int:
-    """Return the number of prompts of a probe, or 0 if the value is not a probe."""
-    return len(value.get("log_probs", ())) if isinstance(value, Mapping) else 0
-
-
-def _holds_containers(value: Any) -> bool:
-    """Return whether a value is a list that contains lists or mappings."""
-    return isinstance(value, list) and any(isinstance(item, (list, Mapping)) for item in value)
-
-
-def _probe_difference(
-    path: str, before: Mapping[str, float], after: Mapping[str, float], within: float
-) -> _Difference | None:
-    """Return the first token whose log-probabilities differ by more than `within` nats.
-
-    If one list is longer, only its most probable tokens are compared, as many as the other list
-    has. A token that is missing from a list counts with the smallest log-probability in it.
-    """
-    length = min(len(before), len(after))
-    likeliest_before = sorted(before, key=lambda token: -before[token])[:length]
-    likeliest_after = sorted(after, key=lambda token: -after[token])[:length]
-    for token in dict.fromkeys(likeliest_before + likeliest_after):
-        value_before = before.get(token, before[likeliest_before[-1]])
-        value_after = after.get(token, after[likeliest_after[-1]])
-        if abs(value_before - value_after) > within:
-            return f"{path}.{token}", repr(value_before), repr(value_after)
-    return None
-
-
-def _excerpts(before: str, after: str, *, length: int = 60) -> tuple[str, str]:
-    """Return the place at which two texts begin to differ, at most `length` characters of each."""
-    characters = enumerate(itertools.zip_longest(before, after))
-    place = next((number for number, (first, second) in characters if first != second), 0)
-    is_short = max(len(before), len(after)) <= length
-    if is_short or place < length - 20:
-        return before[:length], after[:length]
-    start = place - 20
-    end = start + length - 1
-    return f"…{before[start:end]}", f"…{after[start:end]}"
 
 
 def _digest(content: object) -> str:

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from pro_lib.common.choice_cache import stored_replies
-from pro_lib.common.choice_model import ChoiceModel
 from pro_lib.common.validation import SentenceError
-
-TRUE_CHOICES = (" (A)", " (B)")
+from pro_lib.metrics.yes_no import ChoiceModel, yes_no_log_probs
 
 
 def p_true_prompt(question: str, answer: str, ideas: Sequence[str] = (), *, shots: str = "") -> str:
@@ -97,15 +95,5 @@ def p_true(
         p_true_prompt(question, answer, idea, shots=shots)
         for question, answer, idea in zip(questions, answers, ideas, strict=True)
     ]
-    replies = stored_replies(model, prompts, TRUE_CHOICES, cache=cache, progress=progress)
-    return share_of_first(replies.log_probs[:, ::-1])
-
-
-def share_of_first(log_probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability (n,) of the first of two choices, given that one of them is chosen.
-
-    Args:
-        log_probs: (n, 2) log-probabilities of the choices, in nats.
-    """
-    difference = log_probs[:, 1] - log_probs[:, 0]
-    return 1 / (1 + np.exp(np.clip(difference, -700, 700)))
+    log_probs = yes_no_log_probs(model, prompts, cache=cache, progress=progress)
+    return expit(log_probs[:, 1] - log_probs[:, 0])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pro_lib import metrics
 from pro_lib.common.catalog import fingerprint
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
-from pro_lib.common.validation import SentenceError, not_empty, refusing
+from pro_lib.common.validation import SentenceError, extra, not_empty, refusing
 from pro_lib.metrics.auroc import as_floats
 
 Answers = Sequence[Sequence[str | None]]
@@ -273,8 +273,8 @@ class Nli:
         self, premises: NDArray[Any], hypotheses: NDArray[Any]
     ) -> NDArray[np.float64]:
         """Return the probabilities of pairs in the order of `LABELS` (n, 3)."""
-        from transformers import AutoConfig
-
+        with extra("models", "the similarity nli"):
+            from transformers import AutoConfig
         config = self._pretrained(AutoConfig)
         # The outputs of the labels, whatever their case and order.
         outputs = {str(label).strip().lower(): int(n) for n, label in config.id2label.items()}

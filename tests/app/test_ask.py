@@ -196,9 +196,9 @@ def test_a_calibration_may_have_searched_down_to_another_alpha(facts_2m, run):
         (
             QUESTION,
             {"calibration": "run", "questions": question_sets.as_set("Who?")},
-            "facts-2m/threshold .*shots=",
+            "facts-2m/threshold .*shots\\.",
         ),
-        (QUESTION, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots="),
+        (QUESTION, {"calibration": "run", "n_shots": 3}, "facts-2m/threshold .*shots\\."),
         (QUESTION, {"alpha": 1.5}, "must lie in"),
         (QUESTION, {"alpha": 0.01}, "is below search_alpha"),
         (QUESTION, {"alpha": [0.1, 0.2]}, "must be one number"),

@@ -27,7 +27,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
 from pro_lib.labels import LabelPlan, append_label, plan_path
-from pro_lib.runs import storage
+from pro_lib.runs.parameters import difference
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +144,7 @@ def test_a_run_with_other_settings_has_another_folder(strategy, name, value, tmp
     runs = [experiment.run(*PAIR) for experiment in (usual, other)]
     folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
     assert [folder.partition("=")[0] for folder in folders] == [strategy, f"{strategy},{name}"]
-    assert storage.difference(*(run.info.parameters for run in runs)) is not None
+    assert difference(*(run.info.parameters for run in runs))
     monkeypatch.setattr(models, "cached_model", None)
     assert_frame_equal(other.run(*PAIR).answers, runs[1].answers)
 

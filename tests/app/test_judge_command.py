@@ -49,7 +49,8 @@ def test_the_verdicts_are_a_file_of_labels(records):
     assert result.exit_code == 0, result.output
     assert (
         "2 verdicts, 1 of them right, 0 of them close (probability between 0.4 and 0.6); "
-        "1 answers without one, because the judge said something else" in result.output
+        "1 answers without one, because both letters have less than half of the probability"
+        in result.output
     )
     table = pd.read_csv(records.parent / "verdicts.csv")
     assert table["status"].tolist() == ["judged", "judged", "refused"]
@@ -60,17 +61,14 @@ def test_the_verdicts_are_a_file_of_labels(records):
     ]
 
 
-def test_undecided_and_close_verdicts_are_counted(records):
+def test_close_verdicts_and_those_that_one_listed_letter_leaves_open_are_counted(records):
     replies = [{"B": math.log(0.45)}, {"A": math.log(0.41), "B": math.log(0.5)}, LOG_PROBS]
     with replying(*map(reply, replies)) as (url, _):
         result = judge(records, url, "--yes")
     assert "2 verdicts, 1 of them right, 1 of them close" in result.output
-    assert (
-        "1 undecided, because the letter that the server does not list could be the"
-        in result.output
-    )
+    assert "1 answers without one, because both letters have less than half" in result.output
     table = pd.read_csv(records.parent / "verdicts.csv")
-    assert table["status"].tolist() == ["undecided", "judged", "judged"]
+    assert table["status"].tolist() == ["refused", "judged", "judged"]
     labels = read_labels(records.parent / "verdicts.csv")
     assert labels["correct"].tolist() == [False, True]
 

@@ -79,11 +79,13 @@ def test_an_installed_package_uses_the_clone_around_the_working_folder(tmp_path)
 
 @pytest.fixture
 def installed_copy(tmp_path):
-    """Return a folder with the installed package, whose data/ is inside it."""
+    """Return a folder with the installed package, whose data/ is inside it, without models."""
     package = catalog.ROOT / "pro_lib"
     copy = tmp_path / "site"
     shutil.copytree(package, copy / "pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "pro_lib" / "data").mkdir()
+    models = copy / "pro_lib" / "data" / "models"
+    models.mkdir(parents=True)
+    shutil.copy(catalog.DATA / "models" / "downloads.json", models)
     return copy
 
 

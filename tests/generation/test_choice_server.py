@@ -1,6 +1,5 @@
 """A judge behind a server: letters in the lists of a reply, faults, and the key."""
 
-import json
 import logging
 import math
 
@@ -8,13 +7,12 @@ import numpy as np
 import pytest
 from fake_server import connected, replying, serving
 
-from pro_lib.common.choice_cache import missing_prompts, stored_replies
-from pro_lib.common.files import RunError, sha256
+from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.choice_server import connect_choice_server
-from pro_lib.metrics.judge import judge, judge_prompts
+from pro_lib.metrics.judge import judge
+from pro_lib.metrics.yes_no import CHOICES, yes_no_log_probs
 
-CHOICES = (" (A)", " (B)")
 KEY = "sk-very-secret-0123456789"
 SURE = {"A": 0.9, "B": 0.08, "maybe": 0.01}
 
@@ -52,23 +50,22 @@ def test_a_letter_after_a_bracket_has_the_probability_of_both():
     np.testing.assert_allclose(probabilities(reply), [0.6, 0.3])
 
 
-def test_a_letter_that_is_not_listed_has_at_most_what_the_list_leaves():
-    # The list leaves 0.02, and its least probability is 0.03.
+def test_a_letter_that_is_not_listed_has_no_value():
     reply = chat(token("A", A=0.95, maybe=0.03))
-    np.testing.assert_allclose(probabilities(reply), [0.95, 0.02])
+    np.testing.assert_allclose(probabilities(reply), [0.95, np.nan])
 
 
 ONE_TOKEN = {
-    "it could change the verdict": (token("B", B=0.45), ("undecided", 0.45, None)),
-    "it has exactly one half": (token("A", A=0.5), ("undecided", 0.5, None)),
-    "it cannot": (token("B", B=0.97), ("judged", 0.97, 0.03)),
+    "it could change the verdict": (token("B", B=0.45), ("refused", 0.45, None)),
+    "it has exactly one half": (token("A", A=0.5), ("refused", 0.5, None)),
+    "it cannot": (token("B", B=0.97), ("judged", 1.0, 0.03)),
     "the judge says something else": (token("no", no=0.9, B=0.01), ("refused", 0.01, None)),
     "the letter alone is too little": (token("A", A=0.4, no=0.2), ("refused", 0.4, None)),
 }
 
 
 @pytest.mark.parametrize("kind", ONE_TOKEN)
-def test_a_verdict_that_an_unlisted_letter_could_change_is_undecided(kind, tmp_path):
+def test_an_unlisted_letter_gets_the_rest_or_there_is_no_verdict(kind, tmp_path):
     reply, (status, mass, p_right) = ONE_TOKEN[kind]
     arguments = (["Who?"], [["Ada"]], ["Bob"])
     cache = tmp_path / "replies.jsonl"
@@ -159,28 +156,6 @@ def test_replies_of_another_server_are_not_used(tmp_path, change):
     assert table["p_right"].tolist() == [pytest.approx(1 / 9)]
 
 
-EARLIER = {
-    "one port": ("https://api.example.org/v1", SURE, True),
-    "one port, a half at most": ("https://api.example.org/v1", {"A": 0.5, "B": 0.5}, False),
-    "several ports": ("https://api.example.org:8000/v1", SURE, False),
-    "on this machine": ("http://localhost/v1", SURE, False),
-}
-
-
-@pytest.mark.parametrize("kind", EARLIER)
-def test_replies_that_name_the_host_alone_are_used_if_it_has_one_port(tmp_path, kind, monkeypatch):
-    url, probabilities, is_used = EARLIER[kind]
-    cache = tmp_path / "replies.jsonl"
-    server = connect_choice_server(url, model="judge")
-    [prompt] = judge_prompts(["Who?"], [["Ada"]], ["Ada"])
-    values = [math.log(probabilities[letter]) for letter in "AB"]
-    host = url.split("/")[2].partition(":")[0]
-    line = {"model": "judge", "fingerprint": f"served by {host}, chat", "log_probs": values}
-    line["prompt_sha256"] = sha256("\n".join([*CHOICES, prompt]).encode())
-    cache.write_text(json.dumps(line) + "\n")
-    assert missing_prompts(server, [prompt], CHOICES, cache) == ([] if is_used else [prompt])
-
-
 def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     cache = tmp_path / "verdicts.jsonl"
@@ -241,6 +216,5 @@ def test_replies_of_a_connected_model_belong_to_its_server(facts_2m, tmp_path):
 
         with serving(facts_2m, sampler=sampler) as url:
             model = connected(url, facts_2m, top=10_000)
-            replies = stored_replies(model, prompts, [" Paris", " Rome"], cache=tmp_path / "file")
-            values.append(replies.log_probs)
+            values.append(yes_no_log_probs(model, prompts, cache=tmp_path / "file"))
     assert abs(values[0] - values[1]).min() > 0.1

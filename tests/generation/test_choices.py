@@ -8,9 +8,10 @@ from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.choices import choice_log_probs
-from pro_lib.generation.decoding import ForwardCounts
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
+from pro_lib.metrics import yes_no
 from pro_lib.questions import question_sets
-from pro_lib.scoring.self_evaluation import TRUE_CHOICES, p_true_prompt
+from pro_lib.scoring.self_evaluation import p_true_prompt
 
 PROMPTS = [
     "Question: Who wrote Emma?\nAnswer:",
@@ -104,9 +105,9 @@ def test_smollm2_gives_the_values_of_plain_forward_passes(size):
         p_true_prompt(question, references[0])
         for question, references in zip(questions["question"], questions["references"], strict=True)
     ]
-    expected = plain_log_probs(model, prompts, TRUE_CHOICES)
+    expected = plain_log_probs(model, prompts, yes_no.CHOICES)
     for batch_size in (1, 32):
-        values = choice_log_probs(model, prompts, TRUE_CHOICES, batch_size=batch_size)
+        values = choice_log_probs(model, prompts, yes_no.CHOICES, batch_size=batch_size)
         np.testing.assert_allclose(values, expected, atol=1e-4)
 
 

@@ -5,15 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from pro_lib.generation import decoding
+from pro_lib.generation import batching
 from pro_lib.generation import models as pro_models
-from pro_lib.generation.decoding import (
-    ForwardCounts,
-    PackedTree,
-    PlainTree,
-    Threshold,
-    encode_prefix,
-)
+from pro_lib.generation.decoding.exact_search import measured_epsilon
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
+from pro_lib.generation.decoding.plain_tree import PlainTree
+from pro_lib.generation.decoding.strategies import Threshold
 from pro_lib.generation.generate import generate
 from pro_lib.questions.question_sets import as_set
 
@@ -52,7 +49,7 @@ def test_epsilon_is_twice_the_largest_difference_of_prefixes_asked_together_and_
         return PackedTree(model.network, batch, encode_prefix(model.network, []), ForwardCounts())
 
     prompts = [model.encode(prompt) for prompt in QUESTIONS.prompts()]
-    epsilon = decoding.measured_epsilon(make_tree, prompts, model.endings, max_new_tokens=LENGTH)
+    epsilon = measured_epsilon(make_tree, prompts, model.endings, max_new_tokens=LENGTH)
 
     def steps(batch):
         """Yield for each prompt the log-probability of every prefix and every ended answer."""
@@ -109,7 +106,7 @@ def _sets(run, alpha):
 def test_an_answer_within_epsilon_of_alpha_is_undecided(halved, monkeypatch):
     # A tiny model rarely has an answer that is closer to α than its measured error, so ε is given.
     monkeypatch.setattr(
-        decoding,
+        batching,
         "measured_epsilon",
         lambda *_, max_new_tokens: np.full(max_new_tokens + 1, 0.05),
     )

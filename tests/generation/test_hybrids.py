@@ -16,8 +16,10 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from pro_lib.generation import batching, models
-from pro_lib.generation.decoding import Endings, ForwardCounts, strategy
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.decoding.sampling import uniforms
+from pro_lib.generation.decoding.strategies import strategy
 from pro_lib.questions.question_sets import QuestionSet
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")

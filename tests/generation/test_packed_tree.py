@@ -9,18 +9,12 @@ from pretended import Pretence
 from test_threshold import TableTree, worlds
 from transformers import LlamaConfig
 
-from pro_lib.generation.decoding import (
-    DiverseBeam,
-    Greedy,
-    Multinomial,
-    Threshold,
-    compatibility,
-    next_tokens,
-)
+from pro_lib.generation.decoding import compatibility, next_tokens
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import PackingError, checked_error, positions
 from pro_lib.generation.decoding.next_tokens import most_probable_tokens, places_above_floor
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
+from pro_lib.generation.decoding.strategies import DiverseBeam, Greedy, Multinomial, Threshold
 
 PREFIX = [1, 20, 30, 40]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61]]

@@ -10,9 +10,10 @@ from test_packed_tree import check_grown, check_rows
 from test_strategies import check_plain_passes
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pro_lib.generation.decoding import ForwardCounts, PlainTree
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
+from pro_lib.generation.decoding.plain_tree import PlainTree
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 

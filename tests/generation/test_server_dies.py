@@ -72,7 +72,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(
         assert_frame_equal(resumed.answers, unbroken.answers)
         assert_frame_equal(resumed.questions, unbroken.questions)
         assert resumed.info.n_planned == N_QUESTIONS
-        assert not list(out.rglob("*.journal"))
+        assert not list(out.rglob("part-*.*-*"))
         before = times_asked(first, prompts)
         after = times_asked(second, prompts)
         asked_twice = sum(bool(a) and bool(b) for a, b in zip(before, after, strict=True))
@@ -92,3 +92,15 @@ def test_answers_are_readable_before_the_run_is_complete(facts_2m, question_set,
     with pytest.warns(UserWarning, match=f"of the {N_QUESTIONS} questions planned"):
         run = runs.read_run(folder)
     assert 0 < len(run.questions) < N_QUESTIONS
+
+
+def test_answers_of_an_earlier_version_are_not_asked_again_in_silence(
+    facts_2m, question_set, tmp_path
+):
+    run_until(facts_2m, question_set, tmp_path / "run", dies_after=40)
+    [folder] = {path.parent for path in (tmp_path / "run").rglob("run.json")}
+    (folder / "part-00000.journal").write_text("answers")
+    with serving(facts_2m, lambda reply, n, prompt: reply) as url:
+        model = connected(url, facts_2m, top=300, concurrency=1)
+        with pytest.raises(RunError, match=r"part-00000\.journal has answers of an unfinished run"):
+            searched(model, question_set, out=tmp_path / "run")

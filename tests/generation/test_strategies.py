@@ -13,20 +13,19 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 
-from pro_lib.generation import decoding
-from pro_lib.generation.decoding import (
+from pro_lib.generation.decoding import next_tokens
+from pro_lib.generation.decoding.compatibility import Fit
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, Prefix
+from pro_lib.generation.decoding.sampling import multinomial, nucleus, uniforms
+from pro_lib.generation.decoding.strategies import (
     DiverseBeam,
-    Endings,
-    ForwardCounts,
     Greedy,
     Multinomial,
-    Prefix,
     Threshold,
-    next_tokens,
+    own_settings,
+    strategy,
 )
-from pro_lib.generation.decoding.compatibility import Fit
-from pro_lib.generation.decoding.sampling import multinomial, nucleus, uniforms
-from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.generate import generate
 from pro_lib.questions import question_sets
 
@@ -261,9 +260,7 @@ def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
 def test_settings_of_a_strategy_are_selected():
     settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
     selected = own_settings("diverse_beam", settings)
-    assert decoding.strategy("diverse_beam", **selected) == DiverseBeam(
-        3, max_new_tokens=8, stop=(".",)
-    )
+    assert strategy("diverse_beam", **selected) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
     parameters = {
         "search_alpha": 0.1,
         "top_n": None,
@@ -271,7 +268,7 @@ def test_settings_of_a_strategy_are_selected():
         "max_new_tokens": 8,
         "stop": ["."],
     }
-    searched = decoding.strategy("threshold", **own_settings("threshold", settings))
+    searched = strategy("threshold", **own_settings("threshold", settings))
     assert searched.parameters() == {"strategy": "threshold"} | parameters
     assert Threshold().search_alpha == 0.02
     assert Threshold(top_n=3).search_alpha is None
@@ -304,7 +301,7 @@ def test_settings_of_a_strategy_are_selected():
 )
 def test_invalid_settings_are_an_error(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
-        decoding.strategy(**settings)
+        strategy(**settings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

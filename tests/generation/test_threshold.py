@@ -12,7 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pro_lib.generation.decoding import Endings, Greedy, Threshold, exact_search
+from pro_lib.generation.decoding import exact_search
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.strategies import Greedy, Threshold
 
 
 @dataclass(frozen=True)

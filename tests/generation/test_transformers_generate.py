@@ -19,15 +19,11 @@ from test_threshold import masses
 import pro_lib
 from pro_lib.common.catalog import DATA
 from pro_lib.generation.batching import Job
-from pro_lib.generation.decoding import (
-    Endings,
-    ForwardCounts,
-    PackedTree,
-    PlainTree,
-    Threshold,
-    encode_prefix,
-)
 from pro_lib.generation.decoding.beams import diverse_beam, greedy
+from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
+from pro_lib.generation.decoding.plain_tree import PlainTree
+from pro_lib.generation.decoding.strategies import Threshold
 from pro_lib.questions import question_sets
 
 CACHE = transformers.DynamicCache()

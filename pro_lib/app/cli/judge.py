@@ -23,15 +23,14 @@ from pro_lib.common.validation import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.common.choice_model import ChoiceModel
+    from pro_lib.metrics.yes_no import ChoiceModel
 
 _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
 _CLOSE = (0.4, 0.6)  # probabilities of a verdict that could easily be the opposite
 # Why answers have no verdict, by their status
 _WITHOUT_VERDICT = {
-    "refused": "answers without one, because the judge said something else",
-    "undecided": "undecided, because the letter that the server does not list could be the larger",
-    "unknown": "without one, as the reply had no probabilities",
+    "refused": "because both letters have less than half of the probability",
+    "unknown": "because the reply had no probabilities",
 }
 
 
@@ -145,5 +144,5 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     )
     for status, reason in _WITHOUT_VERDICT.items():
         if status in counts:
-            text += f"; {counts[status]:,} {reason}"
+            text += f"; {counts[status]:,} answers without one, {reason}"
     return text

@@ -306,20 +306,9 @@ def _largest_error(
     ids: Sequence[int],
     n_unrelated_slots: int = 0,
 ) -> float:
-    """Compare a small tree with each of its texts alone.
-
-    Two prompts grow two steps. Children are not in the order of their parents, one parent has two
-    children, and one row waits while the others grow.
-
-    Args:
-        network: the network.
-        make_tree: returns a tree of some prompts.
-        ids: a random text, from which prompts and children are made.
-        n_unrelated_slots: slots that stand for other questions; only for a packed tree.
-
-    Returns:
-        The largest difference of log-probabilities in nats; infinity if one is not a number.
-    """
+    """Compare a small tree with each of its texts alone."""
+    # Two prompts grow two steps. Children are not in the order of their parents, one parent has two
+    # children, and one row waits while the others grow.
     first = list(ids[:-3])
     second = [*ids[:-5], ids[-4], ids[-5]]  # with its last two tokens exchanged
     a, b, c = ids[-3:]
@@ -349,11 +338,9 @@ def _largest_error(
 def _plain_logits(
     network: PreTrainedModel, texts: Iterable[Sequence[int]], *, last_only: bool = False
 ) -> Iterator[Tensor]:
-    """Yield the logits after each token of each text, `(tokens, V)`, by plain forward passes.
-
-    With `last_only`, networks that can compute the logits after the last token alone do so, which
-    saves memory where texts are long and vocabularies are large.
-    """
+    """Yield the logits after each token of each text, `(tokens, V)`, by plain forward passes."""
+    # With `last_only`, networks that can compute the logits after the last token alone do so, which
+    # saves memory where texts are long and vocabularies are large.
     selection = keep_logits(network, 1) if last_only else {}
     for text in texts:
         ids = torch.tensor([text], device=network.device)
@@ -363,11 +350,9 @@ def _plain_logits(
 
 
 def _random_text(network: PreTrainedModel, n_tokens: int) -> list[int]:
-    """Return a text of random tokens, always the same.
-
-    The tokens are from the middle of the vocabulary, because special tokens, such as those for
-    images, are at its ends.
-    """
+    """Return a text of random tokens, always the same."""
+    # The tokens are from the middle of the vocabulary, because special tokens, such as those for
+    # images, are at its ends.
     config = network.config.get_text_config()
     size = config.vocab_size
     generator = torch.Generator().manual_seed(0)

@@ -167,19 +167,16 @@ class Search:
         return rows.tolist()
 
     def _expand_batch(self, batch: np.ndarray) -> None:
-        """Run the prefixes at these places through the model and expand them.
-
-        This is a function of its own so that the log-probabilities are freed before the next batch.
-        """
+        """Run the prefixes at these places through the model and expand them."""
+        # This is a function of its own so that the log-probabilities are freed before the next
+        # batch.
         log_probs, rows = self._grow(batch)
         self._expand(batch, log_probs, rows)
 
     def _add_events(self, n: int, **columns: ArrayLike) -> int:
-        """Append n events and return the place of the first one.
-
-        Fields without a column are 0. The events are resized in place, so an earlier view of them
-        must not be used afterwards.
-        """
+        """Append n events and return the place of the first one."""
+        # Fields without a column are 0. The events are resized in place, so an earlier view of them
+        # must not be used afterwards.
         start = len(self.events)
         self.events.resize(start + n, refcheck=False)
         for name, column in columns.items():
@@ -187,10 +184,8 @@ class Search:
         return start
 
     def _next_batch(self) -> np.ndarray:
-        """Take the prefixes to expand next from `waiting` and return their places.
-
-        If there are too many for one batch, it takes the deepest ones.
-        """
+        """Take the prefixes to expand next from `waiting` and return their places."""
+        # If there are too many for one batch, it takes the deepest ones.
         places = self.waiting
         if self.budget is not None:
             places = self._affordable(self.budget)
@@ -201,11 +196,9 @@ class Search:
         return places
 
     def _affordable(self, budget: int) -> np.ndarray:
-        """Return the places of the waiting prefixes that the budgets of their questions pay for.
-
-        A budget pays for the rest of the greedy path first, then for the most probable prefixes.
-        Prefixes of a question whose budget is spent are removed from `waiting`.
-        """
+        """Return the places of the waiting prefixes that the budgets of their questions pay for."""
+        # A budget pays for the rest of the greedy path first, then for the most probable prefixes.
+        # Prefixes of a question whose budget is spent are removed from `waiting`.
         remaining = budget - self.spent
         has_budget = remaining[self.events["question"][self.waiting]] > 0
         self.waiting = self.waiting[has_budget]
@@ -225,13 +218,8 @@ class Search:
         return self.waiting[rank < remaining[question]]
 
     def _grow(self, batch: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """Run the prefixes at these places through the model.
-
-        Rows of waiting prefixes are kept.
-
-        Returns:
-            Log-probabilities of the next token after each prefix, and the row of each prefix.
-        """
+        """Run the prefixes at these places through the model."""
+        # Rows of waiting prefixes are kept.
         waiting_rows = self.events["row"][self.waiting]
         kept_rows = np.unique(waiting_rows)
         prefixes = self.events[batch]
@@ -245,13 +233,7 @@ class Search:
         return log_probs, len(kept_rows) + np.arange(len(batch))
 
     def _expand(self, batch: np.ndarray, log_probs: Tensor, rows: np.ndarray) -> None:
-        """Append the events that may follow the prefixes at these places.
-
-        Args:
-            batch: places of the prefixes.
-            log_probs: log-probabilities of the next token after each, `(prefixes, V)`.
-            rows: row of the tree of each.
-        """
+        """Append the events that may follow the prefixes at these places."""
         prefixes = self.events[batch]
         lowest = self.log_alpha - self.band[prefixes["depth"] + 1]
         floors = lowest - prefixes["log_prob"]
@@ -298,11 +280,7 @@ class Search:
         return not self._may_miss_answers(self.events[self.events["question"] == question])
 
     def _may_miss_answers(self, events: np.ndarray) -> bool:
-        """Return whether fewer than N answers reach α, and there are paths below α.
-
-        Args:
-            events: the events of one question.
-        """
+        """Return whether fewer than N answers reach α, and there are paths below α."""
         if self.top_n is None:
             return False
         is_answer = _is_answer(events, self.log_alpha)
@@ -475,10 +453,8 @@ class _Findings:
         return _is_answer(self.events, self.log_alpha)
 
     def masses(self) -> dict[str, Any]:
-        """Return the five masses of a certificate.
-
-        Together the leaves of the tree have mass 1.
-        """
+        """Return the five masses of a certificate."""
+        # Together the leaves of the tree have mass 1.
         leaves = {
             "found_mass": self.is_answer,
             "small_endings_mass": self.is_complete & ~self.is_answer,
@@ -544,10 +520,8 @@ def measured_epsilon(
 
 
 def _prefix_log_probs(answers: list[Outcome]) -> dict[tuple[int, ...], float]:
-    """Return the log-probability of each prefix of the answers, and of each ended answer.
-
-    The ending of an answer is the token -1.
-    """
+    """Return the log-probability of each prefix of the answers, and of each ended answer."""
+    # The ending of an answer is the token -1.
     log_probs: dict[tuple[int, ...], float] = {}
     for answer in answers:
         path = (*answer.token_ids, END)

@@ -194,11 +194,7 @@ class _NewTokens:
         )
 
     def mask(self, slots: np.ndarray | None = None) -> np.ndarray:
-        """Return where each token attends, `(tokens, slots + tokens)`.
-
-        Args:
-            slots: the slots of the cache that are in use; None for all.
-        """
+        """Return where each token attends, `(tokens, slots + tokens)`."""
         visible = self.visible if slots is None else self.visible[:, slots]
         is_same_owner = self.owner[:, None] == self.owner
         is_not_after = self.positions[:, None] >= self.positions
@@ -300,18 +296,8 @@ class PackedTree:
         self._positions = np.append(self._positions, n_slots)
 
     def _run(self, tokens: _NewTokens, last: np.ndarray, sizes: Sequence[int]) -> Tensor:
-        """Run tokens and append them to the cache.
-
-        The last token of each owner becomes a row.
-
-        Args:
-            tokens: the tokens, owner by owner.
-            last: number of the last token of each owner, `(owners,)`.
-            sizes: sizes of the pieces in which the tokens are run.
-
-        Returns:
-            Log-probabilities of the next token after the last token of each owner, `(owners, V)`.
-        """
+        """Run tokens in pieces of these sizes, and return log-probabilities `(owners, V)`."""
+        # The last token of each owner, whose number is in `last`, becomes a row.
         if len(sizes) == 1:
             log_probs = self._forward(
                 self._cache, tokens.ids, tokens.positions, tokens.mask(), last
@@ -366,14 +352,7 @@ class PackedTree:
         )
 
     def _drop_dead_slots(self, visible: np.ndarray) -> np.ndarray:
-        """Drop slots that no row attends to, once they outnumber the others beside the prefix.
-
-        Args:
-            visible: the slots to which the remaining rows attend, `(rows, slots)`.
-
-        Returns:
-            `visible` without the columns of dropped slots.
-        """
+        """Drop slots that no row attends to, once they outnumber the others beside the prefix."""
         is_alive = np.asarray(visible.any(axis=0))
         is_alive[: self.prefix_length] = True
         n_alive = int(is_alive.sum())
@@ -386,23 +365,12 @@ class PackedTree:
     def _forward(
         self,
         cache: _Cache,
-        ids: np.ndarray,
-        positions: np.ndarray,
-        mask: np.ndarray,
-        keep: np.ndarray,
+        ids: np.ndarray,  # token ids, (tokens,)
+        positions: np.ndarray,  # of each token, (tokens,)
+        mask: np.ndarray,  # the slots to which each token attends, (tokens, slots)
+        keep: np.ndarray,  # numbers of the tokens after which log-probabilities are returned
     ) -> Tensor:
-        """Run tokens, which are appended to the cache.
-
-        Args:
-            cache: the cache.
-            ids: token ids, `(tokens,)`.
-            positions: position of each token, `(tokens,)`.
-            mask: the slots to which each token attends, `(tokens, slots)`.
-            keep: numbers of the tokens after which log-probabilities are returned, `(kept,)`.
-
-        Returns:
-            Log-probabilities of the next token in nats, float32, `(kept, V)`.
-        """
+        """Run tokens, append them to the cache, and return log-probabilities `(kept, V)`."""
         device_ids, device_positions, device_mask, device_keep = to_device(
             self._device, ids, positions, mask, keep
         )
@@ -432,10 +400,8 @@ class PackedTree:
 
 
 def _new_cache(layers: Iterable[tuple[Tensor, Tensor]]) -> _Cache:
-    """Return a cache of keys and values of each layer.
-
-    They are neither copied nor changed.
-    """
+    """Return a cache of keys and values of each layer."""
+    # They are neither copied nor changed.
     cache: _Cache = DynamicCache()
     for keys, values in layers:
         layer = cache.layer_class_to_replicate()
@@ -467,12 +433,7 @@ def _padded(tensor: Tensor, n_slots: int) -> Tensor:
 
 
 def _suffix_pieces(lengths: Sequence[int], limit: int) -> list[int]:
-    """Return sizes of pieces of whole suffixes, in order.
-
-    Args:
-        lengths: number of tokens of each suffix.
-        limit: the most tokens of a piece. A longer suffix is a piece of its own.
-    """
+    """Return sizes of pieces of whole suffixes, in order."""
     sizes: list[int] = []
     for length in lengths:
         if sizes and sizes[-1] + length <= limit:

@@ -147,11 +147,7 @@ class PlainTree:
     def _forward(
         self, inputs: Sequence[Sequence[int]], cache: Cache | None
     ) -> tuple[Tensor, Cache | None]:
-        """Run texts, or the tokens after the rows of a cache.
-
-        Returns:
-            Log-probabilities of the next token in float32, and the new cache, None if none is kept.
-        """
+        """Run texts, or the tokens after the rows of a cache."""
         [ids] = to_device(self._network.device, np.array(inputs))
         name = "past_key_values"
         if "cache_params" in forward_parameters(type(self._network).forward):

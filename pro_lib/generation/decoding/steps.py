@@ -137,10 +137,8 @@ def _next_step(
 
 
 def _outcomes(steps: list[_Step]) -> list[list[Outcome]]:
-    """Return the answers that the steps lead to.
-
-    Steps after the end of an answer are ignored.
-    """
+    """Return the answers that the steps lead to."""
+    # Steps after the end of an answer are ignored.
     columns = zip(*steps, strict=True)
     # A step whose fields are `(questions, answers, steps)`.
     paths = _Step(*(torch.stack(column, dim=-1).cpu() for column in columns))
