@@ -163,8 +163,8 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
         return
     for journal in folder.path.glob("*.journal"):
         raise RunError(
-            f"{journal} has answers of an unfinished run of an earlier version. Finish the run with "
-            "that version, or delete the file to ask its questions again."
+            f"{journal} has answers of an unfinished run of an earlier version. Finish the run "
+            "with that version, or delete the file to ask its questions again."
         )
     for start in range(0, len(questions), job.batch_size):
         batch = questions.iloc[start : start + job.batch_size]

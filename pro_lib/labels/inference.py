@@ -109,7 +109,7 @@ class Ranking:
         cls, scores: ArrayLike, codes: IntArray | None = None, n_units: int = 0
     ) -> Ranking:
         """Order scores (n, M), higher = more uncertain; without `codes` a unit per answer."""
-        group = np.ascontiguousarray(tie_numbers(scores).T.astype(np.intp))
+        group = np.ascontiguousarray(tie_numbers(scores).T)
         if codes is None:
             codes = np.arange(group.shape[1])
         return cls(group, codes, np.bincount(codes, minlength=n_units).astype(np.float64))

@@ -18,6 +18,7 @@ from pro_lib.common.reasons import NO_REFERENCE, count_reasons, reasons_in_words
 
 FloatArray = NDArray[np.float64]
 Labels = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
 _Z = float(ndtri(0.975))
 # At this value of (n - 1) a (1 - a), the variance of a class and its maximum have equal weights.
 _SCARCE = 0.7
@@ -233,8 +234,8 @@ def jackknifed_aurocs(
     """
     values, labels = aligned(uncertainty, correct, columns=True)
     need_both(labels, "AUROC")
-    ranks = _ranks(tie_numbers(values))
-    won_by_wrong, won_by_right = _count_pairs(ranks, labels)
+    numbers = tie_numbers(values)
+    won_by_wrong, won_by_right = _count_pairs(numbers, labels)
     n_wrong = won_by_wrong.shape[1]
     n_right = won_by_right.shape[1]
     wrong_codes = codes[~labels]
@@ -242,10 +243,10 @@ def jackknifed_aurocs(
     n_clusters = int(codes.max()) + 1
     wrong_sizes = np.bincount(wrong_codes, minlength=n_clusters)
     right_sizes = np.bincount(right_codes, minlength=n_clusters)
-    # Ranks are at most n, so that the clusters do not overlap after this shift: a question wins
+    # Numbers are below n, so that the clusters do not overlap after this shift: a question wins
     # no pair against a later cluster, and all pairs against an earlier one.
-    shifted = ranks + 2.0 * len(labels) * codes[:, None]
-    won_shifted, _ = _count_pairs(shifted, labels)
+    shifted = numbers + len(labels) * codes[:, None]
+    won_shifted, _ = _count_pairs(_dense(shifted), labels)
     n_right_earlier = np.cumsum(right_sizes) - right_sizes
     within = _cluster_sums(won_shifted - n_right_earlier[wrong_codes], wrong_codes, n_clusters)
     with_wrong = _cluster_sums(won_by_wrong, wrong_codes, n_clusters)
@@ -256,6 +257,11 @@ def jackknifed_aurocs(
     pairs_left = won_by_wrong.sum(axis=1)[:, None] - left_out
     undefined = np.full(pairs_left.shape, np.nan)
     return np.asarray(np.divide(pairs_left, n_pairs, out=undefined, where=n_pairs > 0))
+
+
+def _dense(numbers: IntArray) -> IntArray:
+    """Return numbers (n, A) with the same order in each column, from 0 without gaps."""
+    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in numbers.T])
 
 
 def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
@@ -437,16 +443,23 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
     return _count_pairs(tie_numbers(values), labels)
 
 
-def _count_pairs(values: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
-    """Count the pairs of `pairs_won`; only equal values are ties."""
-    # The rank among all answers minus the rank in the own class counts those of the other class.
-    ranks = _ranks(values)
-    won_by_wrong = ranks[~labels] - _ranks(values[~labels])
-    won_by_right = ranks[labels] - _ranks(values[labels])
-    return np.ascontiguousarray(won_by_wrong.T), np.ascontiguousarray(won_by_right.T)
+def _count_pairs(numbers: IntArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
+    """Count the pairs of `pairs_won` for numbers from 0 on (n, A), of which equal ones are ties."""
+    won_by_wrong = []
+    won_by_right = []
+    for column in numbers.T:
+        n_numbers = column.max() + 1
+        for won, members, others in (
+            (won_by_wrong, ~labels, labels),
+            (won_by_right, labels, ~labels),
+        ):
+            counts = np.bincount(column[others], minlength=n_numbers)
+            n_below = counts.cumsum() - counts / 2
+            won.append(n_below[column[members]])
+    return np.stack(won_by_wrong), np.stack(won_by_right)
 
 
-def tie_numbers(values: ArrayLike) -> FloatArray:
+def tie_numbers(values: ArrayLike) -> IntArray:
     """Number the values of each column in their order; values that differ by rounding share one.
 
     A model in single precision gives one answer slightly different log-probabilities in different
@@ -461,7 +474,7 @@ def tie_numbers(values: ArrayLike) -> FloatArray:
 
     Example:
         >>> tie_numbers([[0.5], [0.1], [0.5 + 1e-9]]).tolist()
-        [[1.0], [0.0], [1.0]]
+        [[1], [0], [1]]
     """
     finite = np.clip(as_floats(values), -_HUGE, _HUGE)
     order = np.argsort(finite, axis=0, kind="stable")
@@ -469,8 +482,8 @@ def tie_numbers(values: ArrayLike) -> FloatArray:
     is_first = np.diff(ordered, axis=0, prepend=-np.inf) > _tolerance(ordered)
     for column in range(ordered.shape[1]):
         _cut_chains(ordered[:, column], is_first[:, column])
-    numbers = np.empty_like(finite)
-    np.put_along_axis(numbers, order, is_first.cumsum(axis=0) - 1.0, axis=0)
+    numbers = np.empty_like(order)
+    np.put_along_axis(numbers, order, is_first.cumsum(axis=0) - 1, axis=0)
     return numbers
 
 
@@ -489,11 +502,3 @@ def _cut_chains(ordered: FloatArray, is_first: Labels) -> None:
             is_first[place] = True
             limit = ordered[place] + _tolerance(ordered[place])
             place += np.searchsorted(ordered[place:end], limit, side="right")
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of each value in its column (n, A), from 1.
-
-    Ties have their mean rank.
-    """
-    return np.asarray(pd.DataFrame(values).rank())

@@ -15,6 +15,7 @@ from scipy.special import stdtr, stdtrit
 from pro_lib.metrics.auroc import (
     FEWEST_CLUSTERS,
     FloatArray,
+    IntArray,
     Labels,
     aligned,
     as_floats,
@@ -215,7 +216,7 @@ def count_moved(scores: ArrayLike, reference: ArrayLike) -> NDArray[np.int64]:
     first = tie_numbers(as_floats(reference)[:, None])[:, 0]
     counts = []
     for second in tie_numbers(scores).T:
-        ends: list[float] = []  # the lowest last value of a sequence of each length
+        ends: list[int] = []  # the lowest last value of a sequence of each length
         for value in second[np.lexsort((second, first))].tolist():
             place = bisect_right(ends, value)
             if place == len(ends):
@@ -227,11 +228,12 @@ def count_moved(scores: ArrayLike, reference: ArrayLike) -> NDArray[np.int64]:
     return np.array(counts, dtype=np.int64)
 
 
-def _n_leaving_ties(first: FloatArray, second: FloatArray) -> int:
+def _n_leaving_ties(first: IntArray, second: IntArray) -> int:
     """Return how many questions must leave the ties of one score (n,) because of the other's."""
-    cells, sizes = np.unique(np.stack([first, second]), axis=1, return_counts=True)
+    n_numbers = second.max() + 1
+    cells, sizes = np.unique(first * n_numbers + second, return_counts=True)
     kept = []
-    for numbers in cells.astype(np.intp):
+    for numbers in np.divmod(cells, n_numbers):
         largest = np.zeros(numbers.max() + 1, dtype=np.int64)
         np.maximum.at(largest, numbers, sizes)
         kept.append(largest.sum())
