@@ -25,7 +25,6 @@ from pro_lib.app.parameters import (
     BEAMS,
     EXACT,
     GREEDY,
-    N_ANSWERS,
     SAMPLES,
     Parameters,
     as_list,
@@ -51,6 +50,7 @@ from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pro_lib import plots
     from pro_lib.generation.models import Model
 
 
@@ -273,12 +273,12 @@ class Experiment(Parameters):
         ]
 
     def splits(self, methods: str = "own") -> list[Splits]:
-        """Return the validation and reported questions of every pair and protocol.
+        """Return the validation and reported questions of every pair, as `protocol` counts answers.
 
-        `methods` is explained in `evaluations`.
+        `methods` is explained in `evaluations`. Each call returns the same objects.
         """
-        options = self._values("n_validation", "seed", "alphas")
-        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
+        every = self.all_splits if methods == "all" else self.own_splits
+        return [pair for pair in every if self._is_chosen(pair.reported)]
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return the similarities that decide whether answers mean the same, by name.
@@ -396,19 +396,6 @@ class Experiment(Parameters):
     def labellers(self) -> pd.DataFrame:
         """Return how often each labeller repeats a label, and agrees with each other labeller."""
         return tables.labellers(self._labelled_splits)
-
-    @kept_table
-    def k_vs_alpha(self) -> pd.DataFrame:
-        """Return the mean number of answers that PRO keeps at each α."""
-        return tables.k_vs_alpha(self.reported_evaluations)
-
-    @kept_table
-    def fixed_k(self) -> pd.DataFrame:
-        """Return AUROC of PRO with the same K for every question, and with adaptive K.
-
-        The largest K is `n_answers`, or 10.
-        """
-        return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
 
     @kept_table
     def rouge_thresholds(self) -> pd.DataFrame:
@@ -529,18 +516,25 @@ class Experiment(Parameters):
     @cached_property
     def own_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of the run's own answers."""
-        return self.splits()
+        return self._all_splits("own")
 
     @cached_property
     def all_splits(self) -> list[Splits]:
         """The splits of every pair and protocol, for the scores of samples too."""
-        return self.splits(methods="all")
+        return self._all_splits("all")
+
+    def _all_splits(self, methods: str) -> list[Splits]:
+        options = self._values("n_validation", "seed", "alphas")
+        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
 
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
-        """The evaluations of `split`, for every pair and protocol."""
+        """The evaluations of `split`, for every pair, as `protocol` counts answers."""
         evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
-        return list(chain.from_iterable(evaluations))
+        return [each for each in chain.from_iterable(evaluations) if self._is_chosen(each)]
+
+    def _is_chosen(self, evaluation: Evaluation) -> bool:
+        return evaluation.protocol.split(", ")[0] in as_list(self.protocol)
 
     def shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that a figure shows: those of `split` and `protocol`."""
@@ -552,8 +546,9 @@ class Experiment(Parameters):
         name: str,
         figure: Figure | None = None,
         table: pd.DataFrame | None = None,
-    ) -> Figure | pd.DataFrame:
-        """Write a figure and the table behind it to `figures_dir`, and return what to display.
+        caption: str = "",
+    ) -> plots.SavedFigure | pd.DataFrame:
+        """Write a figure, its table and its caption to `figures_dir`, and return what to display.
 
         Files that would not change are kept as they are, as `plots.save_figure` explains.
 
@@ -561,6 +556,7 @@ class Experiment(Parameters):
             name: the name of the files, which begins with the number of the notebook.
             figure: the figure, or None for a table without one.
             table: the numbers of the figure.
+            caption: the caption, which a notebook shows below the figure.
         """
         from pro_lib import plots
 
@@ -569,8 +565,9 @@ class Experiment(Parameters):
         inputs = [*as_list(self.dataset), *as_list(self.records or ())]
         if not callable(self.correctness):
             inputs.append(self.correctness)
-        plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
-        return table if figure is None else figure
+        options: dict[str, Any] = {"figures_dir": self.figures_dir, "inputs": inputs}
+        plots.save_figure(figure, table, name, caption=caption, **options)
+        return table if figure is None else plots.SavedFigure(figure, caption)
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""

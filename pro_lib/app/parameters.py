@@ -77,6 +77,7 @@ _TYPE_NAMES = {
     "Columns": "dict",
     "Callable": "function",
     "Literal[1, 2]": "1 or 2",
+    "Literal['log', 'linear']": "text",
 }
 
 
@@ -275,6 +276,9 @@ class Parameters:
     generations_dir: _Folder = parameter(None, "folder of runs; None for data/generations")
     figures_dir: _Folder = parameter(None, "folder of figures; None for figures of the repository")
     figure_columns: Literal[1, 2] = parameter(2, "width of a figure in columns of a paper, 1 or 2")
+    alpha_scale: Literal["log", "linear"] = parameter(
+        "log", "scale of α in figures: log, or linear as in the paper"
+    )
 
     # Values that a notebook gives and its user does not
     reported: Flag = False  # results are for `split`, so it may not be validation

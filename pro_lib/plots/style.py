@@ -35,6 +35,7 @@ DASHES = (
     (0, (3, 1.2, 1, 1.2, 1, 1.2)),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKER_SIZE = 3.5  # points
 WIDTHS = {1: 3.3, 2: 7.0}  # inches, by the columns of an AAAI page that a figure spans
 SHARE_TICKS = (0, 0.25, 0.5, 0.75, 1)
 # The paper's numbers
@@ -66,13 +67,19 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     "axes.titley": 1.0,
     "text.parse_math": False,  # an answer may contain dollar signs
 }
-STYLE |= {"font.size": 8, "lines.markersize": 3.5, "svg.hashsalt": "pro", "svg.fonttype": "none"}
+STYLE |= {
+    "font.size": 8,
+    "lines.markersize": MARKER_SIZE,
+    "svg.hashsalt": "pro",
+    "svg.fonttype": "none",
+}
 TOO_FEW_LABELS = "Where there is no point, the labels do not suffice for an estimate."
 
 
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, dashes and marker of a line."""
-    return {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
+    style = {"color": COLORS[index % 8], "ls": DASHES[index % 6], "marker": MARKERS[index % 8]}
+    return style | {"ms": MARKER_SIZE}  # legends are made where the style does not apply
 
 
 def method_styles(labels: Sequence[str]) -> list[int]:
@@ -274,15 +281,29 @@ def set_ticks(ax: Axes, ticks: Sequence[float]) -> None:
     """Set the ticks of the x axis, labelled with plain numbers."""
     ax.xaxis.set(
         major_locator=FixedLocator(sorted(ticks)),
-        major_formatter="{x:g}",
+        major_formatter=lambda value, _: minus(f"{value:g}"),
         minor_locator=NullLocator(),
     )
 
 
-def alpha_axis(ax: Axes) -> None:
-    """Make the x axis linear below 0.001, where only α = 0 lies, and logarithmic above it."""
-    ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
+def minus(text: str) -> str:
+    """Return a number with the sign for minus in place of a hyphen."""
+    return text.replace("-", "−")
+
+
+def alpha_axis(ax: Axes, scale: str = "log") -> None:
+    """Set the scale and the ticks of an x axis of α.
+
+    Args:
+        ax: the axes.
+        scale: `log` is linear below 0.001, where only α = 0 lies, and logarithmic above it.
+            `linear` is the scale of the paper.
+    """
     ax.set_xlim(0, 1)
+    if scale == "linear":
+        set_ticks(ax, (0, 0.2, 0.4, 0.6, 0.8, 1))
+        return
+    ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
     set_ticks(ax, (0, 0.01, 0.1, 0.4, 1))
 
 
@@ -294,7 +315,7 @@ def difference_axis(ax: Axes) -> None:
         major_locator=FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5]),
         minor_locator=NullLocator(),
     )
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+    ax.yaxis.set_major_formatter(lambda value, _: minus(f"{value:+g}") if value else "0")
 
 
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
@@ -396,6 +417,10 @@ def explain(figure: Figure, entries: Sequence[plt.Artist], x: str = "", y: str =
 
 # --- Parts of the figures on tidy tables ---
 
+ALPHA_LABELS = {
+    "log": "α, the least probability of an answer that is kept (log scale above 0.001)",
+    "linear": "α, the least probability of an answer that is kept",
+}
 ALPHA_AXIS = "α, the least probability of an answer that is kept (log scale above 0.001)"
 
 

@@ -40,6 +40,7 @@ WRONG |= {
     "target": [1.5],
     "search_alpha": 0,
     "figure_columns": 3,
+    "alpha_scale": "wide",
 }
 WRONG |= {
     "n_answers": 2.5,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import evaluation_of, some_questions, splits_of
 from judged_questions import s_pro
 from sklearn.metrics import roc_auc_score
-from test_sweeps import evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables

@@ -176,46 +176,6 @@ def test_02_says_nothing_of_too_few_answers():
     assert "oracle" not in said
 
 
-def test_03_says_the_mean_k_at_the_default_and_the_smallest_alpha():
-    rows = {"protocol": "paper", "alpha": [0.0, 0.4, 0.0, 0.4], "mean_k": [9.0, 1.0, 10.0, 2.0]}
-    said = findings.k_vs_alpha(pd.DataFrame(rows), 0.39)
-    assert said == (
-        "If repeats are counted (protocol `paper`), PRO keeps 1.00 to 2.00 answers of a "
-        "question on "
-        "average at α = 0.4, and 9.00 to 10.00 at α = 0."
-    )
-
-
-def fixed(last, adaptive, **others):
-    """The rows of one setting in the table of fixed K: K = 1, K = 2 and adaptive K."""
-    rows = [
-        setting(0.0, k_choice="fixed", k=1, p_value=1.0),
-        setting(last, k_choice="fixed", k=2, p_value=0.001, **others),
-        setting(adaptive, k_choice="adaptive", k=None, p_value=0.5, **others),
-    ]
-    return pd.DataFrame(rows).astype({"k": "Int64"})
-
-
-@pytest.mark.parametrize(("last", "verb"), [(-0.05, "worse"), (0.05, "better")])
-def test_04_compares_the_largest_k_and_adaptive_k_with_nll(last, verb):
-    said = findings.fixed_k(fixed(last, 0.001))
-    assert (
-        f"PRO with K = 2 for every question is significantly {verb} than NLL (K = 1) in the only"
-        in said
-    )
-    assert (
-        "PRO with adaptive K (α chosen on validation questions) is not significantly different"
-        in said
-    )
-
-
-def test_04_with_one_answer_compares_adaptive_k_only():
-    rows = fixed(0.05, 0.001)
-    said = findings.fixed_k(rows[rows["k"].fillna(1) == 1])
-    assert "for every question" not in said
-    assert "PRO with adaptive K" in said
-
-
 def benchmark_rows(nll, others=(), **setting_values):
     """PRO with three choices of α, NLL with this difference to PRO, and other methods."""
     methods = [("PRO", None, choice, 0.0, None) for choice in ("validation", "default", "oracle")]

@@ -14,6 +14,7 @@ from pro_lib import scoring
 from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
+from pro_lib.plots import fixed_k
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
@@ -70,7 +71,7 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
         counts += [[max(1, sum(p >= alpha for p in probs)) for probs in found] for alpha in alphas]
         pro = [[naive_pro(probs, k) for probs, k in zip(found, ks, strict=True)] for ks in counts]
         aurocs = [roc_auc_score(~judged.correct, values) for values in pro[:6]]
-        table = tables.fixed_k([Splits(judged, judged, None)], max_k=6)
+        table = fixed_k.table([Splits(judged, judged, None)], max_k=6)
         assert table["k"].tolist()[:6] == [1, 2, 3, 4, 5, 6]
         assert table["auroc"][:6].tolist() == pytest.approx(aurocs, abs=1e-12)
         np.testing.assert_allclose(judged.pro(alphas).T, pro[6:], rtol=0, atol=1e-12)

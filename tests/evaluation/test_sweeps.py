@@ -3,42 +3,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import (
+    CORRECT,
+    EVALUATION,
+    LOG_PROBS,
+    evaluation_of,
+    some_questions,
+    splits_of,
+)
 from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
 from pro_lib.evaluation.tables.alpha_sweep import redraw_benchmark
-
-
-def some_questions(n=80, seed=0):
-    """Distinct answers of mass below 1, some missing; surer questions are more often right."""
-    rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.full(6, 0.4), size=n)[:, :5] + 1e-9
-    correct = rng.random(n) < probs.max(axis=1)
-    probs[rng.random(probs.shape) < 0.3] = np.nan
-    probs[np.isnan(probs).all(axis=1), 0] = 0.01
-    return np.log(probs), correct
-
-
-def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **baselines):
-    """An evaluation of these answers; the question with right answers has ROUGE-L 1."""
-    answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
-    answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
-    scored = pd.DataFrame(baselines, index=answers.index)
-    _, exclusions = metrics.usable(scored, correct)
-    return Evaluation(
-        "m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha
-    )
-
-
-LOG_PROBS, CORRECT = some_questions()
-EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scoring.nll(LOG_PROBS))
-
-
-def splits_of(evaluation, n_validation=None, **options):
-    """The same questions for validation and for the report."""
-    return Splits(evaluation, evaluation, n_validation, **options)
+from pro_lib.plots import fixed_k, k_vs_alpha
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
@@ -52,7 +31,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
-        assert tables.fixed_k([splits])["alpha"].iloc[-1] == alpha
+        assert fixed_k.table([splits])["alpha"].iloc[-1] == alpha
     for table in (tables.benchmark([finer]), tables.rouge_thresholds([finer])):
         chosen = table["alpha_choice"] == "validation"
         assert (table.loc[chosen & (table["method"] == "PRO"), "auroc"] == 1).all()
@@ -70,7 +49,7 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_k"], mean)
-    by_k = tables.k_vs_alpha([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
+    by_k = k_vs_alpha.table([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
@@ -99,7 +78,7 @@ def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
 def test_an_exact_search_is_swept_down_to_its_alpha():
     nll = scoring.nll(LOG_PROBS)
     evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012, NLL=nll)
-    for table in (tables.alpha_rows(evaluation), tables.k_vs_alpha([evaluation])):
+    for table in (tables.alpha_rows(evaluation), k_vs_alpha.table([evaluation])):
         assert table["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
         tables.alpha_rows(evaluation, alphas=[0.01])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_sweeps import EVALUATION, evaluation_of, some_questions, splits_of
+from invented_settings import EVALUATION, SPLITS, evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
 from pro_lib.app.explorer import appendix_run
@@ -17,21 +17,7 @@ from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
-
-def two_settings():
-    """The splits of two settings, with NLL, whose validation and reported questions differ."""
-    made = []
-    for seeds in ((1, 2), (3, 4)):
-        pools = [some_questions(120, seed=seed) for seed in seeds]
-        parts = [evaluation_of(*pool, NLL=scoring.nll(pool[0])) for pool in pools]
-        made.append(Splits(*(replace(part, strategy="diverse_beam") for part in parts), None))
-    return made
-
-
-SPLITS = two_settings()
-
-
-NAMES = ("alpha_sweep", "alpha_choices", "fixed_k", "k_vs_alpha", "redraws", "overview")
+NAMES = ("alpha_sweep", "alpha_choices", "redraws", "overview")
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +25,6 @@ def made():
     return {
         "alpha_sweep": tables.alpha_sweep(SPLITS),
         "alpha_choices": tables.alpha_choices(SPLITS),
-        "fixed_k": tables.fixed_k(SPLITS, max_k=5),
-        "k_vs_alpha": tables.k_vs_alpha([each.reported for each in SPLITS]),
         "redraws": tables.redraws([splits_of(EVALUATION, 30)] * 2, "alpha"),
         "overview": tables.overview([each.reported for each in SPLITS]),
     }
@@ -119,18 +103,6 @@ def test_the_sweep_has_both_splits_and_ends_at_nll():
     assert (last["auroc_minus_nll"], last["p_value"]) == (0.0, 1.0)
 
 
-def test_fixed_k_has_a_row_for_each_k_and_one_for_adaptive_k():
-    table = tables.fixed_k(SPLITS[:1], max_k=3)
-    assert table["k_choice"].tolist() == ["fixed"] * 3 + ["adaptive"]
-    assert table["k"].tolist()[:3] == [1, 2, 3]
-    assert table["k"].isna().tolist() == [False] * 3 + [True]
-    assert table["alpha_choice"].fillna("").tolist() == [""] * 3 + ["validation"]
-    reported = SPLITS[0].reported
-    expected = [metrics.auroc(reported.pro(k=k), reported.correct) for k in (1, 2, 3)]
-    assert table["auroc"].tolist()[:3] == expected
-    assert table["auroc_minus_nll"].iloc[0] == 0
-
-
 def test_redraws_name_the_quantity_and_the_share():
     splits = splits_of(EVALUATION, 30)
     alphas, aurocs = (tables.redraws([splits], name).iloc[0] for name in ("alpha", "auroc"))
@@ -163,12 +135,8 @@ def test_printed_values_are_those_of_the_settings_of_a_table():
     settings = pd.DataFrame({"dataset": ["trivia_qa"], "model": ["google/gemma-2b"]})
     nothing = pd.DataFrame({"dataset": ["world-facts"], "model": ["facts-2m"]})
     assert tables.printed_alphas(nothing).empty
-    assert tables.printed_fixed_k(nothing).empty
     named = settings.assign(dataset="mandarjoshi/trivia_qa")
     assert tables.printed_alphas(named)["alpha"].tolist() == [0.4]
-    fixed = tables.printed_fixed_k(named)
-    assert fixed.loc[fixed["k"] == 1, "auroc"].tolist() == [0.806]
-    assert fixed["k_choice"].tolist() == ["fixed"] * 10 + ["adaptive"]
 
 
 # --- ROUGE-L thresholds ---

@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import evaluation_of, some_questions
 from judged_questions import s_pro
-from test_sweeps import evaluation_of, some_questions
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import tables

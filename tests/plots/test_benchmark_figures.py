@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from figure_checks import legend, unreadable
 from matplotlib.colors import to_rgba
-from test_style import legend, unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from test_style import unreadable
+from figure_checks import unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_style import legend, unreadable
+from figure_checks import legend, unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from test_style import legend, unreadable
+from figure_checks import legend, unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError

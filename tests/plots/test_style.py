@@ -1,11 +1,9 @@
 """Test the figures of the paper: they are readable at both widths and agree with their tables."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.text import Text
+from figure_checks import grid, legend, texts, unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
@@ -18,8 +16,6 @@ HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 DRAW = {
     "alpha_sweep": plots.alpha_sweep,
-    "k_vs_alpha": plots.k_vs_alpha,
-    "fixed_k": plots.fixed_k,
     "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
     "generated_answers": plots.generated_answers,
@@ -31,7 +27,7 @@ DRAW = {
     "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
-SMALLEST = {"alpha_sweep": 7, "k_vs_alpha": 7, "fixed_k": 7, "rouge_thresholds": 7}
+SMALLEST = {"alpha_sweep": 7, "rouge_thresholds": 7}
 SMALLEST |= {
     "exposure": 7,
     "generated_answers": 7,
@@ -42,28 +38,13 @@ SMALLEST |= {
 SMALLEST |= {"benchmark": 7, "accuracy_by_coverage": 7, "reliability": 7}
 
 
-def grid(**columns):
-    """A table with a row for every combination, an AUROC and its interval."""
-    table = pd.DataFrame(list(itertools.product(*columns.values())), columns=list(columns))
-    auroc = 0.6 + 0.3 * np.random.default_rng(0).random(len(table))
-    ends = {
-        "low": auroc - 0.05,
-        "high": auroc + 0.05,
-        "difference_low": -0.1,
-        "difference_high": 0.1,
-    }
-    tidy = {"auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05, "auroc_minus_nll": auroc - 0.7}
-    return table.assign(auroc=auroc, **ends, **tidy, n_questions=1234)
-
-
 def tables(size, name):
     """The tables that a figure is drawn from."""
     alphas = [0, 0.001, 0.05, 0.4, 1]
     if name == "alpha_sweep":
         sweep = grid(**size, alpha=alphas)
         return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
-    columns = {"k_vs_alpha": {"alpha": alphas}, "fixed_k": {"k": [*range(1, 11), None]}}
-    columns |= {
+    columns = {
         "rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}
     }
     columns |= {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
@@ -82,8 +63,6 @@ def tables(size, name):
     columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, auroc_minus_pro=0.1, significant=True)
-    if name == "fixed_k":
-        table["k_choice"] = table["k"].isna().map({True: "adaptive", False: "fixed"})
     if name in ("accuracy_by_coverage", "reliability"):
         table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=10)
         table = table.assign(accuracy_low=table["accuracy"] - 0.1, accuracy_high=0.95)
@@ -107,7 +86,7 @@ def tables(size, name):
 
 
 # How many panels each figure has of two data sets and two models.
-PANELS = {"alpha_sweep": 2, "k_vs_alpha": 2, "fixed_k": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS = {"alpha_sweep": 2, "rouge_thresholds": 4, "benchmark": 4}
 PANELS |= {"accuracy_by_coverage": 4, "reliability": 4}
 PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
 # Figures with a panel for each model, and how many panels a model has on a data set.
@@ -127,43 +106,6 @@ WITHOUT_PROTOCOL = (
     "generated_answers",
 )
 EACH = pytest.mark.parametrize("name", PANELS)
-
-
-def texts(figure):
-    """Return every text that is drawn, with its box in pixels."""
-    figure.draw_without_rendering()
-    beyond = set()
-    for axis in itertools.chain.from_iterable((ax.xaxis, ax.yaxis) for ax in figure.axes):
-        low, high = sorted(axis.get_view_interval())
-        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-        beyond |= {tick.label1 for tick in ticks if not low - 1e-9 <= tick.get_loc() <= high + 1e-9}
-    written = [
-        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()
-    ]
-    # The box of an annotation has its arrow in it, which may well touch another text.
-    return [(text, Text.get_window_extent(text)) for text in written if text not in beyond]
-
-
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def unreadable(figure, smallest=6):
-    """Return the faults of a figure's texts: too small, over its edge, or over each other."""
-    written, page = texts(figure), figure.bbox
-    sizes = {text.get_text(): text.get_fontsize() for text, _ in written}
-    faults = [f"{text!r} has {size} pt" for text, size in sizes.items() if size < smallest]
-    for text, box in written:
-        if box.x0 < 0 or box.y0 < 0 or box.x1 > page.width or box.y1 > page.height:
-            faults.append(f"{text.get_text()!r} leaves the figure")
-    boxes = np.array([box.extents for _, box in written]).reshape(-1, 4)
-    overlap = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(
-        boxes[:, None, :2], boxes[None, :, :2]
-    )
-    # Boxes are rounded to whole pixels.
-    for one, other in np.argwhere(np.triu((overlap > 0.5).all(axis=2), k=1)):
-        faults.append(f"{written[one][0].get_text()!r} lies over {written[other][0].get_text()!r}")
-    return faults
 
 
 @pytest.mark.parametrize("figure_columns", [1, 2])
@@ -289,23 +231,6 @@ def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_
     assert legend(figure) == [*MODELS, "α chosen on validation questions"]
 
 
-def test_printed_values_stand_in_grey_where_the_paper_has_them():
-    rows = {
-        "dataset": "mine",
-        "model": "facts-1m",
-        "k_choice": "fixed",
-        "k": [1, 2],
-        "auroc": [0.7, 0.8],
-    }
-    printed = pd.DataFrame(rows).astype({"k": "Int64"})
-    fixed, = tables(HERE, "fixed_k")  # fmt: skip
-    figure = plots.fixed_k(fixed, printed=printed)
-    grey = [line for line in figure.axes[1].lines if line.get_color() == plots.PRINTED["color"]]
-    assert [0.7, 0.8] in [list(line.get_ydata()) for line in grey]
-    assert legend(figure) == [*MODELS, "printed in the paper"]
-    assert legend(plots.fixed_k(fixed, printed=printed.head(0))) == list(MODELS)
-
-
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_figure_has_a_title_and_two_named_axes(name):
     figure = DRAW[name](*tables(HERE, name), title="A title of mine")
@@ -320,8 +245,8 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
-    needed = {"alpha_sweep": ["alpha", "auroc"], "k_vs_alpha": ["alpha", "mean_k"]}
-    needed |= {"fixed_k": ["k_choice", "k", "auroc"], "entropies": ["entropy", "tree_bound"]}
+    needed = {"alpha_sweep": ["alpha", "auroc"]}
+    needed |= {"entropies": ["entropy", "tree_bound"]}
     needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
     needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
     needed |= {"generated_answers": ["n_distinct", "mass"]}
@@ -342,7 +267,7 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     }
     figure = DRAW[name](first[needed[name]])
     assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
-    without_legend = ("alpha_sweep", "k_vs_alpha", "fixed_k", "generated_answers")
+    without_legend = ("alpha_sweep", "generated_answers")
     # A line needs no name if it is alone
     assert len(figure.legends) == (name not in without_legend)
     with pytest.raises(
@@ -369,21 +294,6 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     assert legend(plots.benchmark(table)) == [*marks, "AUROC below 0.65"]
     [of_chance] = plots.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
     assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
-
-
-def test_saving_leaves_bitmap_vector_and_numbers_and_the_same_bytes_twice(tmp_path):
-    fixed, = tables(HERE, "fixed_k")  # fmt: skip
-    for folder in ("one", "two"):
-        plots.save_figure(
-            DRAW["fixed_k"](fixed, figure_columns=1), fixed, "fixed", figures_dir=tmp_path / folder
-        )
-    one, two = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-        for name in ("one", "two")
-    )
-    assert set(one) == {"fixed.csv", "fixed.png", "fixed.svg"}
-    assert one == two
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one" / "fixed.csv"), fixed, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["paper-questions", "workbench-2", "paper", "workbench, new"])

@@ -62,7 +62,7 @@ def code_cells(path):
 
 
 @EACH
-def test_each_of_its_cells_needs_only_the_imports_and_the_experiment(path):
+def test_its_cells_use_names_of_cells_above(path):
     known = {*vars(builtins), "display"}
     for number, cell in enumerate(code_cells(path)):
         nodes = list(ast.walk(ast.parse(cell)))
@@ -73,8 +73,7 @@ def test_each_of_its_cells_needs_only_the_imports_and_the_experiment(path):
                 set_here |= {alias.asname or alias.name for alias in node.names}
         read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         assert read <= known | set_here, f"code cell {number}"
-        if number < 3:
-            known |= set_here
+        known |= set_here
 
 
 @EACH
@@ -145,7 +144,7 @@ def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder,
     # The seed draws records and n_validation splits them, which `parameter_use` accepts on its own.
     others = {*USED_BY_EVERY_NOTEBOOK} | ({"seed", "n_validation"} - set(shipped.uses))
     assert read - others == set(shipped.uses) - others
-    assert ("n_answers" in shipped.uses) == ("fixed_k" in called)
+    assert ("n_answers" in shipped.uses) == ("n_answers" in called)
 
 
 def experiment_of(path, **injected):

@@ -13,7 +13,7 @@ same for all of them:
 - Settings with fewer than 20 correct or 20 wrong answers are left out, and the text says so.
 """
 
-from pro_lib.evaluation.findings.alpha import alpha_sweep, fixed_k, k_vs_alpha, rouge_thresholds
+from pro_lib.evaluation.findings.alpha import alpha_sweep, rouge_thresholds
 from pro_lib.evaluation.findings.answers import examples, generated_answers
 from pro_lib.evaluation.findings.benchmark import benchmark
 from pro_lib.evaluation.findings.exact_search import exact_search
@@ -37,10 +37,8 @@ __all__ = [
     "entropies",
     "exact_search",
     "examples",
-    "fixed_k",
     "generated_answers",
     "guarantees",
-    "k_vs_alpha",
     "label_answers",
     "rouge_thresholds",
     "signed_span",

@@ -47,46 +47,6 @@ def _oracle_sentence(rows: pd.DataFrame) -> str:
     )
 
 
-def k_vs_alpha(table: pd.DataFrame, alpha: float) -> str:
-    """Return the findings of notebook 03 from the table of `tables.k_vs_alpha`.
-
-    Args:
-        table: the table.
-        alpha: the default α. If the table does not have it, the nearest α is reported.
-    """
-    distances = (table["alpha"] - alpha).abs()
-    nearest = table.loc[distances.idxmin(), "alpha"]
-    sentences = []
-    for words, rows in by_protocol(table):
-        at_default = rows.loc[rows["alpha"] == nearest, "mean_k"]
-        smallest = rows["alpha"].min()
-        at_smallest = rows.loc[rows["alpha"] == smallest, "mean_k"]
-        sentences.append(
-            f"{words}, PRO keeps {span(at_default, '{:.2f}')} answers of a question on average at "
-            f"α = {nearest:g}, and {span(at_smallest, '{:.2f}')} at α = {smallest:g}."
-        )
-    return "\n\n".join(sentences)
-
-
-def fixed_k(table: pd.DataFrame) -> str:
-    """Return the findings of notebook 04 from the table of `tables.fixed_k`."""
-    paragraphs = []
-    for words, rows in by_protocol(table):
-        fixed = rows[rows["k_choice"] == "fixed"]
-        adaptive = rows[rows["k_choice"] == "adaptive"]
-        largest = fixed["k"].max()
-        sentences = [f"{words}:"]
-        if largest > 1:
-            most_answers = fixed[fixed["k"] == largest]
-            subject = f"PRO with K = {largest} for every question"
-            sentences.append(comparison(most_answers, subject, "NLL (K = 1)", "auroc_minus_nll"))
-        if has_enough(rows).any():
-            subject = "PRO with adaptive K (α chosen on validation questions)"
-            sentences.append(comparison(adaptive, subject, "NLL", "auroc_minus_nll"))
-        paragraphs.append(" ".join(sentences))
-    return "\n\n".join(paragraphs)
-
-
 def rouge_thresholds(table: pd.DataFrame) -> str:
     """Return the findings of notebook 05 from the table of `tables.rouge_thresholds`."""
     paragraphs = []

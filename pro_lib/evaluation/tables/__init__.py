@@ -25,7 +25,6 @@ from pro_lib.evaluation.tables.examples import (
     exposure,
     repeats,
 )
-from pro_lib.evaluation.tables.fixed_k import fixed_k, printed_fixed_k
 from pro_lib.evaluation.tables.gains import (
     BOTH_VARIED,
     causes,
@@ -40,7 +39,6 @@ from pro_lib.evaluation.tables.guarantees import (
     entropies,
     guarantees,
 )
-from pro_lib.evaluation.tables.k_vs_alpha import k_vs_alpha
 from pro_lib.evaluation.tables.labelled_answers import (
     LabelledSplits,
     label_agreement,
@@ -90,10 +88,8 @@ __all__ = [
     "exact_search_auroc",
     "examples",
     "exposure",
-    "fixed_k",
     "generated_answers",
     "guarantees",
-    "k_vs_alpha",
     "label_agreement",
     "label_counts",
     "label_estimates",
@@ -103,7 +99,6 @@ __all__ = [
     "overview",
     "printed_alphas",
     "printed_benchmark",
-    "printed_fixed_k",
     "printed_rouge_thresholds",
     "pro_minus_nll",
     "redraws",
