@@ -1,16 +1,22 @@
 """Figures: one module per figure, with its `table`, its drawing `draw` and its `caption`."""
 
-from pro_lib.plots import fixed_k, k_vs_alpha
-from pro_lib.plots.alpha_sweep import alpha_sweep
+from pro_lib.plots import (
+    alpha_sweep,
+    examples,
+    exposure,
+    fixed_k,
+    generated_answers,
+    k_vs_alpha,
+    label_answers,
+    redraws,
+    repeats,
+    rouge_thresholds,
+)
 from pro_lib.plots.benchmark import benchmark, beside_paper
 from pro_lib.plots.exact_search import exact_search
 from pro_lib.plots.exact_search_auroc import exact_search_auroc
-from pro_lib.plots.examples import examples, exposure
 from pro_lib.plots.gains import causes, worlds
-from pro_lib.plots.generated_answers import generated_answers
 from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
-from pro_lib.plots.labelled_answers import label_estimates
-from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import SavedFigure, read_caption, save_figure, svg_text
 from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
@@ -61,14 +67,16 @@ __all__ = [
     "guarantees",
     "handles",
     "k_vs_alpha",
-    "label_estimates",
+    "label_answers",
     "line_style",
     "matching_rows",
     "minus_nll",
     "name_rows",
     "panels",
     "read_caption",
+    "redraws",
     "reliability",
+    "repeats",
     "rouge_thresholds",
     "save_figure",
     "set_ticks",

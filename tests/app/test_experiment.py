@@ -154,7 +154,9 @@ def test_records_without_splits_are_split_once_for_each_protocol(
     n_validation, pool, chosen, tmp_path
 ):
     experiment = Experiment(
-        records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation
+        records=write_lines(tmp_path / "mine.jsonl", judged(90)),
+        n_validation=n_validation,
+        protocol=["paper", "workbench"],
     )
     splits = experiment.splits()
     assert [one.reported.protocol.split(", ")[0] for one in splits] == ["paper", "workbench"]

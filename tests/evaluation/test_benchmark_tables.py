@@ -15,6 +15,7 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
 from pro_lib.evaluation.tables import SETTING_COLUMNS
+from pro_lib.plots import alpha_sweep
 
 INTERVAL = ["auroc", "auroc_low", "auroc_high"]
 
@@ -46,7 +47,7 @@ def test_a_method_its_similarity_and_the_choice_of_alpha_are_columns():
 def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions():
     alphas = [sweeps.select_alpha(VALIDATION), 0.4, sweeps.select_alpha(REPORTED)]
     np.testing.assert_array_equal(TABLE["alpha"], [*alphas, np.nan, np.nan, np.nan])
-    swept = tables.alpha_rows(REPORTED, alphas=alphas)
+    swept = alpha_sweep.rows_at(REPORTED, alphas=alphas)
     np.testing.assert_array_equal(TABLE.loc[:2, INTERVAL], swept[INTERVAL])
 
 

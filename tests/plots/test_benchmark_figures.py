@@ -197,19 +197,3 @@ def test_reliability_without_a_calibration_error_does_not_mention_it():
     text = words_below(figure).replace("\n", " ")
     assert "ECE" not in text
     assert "the labels do not suffice" in text
-
-
-def test_rows_by_labels_are_at_the_right_of_the_thresholds():
-    rows = {"rouge_threshold": [0.1, 0.2, np.nan], "method": "PRO", "accuracy": [0.5, 0.4, 0.45]}
-    table = pd.DataFrame(
-        {**rows, "auroc_minus_nll": [0.01, 0.02, 0.03], "judge": [None, None, "labels"]}
-    )
-    figure = plots.rouge_thresholds(table)
-    ax = figure.axes[0]
-    assert [label.get_text() for label in ax.get_xticklabels()] == [
-        "0.1\n50%",
-        "0.2\n40%",
-        "labels\n45%",
-    ]
-    np.testing.assert_allclose(ax.lines[0].get_xdata(), [0.1, 0.2, 0.3])
-    assert "labels: correct answers are estimated" in words_below(figure).replace("\n", " ")

@@ -49,15 +49,6 @@ def test_a_line_of_a_note_does_not_break_a_short_sentence():
     assert all(line.endswith(".") for line in lines[lines.index("") + 1 :])
 
 
-def test_the_line_below_a_figure_names_dataset_model_and_how_answers_are_counted():
-    table = pd.DataFrame({"alpha": [0.1, 0.4], "auroc": 0.8, "dataset": "quiz", "model": "m"})
-    figure = plots.alpha_sweep(table.assign(protocol="workbench"))
-    expected = "dataset quiz, model m, an answer that is found several times counts once"
-    assert figure.get_supxlabel().splitlines()[-1] == expected
-    by_rule = plots.alpha_sweep(table.assign(correctness="verdicts.csv"))
-    assert by_rule.get_supxlabel().endswith("an answer is correct by verdicts.csv")
-
-
 def test_a_panel_above_an_empty_place_has_tick_labels():
     table = pd.DataFrame({"dataset": ["a", "b", "c"], "value": 0})
     with plots.panels(table, "dataset", per_line=2, sharex=True) as (_, drawn):

@@ -15,11 +15,7 @@ PAPER_SIZED = {"dataset": ("TriviaQA", "SciQ", "NQ")} | PAPER_SIZED
 HERE = {"dataset": DATASETS, "model": MODELS}
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 DRAW = {
-    "alpha_sweep": plots.alpha_sweep,
-    "rouge_thresholds": plots.rouge_thresholds,
     "benchmark": plots.benchmark,
-    "generated_answers": plots.generated_answers,
-    "exposure": plots.exposure,
     "accuracy_by_coverage": plots.accuracy_by_coverage,
     "reliability": plots.reliability,
     "guarantees": plots.guarantees,
@@ -27,10 +23,7 @@ DRAW = {
     "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
-SMALLEST = {"alpha_sweep": 7, "rouge_thresholds": 7}
-SMALLEST |= {
-    "exposure": 7,
-    "generated_answers": 7,
+SMALLEST = {
     "guarantees": 7,
     "answer_sets": 7,
     "entropies": 7,
@@ -40,27 +33,13 @@ SMALLEST |= {"benchmark": 7, "accuracy_by_coverage": 7, "reliability": 7}
 
 def tables(size, name):
     """The tables that a figure is drawn from."""
-    alphas = [0, 0.001, 0.05, 0.4, 1]
-    if name == "alpha_sweep":
-        sweep = grid(**size, alpha=alphas)
-        return sweep, sweep[sweep["alpha"] == 0.4].assign(alpha_choice="validation")
-    columns = {
-        "rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}
-    }
-    columns |= {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
+    columns = {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
     columns |= {"reliability": {"method": ["PRO", "NLL", "PE"], "confidence": [0.1, 0.5, 0.9]}}
     columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
     columns |= {
         "answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]},
         "entropies": {"question_id": range(300)},
     }
-    measures = {
-        "measure": ["PRO", "accuracy", "NLL"],
-        "exposure": [0, 4, 32],
-        "conflict": [0.0, 0.25],
-    }
-    columns["exposure"] = measures
-    columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, auroc_minus_pro=0.1, significant=True)
     if name in ("accuracy_by_coverage", "reliability"):
@@ -74,10 +53,6 @@ def tables(size, name):
         table["delta"] = np.where(table["alpha"] == 0.1, 0.5, np.nan)
         table = table.assign(missed_limit=0.6, missed=0.5, share_empty=0.2, set_size=123.4)
         table = table.assign(missed_low=0.4, missed_high=0.6)
-    if name == "exposure":
-        table = table.assign(mean=table["auroc"], mean_low=0.5, mean_high=1.0)
-    if name == "generated_answers":
-        table = table.assign(n_distinct=table["question_id"] % 11, mass=table["auroc"])
     if name == "entropies":
         table = table.assign(
             entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0
@@ -86,12 +61,11 @@ def tables(size, name):
 
 
 # How many panels each figure has of two data sets and two models.
-PANELS = {"alpha_sweep": 2, "rouge_thresholds": 4, "benchmark": 4}
+PANELS = {"benchmark": 4}
 PANELS |= {"accuracy_by_coverage": 4, "reliability": 4}
-PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
+PANELS |= {"guarantees": 8, "answer_sets": 4, "entropies": 4}
 # Figures with a panel for each model, and how many panels a model has on a data set.
 BY_MODEL = {
-    "rouge_thresholds": 1,
     "benchmark": 1,
     "guarantees": 2,
     "answer_sets": 1,
@@ -103,7 +77,6 @@ WITHOUT_PROTOCOL = (
     "reliability",
     "answer_sets",
     "entropies",
-    "generated_answers",
 )
 EACH = pytest.mark.parametrize("name", PANELS)
 
@@ -137,49 +110,6 @@ def test_a_setting_without_rows_has_no_panel_and_two_protocols_have_one_each(nam
         for table in (first, *rest)
     ]
     assert len(DRAW[name](*both).axes) == 2 * PANELS[name]
-
-
-@pytest.mark.parametrize("figure_columns", [1, 2])
-def test_figures_of_a_single_run_can_be_read_at_one_and_at_two_columns(figure_columns):
-    one = {"dataset": ("world-facts",), "model": ("facts-2m",)}
-    answers = grid(
-        **one,
-        question=[f"{n}: what do you call a number of questions?" for n in range(6)],
-        text=["a" * 40, ""],
-    )
-    answers = answers.assign(
-        probability=0.3, is_kept=[True, False] * 6, is_correct=True, pro=12.345
-    )
-    answers["reference"] = "Sergei Rachmaninoff"
-    figures = [plots.examples(answers, alpha=0.3, figure_columns=figure_columns)]
-    figures.append(plots.exposure(*tables(one, "exposure"), figure_columns=figure_columns))
-    for figure in figures:
-        assert figure.get_figwidth() == {1: 3.3, 2: 7.0}[figure_columns]
-        assert unreadable(figure, 7) == []
-
-
-def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
-    rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.1], "pro": 0.5}
-    table = pd.DataFrame(rows | {"is_kept": [True, False], "is_correct": [True, False]})
-    [ax] = plots.examples(table, alpha=0.4).axes
-    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.1]
-    assert [bar.get_facecolor()[:3] == (1, 1, 1) for bar in ax.patches] == [False, True]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["✓ yes", "(empty)"]
-    assert ax.get_title(loc="right") == "What?\nPRO = 0.50 nats, K = 1"
-    assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
-    improbable = table.assign(probability=[0.02, 0.01])
-    figure = plots.examples(improbable, alpha=0.4)
-    assert figure.axes[0].get_xlim() == (0, pytest.approx(0.022))
-
-
-def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
-    rows = {"question": "Who?", "text": ["Sir Nicholas Anthony Copernicus"], "probability": [0.6]}
-    table = pd.DataFrame(rows | {"pro": 0.5, "is_kept": True, "is_correct": False})
-    references = "Carl Anderson; Carl David Anderson; C. D. Anderson"
-    [ax] = plots.examples(table.assign(reference=references)).axes
-    title = ax.get_title(loc="right").split("\n")
-    assert title[-1] == "reference: Carl Anderson; Carl David …"
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["Sir Nicholas Anthony …"]
 
 
 def test_a_method_without_a_guarantee_says_so():
@@ -216,21 +146,6 @@ def test_long_titles_of_panels_are_not_shortened():
     assert unreadable(figure, 7) == []
 
 
-def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
-    sweep, choices = tables(HERE, "alpha_sweep")
-    figure = plots.alpha_sweep(sweep, choices)
-    rows = sweep[sweep["dataset"] == "world-facts"]
-    lines = figure.axes[0].lines
-    for index, model in enumerate(MODELS):
-        line = rows[rows["model"] == model]
-        np.testing.assert_array_equal(lines[index].get_xydata(), line[["alpha", "auroc"]])
-        assert list(lines[2 + index].get_xydata()[0]) == [
-            0.4,
-            line.set_index("alpha")["auroc"][0.4],
-        ]
-    assert legend(figure) == [*MODELS, "α chosen on validation questions"]
-
-
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_figure_has_a_title_and_two_named_axes(name):
     figure = DRAW[name](*tables(HERE, name), title="A title of mine")
@@ -245,11 +160,7 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
-    needed = {"alpha_sweep": ["alpha", "auroc"]}
-    needed |= {"entropies": ["entropy", "tree_bound"]}
-    needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
-    needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
-    needed |= {"generated_answers": ["n_distinct", "mass"]}
+    needed = {"entropies": ["entropy", "tree_bound"]}
     needed |= {"benchmark": ["method", "auroc"]}
     needed |= {"accuracy_by_coverage": ["method", "coverage", "accuracy"]}
     needed |= {"reliability": ["method", "confidence", "accuracy", "n_in_bin"]}
@@ -266,10 +177,8 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
         ]
     }
     figure = DRAW[name](first[needed[name]])
-    assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
-    without_legend = ("alpha_sweep", "generated_answers")
-    # A line needs no name if it is alone
-    assert len(figure.legends) == (name not in without_legend)
+    assert len(figure.axes) == {"guarantees": 2}.get(name, 1)
+    assert len(figure.legends) == 1
     with pytest.raises(
         SentenceError, match=f"^The table has no column '{needed[name][0]}'; plots.{name} needs"
     ):

@@ -9,7 +9,8 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.tables import alpha_rows, benchmark
+from pro_lib.evaluation.tables import benchmark
+from pro_lib.plots import alpha_sweep
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -79,7 +80,7 @@ def results(model, rows, out):
     for question in data["questions"]:
         for name in SHOWN:
             question.pop(name, None)
-    sweep = alpha_rows(judged)[["alpha", "auroc", "mean_k"]]
+    sweep = alpha_sweep.rows_at(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [
         run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]
