@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from pro_lib import plots
     from pro_lib.generation.models import Model
+    from pro_lib.plots.exact_search import SearchRuns
 
 
 # The question of world-facts that the explorer shows first.
@@ -402,116 +403,16 @@ class Experiment(Parameters):
         """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
         return tables.rouge_thresholds(self.all_splits)
 
-    @kept_table
-    def benchmark(self) -> pd.DataFrame:
-        """Return AUROC of every method with its difference to PRO, rejection and calibration."""
-        return tables.benchmark(self.all_splits, default=self.alpha)
-
-    @kept_table
-    def benchmark_redraws(self) -> pd.DataFrame:
-        """Return how much AUROC of PRO varies over redraws of the questions that choose α."""
-        return tables.redraws(self.all_splits, "auroc", seed=self.seed)
-
-    @kept_table
-    def accuracy_by_coverage(self) -> pd.DataFrame:
-        """Return accuracy among the least uncertain questions.
-
-        Each answer counts once.
-        """
-        return tables.accuracy_by_coverage(_counted_once(self.all_splits))
-
-    @kept_table
-    def reliability(self) -> pd.DataFrame:
-        """Return accuracy by confidence, which is fitted on validation.
-
-        Each answer counts once.
-        """
-        return tables.reliability(_counted_once(self.all_splits))
-
-    @kept_table
-    def exact_search(self) -> pd.DataFrame:
-        """Return results of exact search at each α, the share that beams find, and the costs."""
-        return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
-
-    @kept_table
-    def entropy_bounds(self) -> pd.DataFrame:
-        """Return PRO and the bounds of an exact search beside the entropy, at each α."""
-        return tables.entropy_bounds(self.search_runs, split=self.split, default=self.alpha)
-
-    @kept_table
-    def exact_search_auroc(self) -> pd.DataFrame:
-        """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
-        options = self._values("split", "choices", "n_validation", "seed", "label_sample")
-        return tables.exact_search_auroc(self.search_runs, **options)
-
-    @kept_table
-    def worlds(self) -> pd.DataFrame:
-        """Return how much PRO gains over NLL in simulated worlds.
-
-        No model is asked.
-        """
-        return tables.worlds(seed=self.seed)
-
-    @kept_table
-    def causes(self) -> pd.DataFrame:
-        """Return how much PRO gains over NLL if each suspected cause is removed alone."""
-        run = self.run(*self.pair(), self.split)
-        return tables.causes(self.evaluation_once, run, alpha=self.alpha)
-
-    @kept_table
-    def two_or_more(self) -> pd.DataFrame:
-        """Return how many questions keep two answers or more, so that PRO can differ from NLL."""
-        return tables.two_or_more(self.evaluation_once)
-
     @cached_property
-    def search_runs(self) -> list[tables.SearchRuns]:
+    def search_runs(self) -> list[SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
+        from pro_lib.plots.exact_search import SearchRuns
+
         runs = []
         for pair in self.pairs():
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
-            runs.append(tables.SearchRuns(*parts))
+            runs.append(SearchRuns(*parts))
         return runs
-
-    @kept_table
-    def guarantees(self) -> pd.DataFrame:
-        """Return the share of questions that each method may answer with a guaranteed accuracy."""
-        options = self._values("alpha", "confidence", "seed")
-        return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
-
-    @kept_table
-    def guarantee_questions(self) -> pd.DataFrame:
-        """Return a row per setting and split: the questions that the guarantees are about."""
-        both = [(splits.pool, splits.reported) for splits in self.guarantee_splits]
-        return tables.overview(list(chain.from_iterable(both)))
-
-    @kept_table
-    def answer_sets(self) -> pd.DataFrame:
-        """Return how often sets of answers have no correct answer, or nothing for records."""
-        if self.records is not None:
-            return pd.DataFrame()
-        options = self._values("split", "choices", "seed")
-        return tables.answer_sets(self._runs_of_both_splits(EXACT), **options)
-
-    @kept_table
-    def entropies(self) -> pd.DataFrame:
-        """Return the entropy of the answers to each question, from samples. Records have none."""
-        if self.records is not None:
-            return pd.DataFrame()
-        runs = [self._runs_of_both_splits(strategy) for strategy in (EXACT, SAMPLES)]
-        return tables.entropies(*runs, split=self.split)
-
-    @cached_property
-    def guarantee_splits(self) -> list[Splits]:
-        """All validation questions and the reported ones for all methods, by distinct answers."""
-        splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
-        return _counted_once(splits)
-
-    @cached_property
-    def evaluation_once(self) -> Evaluation:
-        """The evaluation of the only pair and `split` in which each answer counts once."""
-        evaluations = self.evaluations(*self.pair(), self.split, methods="all")
-        [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
-        return workbench
 
     @cached_property
     def own_splits(self) -> list[Splits]:
@@ -637,9 +538,6 @@ class Experiment(Parameters):
         names = {catalog.model_folder_name(name): name for name in as_list(self.model)}
         return names[run.info.model]
 
-    def _runs_of_both_splits(self, strategy: str) -> list[Run]:
-        return [self.both_splits(*pair, strategy) for pair in self.pairs()]
-
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
 
@@ -724,8 +622,3 @@ def _with_model_names(parameters: dict[str, Any]) -> dict[str, Any]:
         return parameters
     names = [getattr(model, "name", model) for model in models]
     return {**parameters, "model": names, "loaded_models": loaded}
-
-
-def _counted_once(splits: Sequence[Splits]) -> list[Splits]:
-    """Return the splits in which each answer counts once."""
-    return [pair for pair in splits if pair.reported.protocol.startswith("workbench")]

@@ -1,18 +1,27 @@
 """Figures: one module per figure, with its `table`, its drawing `draw` and its `caption`."""
 
-from pro_lib.plots import fixed_k, k_vs_alpha
+from pro_lib.plots import (
+    answer_sets,
+    answered,
+    benchmark,
+    beside_paper,
+    causes,
+    entropies,
+    exact_search,
+    exact_search_auroc,
+    fixed_k,
+    guarantees,
+    k_vs_alpha,
+    reliability,
+    spellings,
+    worlds,
+)
 from pro_lib.plots.alpha_sweep import alpha_sweep
-from pro_lib.plots.benchmark import benchmark, beside_paper
-from pro_lib.plots.exact_search import exact_search
-from pro_lib.plots.exact_search_auroc import exact_search_auroc
 from pro_lib.plots.examples import examples, exposure
-from pro_lib.plots.gains import causes, worlds
 from pro_lib.plots.generated_answers import generated_answers
-from pro_lib.plots.guarantees import answer_sets, entropies, guarantees
 from pro_lib.plots.labelled_answers import label_estimates
 from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import SavedFigure, read_caption, save_figure, svg_text
-from pro_lib.plots.selective import accuracy_by_coverage, reliability
 from pro_lib.plots.style import (
     COLORS,
     PRINTED,
@@ -38,10 +47,10 @@ __all__ = [
     "PRINTED",
     "SHARE_TICKS",
     "SavedFigure",
-    "accuracy_by_coverage",
     "alpha_axis",
     "alpha_sweep",
     "answer_sets",
+    "answered",
     "benchmark",
     "beside_paper",
     "causes",
@@ -72,6 +81,7 @@ __all__ = [
     "rouge_thresholds",
     "save_figure",
     "set_ticks",
+    "spellings",
     "svg_text",
     "worlds",
 ]

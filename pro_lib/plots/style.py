@@ -100,7 +100,7 @@ def method_styles(labels: Sequence[str]) -> list[int]:
 
 def drawn_methods(table: pd.DataFrame) -> pd.Series:
     """Return for each row of a table whether figures of AUROC draw its method."""
-    return table["method"].map(lambda name: kinds_of_figures(name) > 0)
+    return table["method"].map(lambda name: kinds_of_figures(name) > 0).astype(bool)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.evaluation.tables import SETTING_COLUMNS
+from pro_lib.plots import gains
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
@@ -176,111 +177,6 @@ def test_at_every_threshold_the_difference_to_nll_is_paired():
     np.testing.assert_allclose(np.array(ends, dtype=float), [low[1], high[1]], atol=1e-12)
 
 
-def step_splits():
-    """Return splits in which NLL is 0 or 1.
-
-    Validation is right at 0 only, and reported questions at 0 are right in 5 of 6.
-    """
-    nll = np.repeat([0.0, 1.0], [60, 40])
-    pool = evaluation_of(-nll[:, None] - 0.1, nll == 0, NLL=nll, **{"SE, alias": nll + 1})
-    few = np.repeat([0.0, 1.0], [6, 4])
-    correct = np.arange(10) < 5
-    reported = evaluation_of(-few[:, None] - 0.1, correct, NLL=few, **{"SE, alias": few + 1})
-    return Splits(pool, reported, None)
-
-
-def test_guarantees_answer_below_the_threshold_that_validation_shows():
-    # At 0.9 the 60 questions below 1 pass, 0.9 ** 60 = 0.002, and all 100 with 60 right do not. At
-    # 0.999 the 60 do not pass either, 0.999 ** 60 = 0.94.
-    table = tables.guarantees([step_splits()], targets=[0.9, 0.999], alpha=0.3)
-    assert table["method"].tolist() == ["PRO", "PRO", "NLL", "NLL", "SE", "SE"]
-    assert table["similarity"].fillna("").tolist() == ["", "", "", "", "alias", "alias"]
-    assert table["alpha_choice"].fillna("").tolist() == ["default", "default", "", "", "", ""]
-    assert table["alpha"].tolist()[:2] == [0.3, 0.3]
-    nll = table[table["method"] == "NLL"]
-    assert nll["threshold"].fillna(-1).tolist() == [1.0, -1.0]
-    assert nll["coverage"].tolist() == [0.6, 0.0]
-    assert nll["accuracy"].fillna(-1).tolist() == [pytest.approx(5 / 6), -1]
-    low, high = metrics.wilson(5 / 6, 6)
-    assert nll.iloc[0][["accuracy_low", "accuracy_high"]].tolist() == [low, high]
-    assert nll["n_validation"].tolist() == [100, 100]
-    assert table["n_questions"].unique().tolist() == [10]
-
-
-@pytest.mark.parametrize(
-    ("n_right", "targets"), [(60, [0.7, 0.8, 0.9]), (40, [0.7, 0.8, 0.9]), (39, [0.5, 0.6, 0.7])]
-)
-def test_targets_are_lower_if_few_validation_questions_are_answered_correctly(n_right, targets):
-    correct = np.arange(100) < n_right
-    evaluation = evaluation_of(np.full((100, 1), -0.1), correct, NLL=0.0)
-    assert tables.default_targets([splits_of(evaluation)]) == targets
-
-
-def exact_search():
-    """Return ten validation questions and two test questions with one answer each."""
-    rows, questions = [], []
-    for number in range(12):
-        split = "validation" if number < 10 else "test"
-        # Validation finds the right answer with p = 0.11, 0.12, … in nine questions, and none in
-        # one.
-        answers = {"right": 0.11 + 0.01 * number} if number < 9 else {"wrong": 0.3}
-        if split == "test":
-            answers = [{"right": 0.2, "wrong": 0.5}, {"right": 0.15}][number - 10]
-        question = {"question_id": str(number), "question": f"{number}?", "references": ["right"]}
-        question |= {"split": split, "status": "complete", "search_alpha": 0.1}
-        questions.append(question | {"tree_bound": 0.5, "upper_bound": 2.0})
-        for rank, (text, probability) in enumerate(
-            sorted(answers.items(), key=lambda pair: -pair[1])
-        ):
-            answer = {"question_id": str(number), "rank": rank, "text": text, "token_ids": None}
-            answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
-            rows.append(answer | {"end_log_prob": np.nan, "finished": True})
-    info = RunInfo("d", "m", "threshold", parameters={"search_alpha": 0.1})
-    return Run(pd.DataFrame(rows), pd.DataFrame(questions), info)
-
-
-def test_answer_sets_miss_where_no_correct_answer_reaches_alpha():
-    table = tables.answer_sets([exact_search()])
-    # With ten validation questions, δ = 0.3 takes the third smallest probability: 0, 0.11, 0.12.
-    chosen = table[table["delta"] == 0.3].iloc[0]
-    assert chosen["alpha"] == pytest.approx(0.12)
-    assert chosen["missed"] == 0
-    assert np.isnan(chosen["missed_limit"])
-    at = table[table["delta"].isna()].set_index("alpha")
-    assert at.index.tolist() == [0.1, 0.2, 0.4]
-    # At 0.2 one test question has the set {wrong, right}, and the other an empty one.
-    assert at.loc[0.2, ["missed", "set_size", "share_empty"]].tolist() == [0.5, 1.0, 0.5]
-    assert at.loc[0.4, ["missed", "set_size", "share_empty"]].tolist() == [1.0, 0.5, 0.5]
-    assert at.loc[0.4, "missed_limit"] == 1.0
-    assert table["n_questions"].unique().tolist() == [2]
-
-
-def test_an_undecided_question_counts_as_missed():
-    run = exact_search()
-    status = np.where(run.questions["question_id"] == "10", "undecided", "complete")
-    table = tables.answer_sets([replace(run, questions=run.questions.assign(status=status))])
-    assert table.loc[table["alpha"] == 0.1, "missed"].tolist() == [0.5]
-
-
-def test_entropies_stand_beside_the_bounds_of_the_search():
-    search = exact_search()
-    samples = replace(
-        search, answers=search.answers.assign(path_entropy=[1.0] * 10 + [1.0, 3.0, 2.0])
-    )
-    ends = search.answers.tail(1).assign(path_entropy=4.0)
-    samples = replace(
-        samples,
-        answers=pd.concat([samples.answers, ends]),
-        info=replace(search.info, strategy="multinomial"),
-    )
-    table = tables.entropies([search], [samples])
-    assert table["question_id"].tolist() == ["10", "11"]
-    assert table["entropy"].tolist() == [2.0, 3.0]
-    assert table["tree_bound"].tolist() == [0.5, 0.5]
-    assert table["strategy"].unique().tolist() == ["multinomial"]
-    assert (table["entropy_low"] < table["entropy"]).all()
-
-
 def beams():
     """Two questions: one with a repeated and a cut answer, and one with one answer."""
     rows = []
@@ -391,5 +287,5 @@ def test_scores_that_differ_by_rounding_are_not_counted_as_different():
     # The second answer is as probable as the first up to 1e-8, so PRO with K = 2 is NLL up to that.
     probabilities = np.linspace(0.1, 0.4, 20)
     log_probs = np.log(np.column_stack([probabilities, probabilities * (1 - 1e-8)]))
-    table = tables.pro_minus_nll(log_probs, Verdicts(np.arange(20) % 2 == 0), alphas=[0.05])
+    table = gains.pro_minus_nll(log_probs, Verdicts(np.arange(20) % 2 == 0), alphas=[0.05])
     assert table["n_differ"].tolist() == [0, 0, 0, 0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import grid, legend, texts, unreadable
+from figure_checks import grid, legend, unreadable
 
 from pro_lib import plots
 from pro_lib.common.validation import SentenceError
@@ -17,25 +17,15 @@ METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 DRAW = {
     "alpha_sweep": plots.alpha_sweep,
     "rouge_thresholds": plots.rouge_thresholds,
-    "benchmark": plots.benchmark,
     "generated_answers": plots.generated_answers,
     "exposure": plots.exposure,
-    "accuracy_by_coverage": plots.accuracy_by_coverage,
-    "reliability": plots.reliability,
-    "guarantees": plots.guarantees,
-    "answer_sets": plots.answer_sets,
-    "entropies": plots.entropies,
 }
 # Figures on tidy tables, in which no text may be smaller than this in print.
 SMALLEST = {"alpha_sweep": 7, "rouge_thresholds": 7}
 SMALLEST |= {
     "exposure": 7,
     "generated_answers": 7,
-    "guarantees": 7,
-    "answer_sets": 7,
-    "entropies": 7,
 }
-SMALLEST |= {"benchmark": 7, "accuracy_by_coverage": 7, "reliability": 7}
 
 
 def tables(size, name):
@@ -47,13 +37,6 @@ def tables(size, name):
     columns = {
         "rouge_thresholds": {"rouge_threshold": [0.1, 0.2, 0.3, 0.4, 0.5], "method": METHODS}
     }
-    columns |= {"accuracy_by_coverage": {"method": METHODS, "coverage": [0.02, 0.3, 0.6, 1.0]}}
-    columns |= {"reliability": {"method": ["PRO", "NLL", "PE"], "confidence": [0.1, 0.5, 0.9]}}
-    columns |= {"guarantees": {"method": METHODS, "target": [0.7, 0.8]}}
-    columns |= {
-        "answer_sets": {"alpha": [0.005, 0.05, 0.1, 0.4]},
-        "entropies": {"question_id": range(300)},
-    }
     measures = {
         "measure": ["PRO", "accuracy", "NLL"],
         "exposure": [0, 4, 32],
@@ -63,48 +46,21 @@ def tables(size, name):
     columns["generated_answers"] = {"question_id": range(60)}
     table = grid(**size, **columns.get(name, {"method": METHODS}))
     table = table.assign(mean_k=table["auroc"], accuracy=0.5, auroc_minus_pro=0.1, significant=True)
-    if name in ("accuracy_by_coverage", "reliability"):
-        table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=10)
-        table = table.assign(accuracy_low=table["accuracy"] - 0.1, accuracy_high=0.95)
-    if name == "guarantees":
-        table["coverage"] = np.where(table["method"] == "SE", 0.0, 0.3)
-        table["accuracy"] = np.where(table["method"] == "SE", np.nan, 0.8)
-        table = table.assign(similarity=None, accuracy_low=table["accuracy"], accuracy_high=0.9)
-    if name == "answer_sets":
-        table["delta"] = np.where(table["alpha"] == 0.1, 0.5, np.nan)
-        table = table.assign(missed_limit=0.6, missed=0.5, share_empty=0.2, set_size=123.4)
-        table = table.assign(missed_low=0.4, missed_high=0.6)
     if name == "exposure":
         table = table.assign(mean=table["auroc"], mean_low=0.5, mean_high=1.0)
     if name == "generated_answers":
         table = table.assign(n_distinct=table["question_id"] % 11, mass=table["auroc"])
-    if name == "entropies":
-        table = table.assign(
-            entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0
-        )
     return (table,)
 
 
 # How many panels each figure has of two data sets and two models.
-PANELS = {"alpha_sweep": 2, "rouge_thresholds": 4, "benchmark": 4}
-PANELS |= {"accuracy_by_coverage": 4, "reliability": 4}
-PANELS |= {"generated_answers": 4, "guarantees": 8, "answer_sets": 4, "entropies": 4}
+PANELS = {"alpha_sweep": 2, "rouge_thresholds": 4, "generated_answers": 4}
 # Figures with a panel for each model, and how many panels a model has on a data set.
 BY_MODEL = {
     "rouge_thresholds": 1,
-    "benchmark": 1,
     "guarantees": 2,
-    "answer_sets": 1,
-    "entropies": 1,
 }
-BY_MODEL |= {"accuracy_by_coverage": 1, "reliability": 1}
-WITHOUT_PROTOCOL = (
-    "accuracy_by_coverage",
-    "reliability",
-    "answer_sets",
-    "entropies",
-    "generated_answers",
-)
+WITHOUT_PROTOCOL = ("generated_answers",)
 EACH = pytest.mark.parametrize("name", PANELS)
 
 
@@ -182,40 +138,6 @@ def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["Sir Nicholas Anthony …"]
 
 
-def test_a_method_without_a_guarantee_says_so():
-    rows = {"method": ["PRO", "SE"], "similarity": [None, "alias"], "target": 0.7}
-    table = pd.DataFrame(rows | {"coverage": [0.4, 0.0], "accuracy": [0.8, np.nan]})
-    [ax] = plots.guarantees(table).axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO", "SE (alias)"]
-    assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [
-        ("not guaranteed", 1)
-    ]
-
-
-@pytest.mark.parametrize("target", [0.3, 0.4, 0.5, 0.55, 0.9])
-def test_the_text_of_a_method_without_a_guarantee_does_not_cross_the_line_of_the_target(target):
-    targets = [target, 0.95, 0.99]
-    columns = {"method": ["PRO", "SE"], "target": targets}
-    table = grid(**columns).assign(coverage=[0.4] * 3 + [0.0] * 3, accuracy=0.8)
-    figure = plots.guarantees(table)
-    boxes = [box for text, box in texts(figure) if text.get_text() == "not guaranteed"]
-    ax = figure.axes[0]
-    line = ax.transData.transform((target, 0))[0]
-    box = min(boxes, key=lambda box: box.x0)
-    assert box.x1 < line or box.x0 > line
-    assert box.x1 <= ax.bbox.x1
-
-
-def test_long_titles_of_panels_are_not_shortened():
-    names = ["a-model-with-a-long-name-" + ending for ending in ("7b-it", "13b-it")]
-    datasets = ["a-data-set-with-a-long-name", "b", "c"]
-    table = grid(model=names, dataset=datasets, method=METHODS)
-    figure = plots.benchmark(table)
-    titles = [ax.get_title().replace("\n", " ") for ax in figure.axes]
-    assert titles[0].startswith(f"{datasets[0]}, {names[0]}, n")
-    assert unreadable(figure, 7) == []
-
-
 def test_lines_go_through_the_numbers_of_the_table_and_the_chosen_alpha_lies_on_them():
     sweep, choices = tables(HERE, "alpha_sweep")
     figure = plots.alpha_sweep(sweep, choices)
@@ -246,27 +168,11 @@ def test_a_figure_has_a_title_and_two_named_axes(name):
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
     first = tables({"model": ["mine"]}, name)[0]
     needed = {"alpha_sweep": ["alpha", "auroc"]}
-    needed |= {"entropies": ["entropy", "tree_bound"]}
     needed |= {"rouge_thresholds": ["rouge_threshold", "method", "auroc_minus_nll"]}
     needed |= {"exposure": ["measure", "exposure", "conflict", "mean"]}
     needed |= {"generated_answers": ["n_distinct", "mass"]}
-    needed |= {"benchmark": ["method", "auroc"]}
-    needed |= {"accuracy_by_coverage": ["method", "coverage", "accuracy"]}
-    needed |= {"reliability": ["method", "confidence", "accuracy", "n_in_bin"]}
-    needed |= {"guarantees": ["method", "target", "coverage", "accuracy"]}
-    needed |= {
-        "answer_sets": [
-            "alpha",
-            "delta",
-            "missed_limit",
-            "missed",
-            "share_empty",
-            "auroc",
-            "set_size",
-        ]
-    }
     figure = DRAW[name](first[needed[name]])
-    assert len(figure.axes) == {"guarantees": 2, "generated_answers": 2, "exposure": 3}.get(name, 1)
+    assert len(figure.axes) == {"generated_answers": 2, "exposure": 3}.get(name, 1)
     without_legend = ("alpha_sweep", "generated_answers")
     # A line needs no name if it is alone
     assert len(figure.legends) == (name not in without_legend)
@@ -276,24 +182,6 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(name):
         DRAW[name](first.drop(columns=needed[name][0]))
     with pytest.raises(SentenceError, match=r"^The table has no rows"):
         DRAW[name](first.head(0))
-
-
-def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():
-    table = pd.DataFrame(
-        {"method": ["PRO", "SE", "NLL"], "auroc": [0.8, 0.3, 0.85], "dataset": "a", "model": "m"}
-    )
-    ends = {"auroc_low": table["auroc"] - 0.05, "auroc_high": table["auroc"] + 0.05}
-    table = table.assign(auroc_minus_pro=[0.0, -0.5, 0.05], significant=[False, True, True], **ends)
-    [panel] = plots.benchmark(table).axes
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
-    assert sorted(text.get_text() for text in panel.texts) == [" .300▼", " .800", " .850▲"]
-    points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
-    assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
-    assert points[2].get_marker() != points[1].get_marker() == "o"
-    marks = ["significantly better than PRO", "significantly worse than PRO"]
-    assert legend(plots.benchmark(table)) == [*marks, "AUROC below 0.65"]
-    [of_chance] = plots.benchmark(table.assign(auroc=table["auroc"] - 0.1)).axes
-    assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
 
 
 @pytest.mark.parametrize("name", ["paper-questions", "workbench-2", "paper", "workbench, new"])
@@ -307,13 +195,6 @@ def test_a_dataset_or_a_model_keeps_its_name_in_the_title_whatever_it_begins_wit
     assert titles[0].startswith(f"repeats counted, {name}, n")
     assert titles[1].startswith(f"each answer once, repeats, {name}, n")
     assert figure.get_supxlabel() == f"all panels: model {name}-model"
-
-
-def test_a_method_that_a_setting_does_not_have_is_marked_in_a_figure_of_guarantees():
-    rows = {"method": ["PRO", "NLL", "PRO"], "model": ["a", "a", "b"], "target": 0.8}
-    table = pd.DataFrame(rows | {"coverage": 0.5, "accuracy": 0.9})
-    texts = [[text.get_text().strip() for text in ax.texts] for ax in plots.guarantees(table).axes]
-    assert texts == [[], ["n/a"]]
 
 
 def test_a_method_has_the_same_style_whatever_other_methods_are_drawn():

@@ -15,35 +15,17 @@ same for all of them:
 
 from pro_lib.evaluation.findings.alpha import alpha_sweep, rouge_thresholds
 from pro_lib.evaluation.findings.answers import examples, generated_answers
-from pro_lib.evaluation.findings.benchmark import benchmark
-from pro_lib.evaluation.findings.exact_search import exact_search
-from pro_lib.evaluation.findings.gains import (
-    causes_sentences,
-    when_does_pro_help,
-    worlds_note,
-    worlds_sentences,
-)
-from pro_lib.evaluation.findings.guarantees import answer_sets, entropies, guarantees
 from pro_lib.evaluation.findings.labelled_answers import label_answers
 from pro_lib.evaluation.findings.statements import by_protocol, comparison, signed_span, span
 
 __all__ = [
     "alpha_sweep",
-    "answer_sets",
-    "benchmark",
     "by_protocol",
-    "causes_sentences",
     "comparison",
-    "entropies",
-    "exact_search",
     "examples",
     "generated_answers",
-    "guarantees",
     "label_answers",
     "rouge_thresholds",
     "signed_span",
     "span",
-    "when_does_pro_help",
-    "worlds_note",
-    "worlds_sentences",
 ]

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from pro_lib.common.judges import is_by_labels
-from pro_lib.evaluation.findings.settings import beyond_chance
+from pro_lib.metrics.differences import holm
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 LEVEL = 0.05  # of the tests, for all settings together
@@ -120,7 +120,7 @@ def has_interval(rows: pd.DataFrame, quantity: str) -> pd.Series:
 
 def significant_tests(tests: pd.DataFrame) -> pd.Series:
     """Return which of these tests are significant after Holm's correction over all of them."""
-    return pd.Series(beyond_chance(tests["p_value"]), tests.index)
+    return pd.Series(holm(tests["p_value"]) <= LEVEL, tests.index)
 
 
 def missing_interval_reason(rows: pd.DataFrame) -> str:

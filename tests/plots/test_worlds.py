@@ -1,20 +1,18 @@
 """Simulated worlds and the gain of PRO over NLL in them, against values worked by hand."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
-from invented_settings import evaluation_of, some_questions
-from judged_questions import s_pro
+from figure_checks import check_figure, legend
+from invented_settings import some_questions
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import tables
+from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Verdicts
-from pro_lib.evaluation.tables import gains
-from pro_lib.evaluation.tables.worlds import World, simulate
-from pro_lib.runs.run import Run
-from pro_lib.runs.storage import RunInfo
+from pro_lib.plots import gains, spellings, worlds
+from pro_lib.plots.worlds import World, simulate
 
 
 def simulated(n_questions=4000, **properties):
@@ -76,12 +74,12 @@ def test_samples_repeat_and_distinct_samples_do_not():
 
 @pytest.fixture(scope="module")
 def table():
-    return tables.worlds(n_questions=200, seed=3)
+    return worlds.table(n_questions=200, seed=3)
 
 
 def test_the_base_world_is_a_row_of_every_group_and_one_world(table):
     base = table[table["is_base"]]
-    assert base["varied"].unique().tolist() == list(gains.VARIED)
+    assert base["varied"].unique().tolist() == list(worlds.VARIED)
     assert len(set(base["world"])) == 1
     values = base[["k_choice", "k", "alpha", "auroc_minus_nll"]].drop_duplicates()
     assert len(values) == 5
@@ -91,10 +89,10 @@ def test_the_base_world_is_a_row_of_every_group_and_one_world(table):
 def test_one_property_is_varied_except_for_spellings_with_calibration(table):
     properties = list(asdict(World()))
     n_changed = (table[properties] != pd.Series(asdict(World()))).sum(axis=1)
-    is_both = table["varied"] == tables.BOTH_VARIED
+    is_both = table["varied"] == worlds.BOTH_VARIED
     assert n_changed[~is_both].max() == 1
     assert n_changed[is_both].max() == 2
-    for words, (name, levels) in gains.VARIED.items():
+    for words, (name, levels) in worlds.VARIED.items():
         group = table[table["varied"] == words]
         assert group[name].unique().tolist() == list(levels)
         assert group["level"].nunique() == len(levels)
@@ -104,7 +102,7 @@ def test_a_world_has_the_values_of_its_own_simulation(table):
     first = table[table["world"] == 0].reset_index(drop=True)
     world = World(sharpness=1.0)
     log_probs, correct = simulate(world, 200, np.random.default_rng([3, 0]))
-    expected = tables.pro_minus_nll(log_probs, Verdicts(correct), alphas=(0.1, 0.4))
+    expected = gains.pro_minus_nll(log_probs, Verdicts(correct), alphas=(0.1, 0.4))
     pd.testing.assert_frame_equal(first[list(expected.columns)], expected)
     assert first["accuracy"].tolist() == [correct.mean()] * 5
     assert first["n_correct"].tolist() == [correct.sum()] * 5
@@ -112,7 +110,7 @@ def test_a_world_has_the_values_of_its_own_simulation(table):
 
 def test_the_gain_is_the_paired_difference_to_nll():
     log_probs, correct = some_questions(120, seed=5)
-    table = tables.pro_minus_nll(log_probs, Verdicts(correct), alphas=[0.2])
+    table = gains.pro_minus_nll(log_probs, Verdicts(correct), alphas=[0.2])
     assert table["k_choice"].tolist() == ["adaptive", "fixed", "fixed", "fixed"]
     assert table["k"].tolist()[1:] == [2, 5, 10]
     assert table["alpha"].isna().tolist() == [False, True, True, True]
@@ -129,90 +127,72 @@ def test_the_gain_is_the_paired_difference_to_nll():
     assert table["n_differ"].tolist() == [(score != nll).sum() for score in scores]
 
 
-PROBABILITIES = [
-    [0.6, 0.3, 0.3, 0.005],
-    [0.5, 0.2, 0.1, 0.1],
-    [0.4, 0.4, 0.05, 0.001],
-    [0.3, 0.2, 0.2, 0.2],
-] * 3
+def test_both_can_be_read_at_both_widths(table):
+    check_figure(worlds.draw, table, n_panels=5)
+    check_figure(spellings.draw, spellings.table(table), n_panels=5)
 
 
-def setting(**columns):
-    """Return an evaluation and the run of twelve questions.
-
-    The second and the third answer may be the same.
-    """
-    answers = []
-    for number, row in enumerate(PROBABILITIES):
-        for rank, probability in enumerate(row):
-            text = "x" if rank == 2 and probability == row[1] else str(rank)
-            answer = {
-                "question_id": str(number),
-                "rank": rank,
-                "text": text,
-                "token_ids": (ord(text),),
-            }
-            answer |= {
-                "token_log_probs": (np.log(probability),),
-                "log_prob": np.log(probability) + 0.1,
-            }
-            answers.append(answer | {"end_log_prob": -0.1, "finished": True})
-    ids = [str(number) for number in range(12)]
-    questions = pd.DataFrame({"question_id": ids, "question": ids, "references": [("0",)] * 12})
-    info = RunInfo("d", "m", "diverse_beam", {}, {}, 12)
-    run = Run(pd.DataFrame(answers).assign(**columns), questions, info)
-    correct = np.arange(12) % 2 == 0
-    log_probs = run.log_probs()
-    evaluation = evaluation_of(log_probs, correct, NLL=scoring.nll(log_probs))
-    return evaluation, run
+def test_a_panel_varies_one_property_and_has_a_line_for_each_score(table):
+    figure = worlds.draw(table)
+    names = ["α = 0.1", "α = 0.4", "K = 2", "K = 5", "K = 10"]
+    assert legend(figure) == names
+    rows = table[(table["varied"] == worlds.SPELLINGS) & (table["k"] == 2)]
+    ax = figure.axes[1]
+    assert list(ax.lines[2].get_ydata()) == list(rows["auroc_minus_nll"])
+    ends = np.array([segment[:, 1] for segment in ax.collections[2].get_segments()])
+    np.testing.assert_array_equal(ends, rows[["auroc_minus_nll_low", "auroc_minus_nll_high"]])
+    levels = [label.get_text() for label in figure.axes[3].get_xticklabels()]
+    assert levels == ["top", "distinct\nsamples", "samples"]
 
 
-def test_each_cause_is_removed_from_the_answers():
-    evaluation, run = setting()
-    removed = gains._without_causes(evaluation, run)
-    assert removed["spellings merged"] is None
-    np.testing.assert_array_equal(removed["nothing changed"], evaluation.log_probs)
-    mass = np.nansum(np.exp(removed["probabilities made to sum to 1"]), axis=1)
-    np.testing.assert_allclose(mass, 1)
-    kept = removed["answers below 0.01 left out"]
-    assert np.nanmin(kept) >= np.log(0.01)
-    assert np.isnan(kept).sum() > np.isnan(evaluation.log_probs).sum()
-    top = np.nanmax(removed["endings left out"], axis=1)
-    np.testing.assert_allclose(top, np.nanmax(evaluation.log_probs, axis=1) + 0.1)
+def test_panels_by_calibration_are_in_its_order_and_say_what_it_means(table):
+    figure = spellings.draw(spellings.table(table))
+    titles = [ax.get_title().replace("\n", " ").replace("\xa0", " ") for ax in figure.axes]
+    assert titles == [
+        "calibration 0.5 (overconfident)",
+        "calibration 0.7 (overconfident)",
+        "calibration 1 (calibrated)",
+        "calibration 1.4 (underconfident)",
+        "calibration 2 (underconfident)",
+    ]
+    assert figure.get_supxlabel() == "spellings of each meaning"
 
 
-def test_an_answer_below_001_stays_if_it_is_the_most_probable_one():
-    evaluation, run = setting()
-    rare = replace(evaluation, log_probs=np.log([[0.004, 0.002]] * 12))
-    kept = gains._without_causes(rare, run)["answers below 0.01 left out"]
-    np.testing.assert_array_equal(np.isnan(kept), [[False, True]] * 12)
+def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(table):
+    needed = ["varied", "level", "k_choice", "k", "alpha", *gains.GAIN]
+    panels = {"sharpness of probabilities": "sharpness"}
+    [ax] = worlds.draw(table[needed], panels=panels).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
+    with pytest.raises(SentenceError, match=r"^The table has no column 'level'; plots.worlds need"):
+        worlds.draw(table.drop(columns="level"))
 
 
-def test_the_table_of_causes_has_four_rows_for_each_cause_that_can_be_removed():
-    evaluation, run = setting()
-    merged = replace(evaluation, alpha_scores={"S-PRO, alias": s_pro(evaluation.log_probs)})
-    every = tables.causes(merged, run, alpha=0.3)
-    assert every["cause"].value_counts().to_dict() == dict.fromkeys(
-        [
-            "nothing changed",
-            "answers below 0.01 left out",
-            "probabilities made to sum to 1",
-            "spellings merged",
-            "endings left out",
-            "repeats kept",
-        ],
-        4,
+def world(number, *differences, p_value=1e-9, **others):
+    """Return the rows of a world, in which PRO has these differences to NLL."""
+    row = {"world": number, "calibration": 1.0, "n_spellings": 1, "n_questions": 100, "alpha": 0.4}
+    row |= {"k_choice": "fixed", "p_value": p_value} | others
+    rows = []
+    for k, difference in enumerate(differences):
+        ends = {"auroc_minus_nll_low": difference - 0.01, "auroc_minus_nll_high": difference + 0.01}
+        rows.append({**row, "k": k, "auroc_minus_nll": difference, **ends})
+    return rows
+
+
+def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
+    ideal = world(0, -0.1, -0.2)
+    rows = [*ideal, *ideal, *world(1, 0.3, -0.1, n_spellings=3), *world(2, 0.2, p_value=0.02)]
+    caption = worlds.caption(pd.DataFrame(rows))
+    # The p-value of 0.02 is the last of five, so Holm's correction leaves it as it is.
+    assert "PRO is significantly better than NLL in 2 of 3 worlds and worse in 2" in caption
+    assert "it is significantly better than NLL in 1 of 2 worlds and worse in 1" in caption
+    assert (
+        "The largest of 5 gains is +0.300 (95 % interval +0.290 to +0.310), with K = 0" in caption
     )
-    assert set(every["alpha"].dropna()) == {0.3}
-    assert tuple(every.columns[: len(tables.SETTING_COLUMNS)]) == tables.SETTING_COLUMNS
-    assert "spellings merged" not in set(tables.causes(evaluation, run)["cause"])
-    closed = tables.causes(*setting(closed=False, end_log_prob=np.nan))
-    assert "endings left out" not in set(closed["cause"])
+    assert "3 spellings" in caption
 
 
-def test_two_or_more_answers_are_counted_at_each_alpha():
-    log_probs = np.log([[0.6, 0.3], [0.5, 0.2], [0.9, 0.05]])
-    evaluation = evaluation_of(log_probs, [True, False, True], NLL=scoring.nll(log_probs))
-    table = tables.two_or_more(evaluation, [0.01, 0.25, 0.5])
-    assert table["n_two_or_more"].tolist() == [3, 1, 0]
-    np.testing.assert_allclose(table["share_two_or_more"], [1, 1 / 3, 0])
+def test_the_caption_of_spellings_counts_comparisons():
+    rows = [*world(0, -0.1), *world(1, 0.1, -0.1, n_spellings=2)]
+    caption = spellings.caption(pd.DataFrame(rows))
+    assert "With one spelling, PRO is significantly better than NLL in 0 of 1 comp" in caption
+    assert "With several spellings, PRO is significantly better than NLL in 1 of 2" in caption

@@ -1,20 +1,22 @@
-"""The tables of the benchmark, on answers whose values are worked by hand or by scikit-learn."""
+"""Test the figure of the benchmark: its values by hand or by scikit-learn, and its drawing."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from invented_settings import evaluation_of, some_questions, splits_of
+from figure_checks import check_figure, grid, legend
+from invented_settings import evaluation_of, setting_row, some_questions
 from judged_questions import s_pro
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps, tables
+from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
-from pro_lib.evaluation.tables import SETTING_COLUMNS
+from pro_lib.plots import COLORS, benchmark
+from pro_lib.plots.settings import SETTING_COLUMNS, aurocs
 
 INTERVAL = ["auroc", "auroc_low", "auroc_high"]
 
@@ -32,7 +34,7 @@ def evaluations():
 
 VALIDATION, REPORTED = evaluations()
 SPLITS = Splits(VALIDATION, REPORTED, None)
-TABLE = tables.benchmark([SPLITS])
+TABLE = benchmark.table([SPLITS])
 
 
 def test_a_method_its_similarity_and_the_choice_of_alpha_are_columns():
@@ -46,7 +48,7 @@ def test_a_method_its_similarity_and_the_choice_of_alpha_are_columns():
 def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions():
     alphas = [sweeps.select_alpha(VALIDATION), 0.4, sweeps.select_alpha(REPORTED)]
     np.testing.assert_array_equal(TABLE["alpha"], [*alphas, np.nan, np.nan, np.nan])
-    swept = tables.alpha_rows(REPORTED, alphas=alphas)
+    swept = pd.DataFrame(aurocs(REPORTED.pro(alphas), REPORTED))
     np.testing.assert_array_equal(TABLE.loc[:2, INTERVAL], swept[INTERVAL])
 
 
@@ -89,7 +91,7 @@ def test_other_scores_that_need_an_alpha_have_their_own():
         return replace(judged, alpha_scores=scores)
 
     validation, reported = part(log_probs, correct, 4 * log_probs), part(others, right, 2 * others)
-    table = tables.benchmark([Splits(validation, reported, 50)])
+    table = benchmark.table([Splits(validation, reported, 50)])
     assert table["method"].tolist() == ["PRO", "PRO", "PRO", "S-PRO", "α-floor", "NLL"]
     assert table["alpha_choice"].fillna("").tolist()[3:] == ["validation", "validation", ""]
     table = table.set_index("method")
@@ -110,99 +112,93 @@ def test_other_scores_that_need_an_alpha_have_their_own():
         assert not np.isnan(table.loc[name, "p_holm"])
 
 
-def test_a_score_given_with_the_records_keeps_its_name():
-    assert tables.method_columns(["NLL", "NLL, given", "SE, lexical"]) == {
-        "method": ["NLL", "NLL, given", "SE"],
-        "similarity": [None, None, "lexical"],
-    }
-
-
-def test_accuracy_by_coverage_has_wilsons_interval_and_an_oracle_without_one():
-    correct = [True, False] * 10
-    setting = evaluation_of(some_questions(20)[0], correct, NLL=np.arange(20.0))
-    table = tables.accuracy_by_coverage([splits_of(setting)], n_points=20)
-    assert tuple(table.columns[: len(SETTING_COLUMNS)]) == SETTING_COLUMNS
-    assert table["method"].unique().tolist() == ["NLL", "PRO", "oracle"]
-    assert table["n_questions"].unique().tolist() == [20]
-    nll = table[table["method"] == "NLL"].set_index("n_answered")
-    assert nll.index.tolist() == list(range(1, 21))
-    # NLL is sure of the correct answers 0, 2, … and the wrong ones 1, 3, … in turn.
-    assert nll["accuracy"].tolist()[:4] == pytest.approx([1, 1 / 2, 2 / 3, 1 / 2])
-    ends = metrics.wilson(nll["accuracy"], nll.index)
-    np.testing.assert_array_equal(nll[["accuracy_low", "accuracy_high"]].T, ends)
-    oracle = table[table["method"] == "oracle"].set_index("n_answered")
-    assert oracle["accuracy"][[1, 10, 20]].tolist() == [1.0, 1.0, 0.5]
-    assert oracle[["accuracy_low", "accuracy_high"]].isna().all(axis=None)
-
-
-def test_accuracy_by_coverage_has_the_first_three_methods_that_compare_meanings():
-    scores = ("NLL", "SE, a", "SD, a", "S-NLL, a", "Deg, a", "SE, b")
-    log_probs, correct = some_questions(40)
-    setting = evaluation_of(log_probs, correct, **dict.fromkeys(scores, np.arange(40.0)))
-    table = tables.accuracy_by_coverage([splits_of(setting)], n_points=3)
-    found = table.drop_duplicates(["method", "similarity"])[["method", "similarity"]]
-    expected = [
-        ("NLL", None),
-        ("PRO", None),
-        ("SE", "a"),
-        ("SD", "a"),
-        ("Deg", "a"),
-        ("oracle", None),
-    ]
-    assert list(found.itertuples(index=False, name=None)) == expected
-    is_pro = table["method"] == "PRO"
-    assert set(table.loc[is_pro, "alpha_choice"]) == {"validation"}
-    assert table.loc[~is_pro, ["alpha", "alpha_choice"]].isna().all(axis=None)
-
-
-def test_reliability_has_the_bins_of_the_calibration():
-    table = tables.reliability([SPLITS], methods=["PRO", "SE, lexical"])
-    assert tuple(table.columns[: len(SETTING_COLUMNS)]) == SETTING_COLUMNS
-    assert (table.groupby("method")["n_in_bin"].sum() == 120).all()
-    rows = table[table["method"] == "SE"]
-    assert set(rows["similarity"]) == {"lexical"}
-    scores = [part.baselines["SE, lexical"] for part in (VALIDATION, REPORTED)]
-    fit = metrics.calibration(scores[0], VALIDATION.correct, scores[1], REPORTED.correct)
-    assert set(rows["ece"]) == {fit.ece}
-    assert set(rows["brier"]) == {fit.brier}
-    for column, original in {
-        "n_in_bin": "n",
-        "confidence_min": "low",
-        "confidence_max": "high",
-    }.items():
-        assert rows[column].tolist() == fit.table[original].tolist()
-    kept = ["confidence", "accuracy", "accuracy_low", "accuracy_high"]
-    assert rows[kept].to_dict("list") == fit.table[kept].to_dict("list")
-
-
-def test_printed_differences_are_to_the_papers_own_pro():
-    printed = tables.printed_benchmark()
-    assert (printed.loc[printed["method"] == "PRO", "auroc_minus_pro"] == 0).all()
-    rows = printed[(printed["dataset"] == "TriviaQA") & (printed["model"] == "Gemma-2B")].set_index(
-        "method"
-    )
-    assert rows.loc["SD", "auroc"] == 0.799
-    assert rows.loc["SD", "auroc_minus_pro"] == pytest.approx(0.799 - 0.819)
-
-
-def test_only_settings_of_the_paper_stand_beside_it():
-    assert tables.beside_paper(TABLE).empty
-    named = TABLE.assign(dataset="mandarjoshi/trivia_qa", model="google/gemma-2b")
-    rows = tables.beside_paper(named)
-    # PRO with α chosen on validation alone
-    assert rows["method"].tolist() == [
-        "PRO",
-        "NLL",
-        "PE",
-        "SE",
-    ]
-    assert rows["similarity"].tolist()[-1] == "lexical"
-    assert rows["auroc"].iloc[0] == TABLE["auroc"].iloc[0]
-    assert rows["printed_auroc"].tolist()[0] == 0.819
-
-
 def test_every_setting_has_its_rows():
     other = replace(REPORTED, model="other")
-    table = tables.benchmark([SPLITS, Splits(VALIDATION, other, None)])
+    table = benchmark.table([SPLITS, Splits(VALIDATION, other, None)])
     assert table["model"].tolist() == ["m"] * 6 + ["other"] * 6
     assert table.index.equals(pd.RangeIndex(12))
+
+
+METHODS = ["PRO", "NLL", "ALL", "PE", "NE", "SE", "SD", "Deg"]
+
+
+def test_it_can_be_read_at_both_widths():
+    setting = {"dataset": ["world-facts", "mine"], "model": ["facts-2m", "facts-1m"]}
+    check_figure(benchmark.draw, grid(**setting, method=METHODS), n_panels=4)
+
+
+def test_long_titles_of_panels_are_not_shortened():
+    names = ["a-model-with-a-long-name-" + ending for ending in ("7b-it", "13b-it")]
+    datasets = ["a-data-set-with-a-long-name", "b", "c"]
+    figure = benchmark.draw(grid(model=names, dataset=datasets, method=METHODS))
+    titles = [ax.get_title().replace("\n", " ") for ax in figure.axes]
+    assert titles[0].startswith(f"{datasets[0]}, {names[0]}, n")
+
+
+def test_rows_of_pro_are_named_by_their_alpha_and_coloured():
+    rows = [("PRO", "validation", 0.8), ("PRO", "default", 0.9), ("PRO", "oracle", 0.81)]
+    rows += [("NLL", None, 0.78), ("PE-MC", None, 0.7)]
+    [ax] = benchmark.draw(pd.DataFrame(rows, columns=["method", "alpha_choice", "auroc"])).axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["PRO (oracle α)", "PRO", "NLL"]
+    points = {line.get_ydata()[0]: line for line in ax.lines if len(line.get_ydata()) == 1}
+    colors = [points[place].get_color() for place in range(3)]
+    assert colors == [COLORS[7], COLORS[0], COLORS[6]]
+
+
+def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked():
+    rows = {
+        "method": ["PRO", "SE", "NLL"],
+        "auroc": [0.8, 0.3, 0.85],
+        "p_value": [None, 0.01, 0.02],
+    }
+    table = pd.DataFrame(rows | {"auroc_minus_pro": [0.0, -0.5, 0.05], "dataset": "a"})
+    figure = benchmark.draw(table)
+    [panel] = figure.axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
+    written = sorted(text.get_text() for text in panel.texts)
+    assert written == [" .300▼", " .800", " .850▲"]
+    points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
+    assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
+    assert points[2].get_marker() != points[1].get_marker() == "o"
+    marks = ["significantly better than PRO", "significantly worse than PRO"]
+    assert legend(figure) == [*marks, "AUROC below 0.65"]
+    [of_chance] = benchmark.draw(table.assign(auroc=table["auroc"] - 0.1)).axes
+    assert of_chance.get_xlim()[0] == 0.5  # a weak panel shows how far it is from chance
+
+
+def test_a_method_without_an_auroc_has_a_row_without_a_value():
+    table = pd.DataFrame({"method": ["PRO", "NLL"], "auroc": [np.nan, np.nan]})
+    [ax] = benchmark.draw(table).axes
+    assert {text.get_text().strip() for text in ax.texts} == {"–"}
+    assert ax.get_xlim()[0] == 0.5
+
+
+def compared(method, difference, p_value=1e-9, **others):
+    """Return the row of a method that differs from PRO."""
+    row = setting_row(0.0, p_value=p_value, method=method, alpha_choice=None, **others)
+    columns = {"auroc_minus_pro": 0.0, "auroc_minus_pro_low": -0.01, "auroc_minus_pro_high": 0.01}
+    return row | {name: value + difference for name, value in columns.items()}
+
+
+def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods():
+    rows = [compared("PRO", 0.0, None) | {"alpha_choice": "validation"}]
+    rows += [compared("NLL", -0.03), compared("SE", 0.05), compared("SD", 0.001, 0.4)]
+    rows += [compared("PRO", 0.3) | {"alpha_choice": "oracle"}]
+    caption = benchmark.caption(pd.DataFrame(rows))
+    assert (
+        "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
+    )
+    assert caption.endswith("Significantly better than PRO: SE.")
+    two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
+    two = two.reset_index(drop=True)
+    assert "better than PRO: SE in 1 of 2 settings." in benchmark.caption(two)
+
+
+def test_the_caption_corrects_for_all_methods_and_says_nothing_of_too_few_answers():
+    rows = [compared("NLL", -0.03, 0.04), compared("SE", 0.05, 0.04), compared("SD", 0.05, 0.04)]
+    caption = benchmark.caption(pd.DataFrame(rows))
+    assert "PRO is not significantly different from NLL" in caption
+    assert "Significantly" not in caption.partition("n = ")[2]
+    few = pd.DataFrame(rows).assign(n_correct=19)
+    assert "too few answers for a statement about m on d" in benchmark.caption(few)

@@ -1,13 +1,15 @@
-"""The tables of exact search, on searches whose trees are worked by hand."""
+"""Test the figure of exact search, on searches whose trees are worked by hand."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from figure_checks import check_figure, unreadable
 
-from pro_lib import metrics, scoring
-from pro_lib.evaluation import tables
+from pro_lib.common.validation import SentenceError
+from pro_lib.plots import exact_search
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
@@ -68,12 +70,12 @@ def search_runs(ids=("q0", "q1")):
     beams = run_of(of_beams, "diverse_beam", forwards=12 * len(ids))
     greedy = run_of(first, "greedy", forwards=2 * len(ids))
     samples = run_of(every, "multinomial")
-    return tables.SearchRuns(search, beams, greedy, samples)
+    return exact_search.SearchRuns(search, beams, greedy, samples)
 
 
 @pytest.fixture(scope="module")
 def found():
-    return tables.exact_search([search_runs()]).set_index("alpha")
+    return exact_search.table([search_runs()]).set_index("alpha")
 
 
 def test_a_smaller_alpha_certifies_both_questions(found):
@@ -105,13 +107,13 @@ def test_an_open_prefix_leaves_the_question_undecided():
     runs = search_runs()
     is_open = runs.search.answers["text"] == "b"
     answers = runs.search.answers.assign(finished=~is_open)
-    table = tables.exact_search([replace(runs, search=replace(runs.search, answers=answers))])
+    table = exact_search.table([replace(runs, search=replace(runs.search, answers=answers))])
     assert table["share_undecided"].tolist() == [0.0, 0.5]
     assert table["share_certified"].tolist() == [0.5, 0.5]
 
 
 def test_bounds_are_means_over_certified_questions():
-    table = tables.entropy_bounds([search_runs()]).set_index("alpha")
+    table = exact_search.bounds([search_runs()]).set_index("alpha")
     assert table["n_certified"].tolist() == [1, 2]
     assert table["n_ordered"].tolist() == [1, 2]
     single = table.loc[0.4]
@@ -139,7 +141,7 @@ def test_a_violated_order_is_counted():
     runs = search_runs()
     no_entropy = [[0.0, 0.0, 0.0]] * 2
     broken = replace(runs.search, questions=runs.search.questions.assign(tree_entropies=no_entropy))
-    table = tables.entropy_bounds([replace(runs, search=broken)])
+    table = exact_search.bounds([replace(runs, search=broken)])
     assert table["n_certified"].tolist() == [1, 2]
     assert table["n_ordered"].tolist() == [0, 0]
 
@@ -155,42 +157,70 @@ def judged_runs(n=24):
         run = getattr(runs, name)
         questions = run.questions.assign(split=splits, references=references)
         parts[name] = replace(run, questions=questions)
-    return tables.SearchRuns(**parts)
+    return exact_search.SearchRuns(**parts)
 
 
-def test_auroc_has_a_row_for_each_score_and_says_which_answers_it_uses():
-    table = tables.exact_search_auroc([judged_runs()], n_validation=None)
-    names = table[["method", "strategy", "alpha_choice"]].fillna("")
-    assert list(names.itertuples(index=False, name=None)) == [
-        ("PRO", "threshold", "validation"),
-        ("PRO", "diverse_beam", "validation"),
-        ("α-floor", "threshold", "validation"),
-        ("tree bound", "threshold", "validation"),
-        ("probability not found", "threshold", "validation"),
-        ("NLL", "threshold", ""),
-        ("ALL", "threshold", ""),
-        ("PRO", "diverse_beam", "exact search"),
-    ]
-    assert table["n_questions"].tolist() == [12] * 8
-    assert table["n_correct"].tolist() == [6] * 8
-    assert table["alpha"].iloc[7] == table["alpha"].iloc[0]
-    assert table["alpha"].isna().tolist() == [False] * 5 + [True, True, False]
+def invented(settings):
+    """Return what a search found and its bounds, at three αs in each setting."""
+    alphas = pd.DataFrame({"alpha": [0.4, 0.1, 0.005]})
+    table = settings.merge(alphas, how="cross").assign(n_questions=1234)
+    shares = ("recall", "share_all_recalled", "share_certified", "share_fallback")
+    forwards = ("token_forwards", "beam_forwards", "greedy_forwards")
+    for number, name in enumerate((*shares, "share_undecided", *forwards)):
+        table[name] = 0.1 * number + table["alpha"]
+    bounds = table[["dataset", "model", "alpha", "n_questions"]].copy()
+    for number, name in enumerate(("pro", "alpha_floor", "tree_bound", "entropy")):
+        bounds[name] = number - table["alpha"]
+    ends = {"entropy_low": bounds["entropy"] - 0.2, "entropy_high": bounds["entropy"] + 0.2}
+    counts = {"n_certified": 10, "n_ordered": 10, "entropy_minus_tree_bound": 1.0}
+    return table, bounds.assign(**ends, **counts)
 
 
-def test_differences_are_paired_and_to_pro_of_the_exact_search():
-    table = tables.exact_search_auroc([judged_runs()], n_validation=None)
-    correct = np.array([number % 4 < 2 for number in range(12, 24)])
-    of_search = np.log([[0.5, 0.3], [0.35, 0.25]] * 6)
-    of_beams = np.log([[0.5, np.nan], [0.35, 0.25]] * 6)
-    alpha = table["alpha"].iloc[0]
-    exact = scoring.pro(of_search, alpha=alpha, search_alpha=0.2)
-    same = scoring.pro(of_beams, alpha=alpha)
-    assert table["auroc"].iloc[0] == metrics.auroc(exact, correct)
-    assert table["auroc"].iloc[7] == metrics.auroc(same, correct)
-    tests = metrics.delong(np.column_stack([exact, same]), correct)
-    low, high = tests.interval()
-    columns = ["auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high", "p_value"]
-    expected = [tests.difference[1], low[1], high[1], tests.p_value[1]]
-    assert table.loc[7, columns].tolist() == expected
-    assert table["n_differ"].iloc[0] == 0
-    assert table["n_differ"].iloc[7] == (exact != same).sum()
+ONE = pd.DataFrame({"dataset": ["world-facts"], "model": "facts-2m"})
+
+
+def test_it_can_be_read_at_both_widths():
+    table, bounds = invented(ONE)
+    check_figure(partial(exact_search.draw, bounds=bounds), table, n_panels=4)
+    two = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"})
+    table, bounds = invented(two)
+    for figure_columns in (1, 2):
+        figure = exact_search.draw(table, bounds, figure_columns=figure_columns)
+        assert unreadable(figure, 7) == []
+        assert len(figure.axes) == 8
+
+
+def test_every_panel_has_its_lines():
+    table, bounds = invented(ONE)
+    figure = exact_search.draw(table, bounds)
+    legends = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes]
+    assert legends[1] == ["certified", "fallback", "undecided"]
+    assert legends[2] == ["entropy", "tree bound", "α-floor", "PRO"]
+    line = figure.axes[1].lines[1]
+    np.testing.assert_array_equal(line.get_xydata(), table[["alpha", "share_fallback"]])
+    [band] = figure.axes[2].collections  # the entropy alone has an interval
+    assert band.get_datalim(figure.axes[2].transData).y0 == pytest.approx(3 - 0.4 - 0.2)
+
+
+def test_a_search_without_bounds_has_three_panels_and_a_missing_column_is_named():
+    table, bounds = invented(ONE)
+    assert len(exact_search.draw(table).axes) == 3
+    few = [each.drop(columns=["dataset", "model"]) for each in (table, bounds)]
+    assert len(exact_search.draw(*few).axes) == 4
+    with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_sea"):
+        exact_search.draw(table.drop(columns="recall"))
+    with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
+        exact_search.draw(table, bounds.drop(columns="entropy"))
+
+
+def test_the_caption_says_what_beams_find_and_counts_violated_bounds():
+    table, bounds = invented(ONE)
+    caption = exact_search.caption(table, bounds)
+    assert "At α = 0.4, beams find 40.0 % of the answers with p ≥ α" in caption
+    assert "PRO ≤ α-floor ≤ tree bound holds for each certified question" in caption
+    assert "the tree bound is +1.000 nats" in caption
+    violated = exact_search.caption(table, bounds.assign(n_ordered=9))
+    assert "is violated in 3 cases" in violated
+    nothing = exact_search.caption(table.assign(recall=np.nan), bounds.assign(n_certified=0))
+    assert "no answer has p ≥ α" in nothing
+    assert "No question is certified" in nothing
