@@ -9,7 +9,6 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from pro_lib.common.validation import SentenceError
@@ -119,9 +118,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     known = [table[name].iloc[0] for name in ("dataset", "model") if name in constant]
     in_legend = [entry.get_label() for entry in entries]
     shared = ", ".join(name for name in known if name and name not in in_legend)
-    if per_line is None:
-        n_values = len(distinct_values(table, varied[0])) if varied else 1
-        per_line = _panels_per_line(n_values, len(settings), figure_columns)
+    per_line = per_line or _panels_per_line(table, varied, len(settings), figure_columns)
     per_line = min(len(settings), per_line)
     n_lines = ceil(len(settings) / per_line)
     width = WIDTHS[figure_columns]
@@ -133,23 +130,37 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     title_height = 0.08 + 1.15 * title_size / 72 * _most_lines(titles)
     heading = "\n".join(textwrap.wrap(title, int(13.5 * width)))
     x_lines = [*textwrap.wrap(x, int(14 * width)), *([shared] if shared else [])]
-    legend_shape = _legend_shape(entries, width)
-    outside = 0.16 * (heading.count("\n") + 1) + 0.15 * legend_shape["rows"] + 0.14 * len(x_lines)
-    tallest = (_TALLEST - outside - 0.2) / n_lines if figure_columns == 1 else np.inf
-    panel_height = max(min(height + 0.2, tallest - title_height), _LEAST_HEIGHT) + title_height
+    n_spare = n_lines * per_line - len(settings)
+    legend_shape = _legend_shape(entries, width / per_line if n_spare else width)
+    legend_rows = 0 if n_spare else legend_shape["rows"]
+    outside = 0.16 * (heading.count("\n") + 1) + 0.15 * legend_rows + 0.14 * len(x_lines)
+    panel_height = height + title_height + 0.2
+    if figure_columns == 1:
+        panel_height = min(panel_height, (_TALLEST - outside - 0.2) / n_lines)
+        panel_height = max(panel_height, _LEAST_HEIGHT + title_height)
     size = (width, n_lines * panel_height + outside + 0.2)
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=size, layout="constrained")
-        grid = figure.subplots(n_lines, per_line, squeeze=False, **sharing).ravel()
-        for surplus in grid[len(settings) :]:
-            surplus.remove()
-        axes = grid[: len(settings)]
-        for ax in axes[-per_line:]:  # also where a surplus panel would be below
-            ax.tick_params(labelbottom=True)
-        for ax, name in zip(axes, titles, strict=True):
-            ax.set_title(name, linespacing=1.1, fontsize=title_size)
+        axes = _make_axes(figure, (n_lines, per_line), titles, title_size, **sharing)
         yield figure, [Panel(*each) for each in zip(axes, settings, parts, strict=True)]
         _label(figure, heading, "\n".join(x_lines), y, entries, legend_shape["columns"])
+        if n_spare and entries:
+            _move_legend(figure, axes[per_line - 1], axes[-1])
+
+
+def _make_axes(
+    figure: Figure, shape: tuple[int, int], titles: Sequence[str], size: int, **sharing: Any
+) -> Sequence[Axes]:
+    """Return the axes of panels with these titles, whose font has a size (points)."""
+    grid = figure.subplots(*shape, squeeze=False, **sharing).ravel()
+    for surplus in grid[len(titles) :]:
+        surplus.remove()
+    axes: Sequence[Axes] = grid[: len(titles)]
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_title(title, linespacing=1.1, fontsize=size)
+    for ax in axes[-shape[1] :]:  # also where a surplus panel would be below
+        ax.tick_params(labelbottom=True)
+    return axes
 
 
 def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, str]]:
@@ -171,27 +182,25 @@ def _check_split(rows: pd.DataFrame) -> None:
         )
 
 
-def _panels_per_line(n_values: int, n_panels: int, figure_columns: int) -> int:
-    """Return how many panels lie side by side if titles have this many values of one column."""
+def _panels_per_line(
+    table: pd.DataFrame, varied: Sequence[str], n_panels: int, figure_columns: int
+) -> int:
+    """Return how many panels lie side by side: one for each value of the last column, if few."""
     if figure_columns == 1:
         return 1 if n_panels <= 3 else 2
+    n_values = len(distinct_values(table, varied[0])) if varied else 1
     return n_values if 1 < n_values <= 6 else 3
 
 
 def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     """Return the title of a panel: its values in these columns, and the number of questions."""
-    names = [_spoken(name, rows[name].iloc[0]) for name in columns]
+    names = []
+    for column in columns:
+        value = str(rows[column].iloc[0])
+        names.append(_PROTOCOLS.get(value, value) if column == "protocol" else value)
     if "n_questions" in rows:
         names.append(f"n\xa0=\xa0{rows['n_questions'].max():,.0f}")
     return ", ".join(names)
-
-
-def _spoken(column: str, value: object) -> str:
-    """Return a value of a column as titles show it; only protocols have other names there."""
-    protocol, separator, rest = str(value).partition(", ")
-    if column == "protocol" and protocol in _PROTOCOLS:
-        return f"{_PROTOCOLS[protocol]}{separator}{rest}"
-    return str(value)
 
 
 def _wrapped_titles(titles: Sequence[str], panel_width: float) -> tuple[list[str], int]:
@@ -241,6 +250,19 @@ def _label(
     y_label.set_y((min(box.y0 for box in boxes) + max(box.y1 for box in boxes)) / 2)
 
 
+def _move_legend(figure: Figure, above: Axes, beside: Axes) -> None:
+    """Move the legend to the empty place below one panel and beside another."""
+    legend = figure.legends[0]
+    title = legend.get_title().get_text()
+    legend.set_title(None)
+    legend.set_in_layout(False)
+    figure.suptitle(title, fontsize=8.5, fontweight="bold")
+    figure.draw_without_rendering()
+    x, y = above.get_position(), beside.get_position()
+    legend.set_loc("center")
+    legend.set_bbox_to_anchor((x.x0, y.y0, x.width, y.height), figure.transFigure)
+
+
 def draw_rows(
     ax: Axes,
     rows: pd.DataFrame,
@@ -267,12 +289,17 @@ def draw_rows(
     groups = styles or {"": line_style(0)}
     for index, (group, style) in enumerate(groups.items()):
         some = rows[rows[by] == group] if by else rows
+        if some.empty:
+            continue  # an empty line would spoil the layout
         shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
-        places = some["row"].map(list(names).index) + shift
+        places = some["row"].map(list(names).index).astype(float) + shift
+        # Several values of a group in a row lie below each other, too.
+        in_row = some.groupby("row")["row"]
+        places += (0.6 / len(groups)) * ((in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5)
         if f"{value}_low" in some:
             ends = some[f"{value}_low"].astype(float), some[f"{value}_high"].astype(float)
             ax.hlines(places, *ends, color=style["color"], lw=1)
         ax.plot(some[value], places, **{**style, "ls": ""})
-        for place in places[some[value].isna()].to_numpy(float):
+        for place in places[some[value].isna() & bool(missing)].to_numpy(float):
             transform = ax.get_yaxis_transform()
             ax.text(0.02, place, missing, transform=transform, fontsize=7, va="center")

@@ -57,7 +57,7 @@ def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
     def table_of_all(settings: Iterable[Splits | Evaluation], **options: Any) -> pd.DataFrame:
         tables: list[pd.DataFrame] = []
         for setting in settings:
-            known = setting if isinstance(setting, Splits) else setting.judged
+            known = setting.judged if isinstance(setting, Evaluation) else setting
             rows = columns(known, **options)
             if isinstance(rows, list):
                 tables += rows

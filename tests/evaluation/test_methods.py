@@ -11,10 +11,9 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
-from pro_lib.plots import alpha_sweep, fixed_k
+from pro_lib.plots import alpha_sweep, benchmark, fixed_k
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
@@ -130,4 +129,4 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
     )
     assert "sum to more" not in ours.sentence()
     alpha_sweep.rows_at(paper)  # a warning would be an error
-    tables.benchmark([Splits(paper, paper, None)])
+    benchmark.table([Splits(paper, paper, None)])

@@ -14,10 +14,18 @@ from invented_settings import (
 from scipy.stats import norm
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps, tables
+from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
-from pro_lib.plots import alpha_sweep, fixed_k, k_vs_alpha, rouge_thresholds
+from pro_lib.plots import (
+    alpha_sweep,
+    benchmark,
+    fixed_k,
+    k_vs_alpha,
+    reliability,
+    rouge_thresholds,
+)
 from pro_lib.plots.redraws import redraw
+from pro_lib.plots.settings import SETTING_COLUMNS
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
@@ -32,7 +40,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
         assert fixed_k.table([splits])["alpha"].iloc[-1] == alpha
-    for table in (tables.benchmark([finer]), rouge_thresholds.table([finer])):
+    for table in (benchmark.table([finer]), rouge_thresholds.table([finer])):
         chosen = table["alpha_choice"] == "validation"
         assert (table.loc[chosen & (table["method"] == "PRO"), "auroc"] == 1).all()
 
@@ -62,13 +70,13 @@ def test_intervals_are_by_cluster_where_questions_have_one():
     expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
     assert set(table["interval"]) == {"by cluster"}
-    compared = tables.benchmark([splits_of(clustered, 40)])
+    compared = benchmark.table([splits_of(clustered, 40)])
     assert set(compared["interval"]) == {"by cluster"}
 
 
 def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
     table = alpha_sweep.rows_at(EVALUATION)
-    assert tuple(table.columns[: len(tables.SETTING_COLUMNS)]) == tables.SETTING_COLUMNS
+    assert tuple(table.columns[: len(SETTING_COLUMNS)]) == SETTING_COLUMNS
     setting = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test"}
     assert (table[list(setting)] == pd.Series(setting)).all(axis=None)
     assert set(table["n_questions"]) == {80}
@@ -118,7 +126,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     with pytest.warns(
         UserWarning, match="d, m, test: all 80 judged answers are wrong, so alpha cannot"
     ):
-        table = tables.benchmark([Splits(wrong, EVALUATION)])
+        table = benchmark.table([Splits(wrong, EVALUATION)])
     assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)
     with pytest.warns(
         UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
@@ -126,7 +134,7 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
         nothing = redraw(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
+        assert reliability.table([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
         sweep = alpha_sweep.rows_at(wrong)
     assert sweep[["auroc", "auroc_low", "auroc_high"]].isna().all(axis=None)

@@ -9,8 +9,7 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.tables import benchmark
-from pro_lib.plots import alpha_sweep
+from pro_lib.plots import alpha_sweep, benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -73,7 +72,7 @@ def results(model, rows, out):
     [folder] = (out / "mine" / model.name).iterdir()
     read, judged = runs.read_run(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)
-    benchmark([splits]), explorer.to_html(read, out / "page.html")
+    benchmark.table([splits]), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
     # A column "relation" declares clusters, which the ends of intervals depend on.
     data.pop("sweeps")

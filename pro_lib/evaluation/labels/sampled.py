@@ -298,7 +298,7 @@ class SampledVerdicts:
         ends = estimates.interval()
         return Estimate(*[self._shown(values) for values in (estimates.auroc, *ends)])
 
-    def _accuracies(self, weights: FloatArray) -> Estimate:
+    def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
 
         It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
@@ -311,13 +311,13 @@ class SampledVerdicts:
 
     def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
         """Return the accuracy among the k least uncertain answers, for some k (A,)."""
-        return self._accuracies(answered_weights(scores, n_answered))
+        return self.accuracies(answered_weights(scores, n_answered))
 
     def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
         """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
         if not is_chosen.any():
             return Estimate(np.nan, np.nan, np.nan)
-        group = self._accuracies(is_chosen[None].astype(np.float64))
+        group = self.accuracies(is_chosen[None].astype(np.float64))
         return Estimate(group.value.item(), group.low.item(), group.high.item())
 
     def compare(
@@ -408,7 +408,7 @@ class SampledVerdicts:
         numbers = bin_numbers(probability, n_bins)
         table = confidence_bins(probability, numbers)
         members = numbers == table.index.to_numpy()[:, None]
-        accuracies = self._accuracies(members.astype(np.float64)).columns("accuracy")
+        accuracies = self.accuracies(members.astype(np.float64)).columns("accuracy")
         # The expectation of (p - r)², because r² = r
         right = self._pseudo_labels
         brier = np.mean(probability**2 - 2 * probability * right + right)
