@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from pro_lib import plots
     from pro_lib.generation.models import Model
-    from pro_lib.plots.exact_search import SearchRuns
 
 
 # The question of world-facts that the explorer shows first.
@@ -307,21 +306,6 @@ class Experiment(Parameters):
         both = [(splits.validation, splits.reported) for splits in pairs]
         return tables.overview(list(chain.from_iterable(both)))
 
-    @kept_table
-    def examples(self) -> pd.DataFrame:
-        """Return the answers to six questions of the only run, and which of them PRO keeps."""
-        return tables.examples(self.single_run, **self._values("alpha", "seed", "split"))
-
-    @kept_table
-    def repeats(self) -> pd.DataFrame:
-        """Return the total probability of the answers of the only run, with and without repeats."""
-        return tables.repeats(self.single_run, **self._values("alpha", "split"))
-
-    @kept_table
-    def exposure(self) -> pd.DataFrame:
-        """Return accuracy and scores by the training documents of a bundled model."""
-        return tables.exposure(self.single_run, **self._values("alpha", "split"))
-
     def shuffled_run(self) -> Run:
         """Return the run of both splits for the explorer, its questions in random order.
 
@@ -337,16 +321,6 @@ class Experiment(Parameters):
         """The run of the only model and dataset, for the questions of `split`."""
         return self.run(*self.pair())
 
-    @kept_table
-    def generated_answers(self) -> pd.DataFrame:
-        """Return a row per question: how many answers a run has, and how probable they are."""
-        return tables.generated_answers(self.runs, split=self.split, alpha=self.alpha)
-
-    @kept_table
-    def costs(self) -> pd.DataFrame:
-        """Return the cost of generating the run of each pair."""
-        return tables.costs(self.runs, split=self.split)
-
     @cached_property
     def runs(self) -> list[Run]:
         """The run of every pair, for the questions of `split`.
@@ -355,56 +329,8 @@ class Experiment(Parameters):
         """
         return [self.run(*pair) for pair in self.pairs()]
 
-    @kept_table
-    def alpha_sweep(self) -> pd.DataFrame:
-        """Return AUROC of PRO at each α.
-
-        `evaluation.tables.alpha_sweep` has the columns.
-        """
-        return tables.alpha_sweep(self.own_splits)
-
-    @kept_table
-    def alpha_choices(self) -> pd.DataFrame:
-        """Return AUROC of PRO at the α chosen on validation, at `alpha`, and at the oracle's α."""
-        return tables.alpha_choices(self.own_splits, default=self.alpha)
-
-    @kept_table
-    def alpha_redraws(self) -> pd.DataFrame:
-        """Return how much the chosen α varies over redraws of the validation questions."""
-        return tables.redraws(self.own_splits, "alpha", seed=self.seed)
-
-    @kept_table
-    def label_estimates(self) -> pd.DataFrame:
-        """Return AUROC of every method by labels of a sample and by ROUGE-L, with differences.
-
-        The labels are those of the file `correctness`; or those of the tab Label, in
-        `generations_dir`; or the bundled example labels, if they are for these answers. Without
-        labels the table has the values by ROUGE-L only. `tables.label_estimates` has the columns.
-        """
-        return tables.label_estimates(self._labelled_splits)
-
-    @kept_table
-    def label_counts(self) -> pd.DataFrame:
-        """Return a row per bin of ROUGE-L: how many answers and how many labels it has."""
-        return tables.label_counts(self._labelled_splits)
-
-    @kept_table
-    def label_agreement(self) -> pd.DataFrame:
-        """Return how often each automatic judge agrees with the labels, and the accuracy."""
-        return tables.label_agreement(self._labelled_splits)
-
-    @kept_table
-    def labellers(self) -> pd.DataFrame:
-        """Return how often each labeller repeats a label, and agrees with each other labeller."""
-        return tables.labellers(self._labelled_splits)
-
-    @kept_table
-    def rouge_thresholds(self) -> pd.DataFrame:
-        """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
-        return tables.rouge_thresholds(self.all_splits)
-
     @cached_property
-    def search_runs(self) -> list[SearchRuns]:
+    def search_runs(self) -> list[plots.exact_search.SearchRuns]:
         """The runs of every pair that notebook 07 compares with an exact search."""
         from pro_lib.plots.exact_search import SearchRuns
 
@@ -413,6 +339,25 @@ class Experiment(Parameters):
             parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
             runs.append(SearchRuns(*parts))
         return runs
+
+    @cached_property
+    def labelled_splits(self) -> list[plots.label_answers.LabelledSplits]:
+        """The splits of every pair for all methods, with the labels of a sample.
+
+        The labels are those of the file `correctness`; or those of the tab Label, in
+        `generations_dir`; or the bundled example labels, if they are for these answers. Otherwise
+        there are none.
+        """
+        from pro_lib.plots.label_answers import LabelledSplits
+
+        options = self._values("n_validation", "seed", "alphas")
+        labelled = []
+        for pair in self.pairs():
+            for both in self._pools_and_reports_of(pair, "all"):
+                if self._is_chosen(both[1]):
+                    sample = self._label_sample_of(pair, both[1])
+                    labelled.append(LabelledSplits(Splits(*both, **options), sample))
+        return labelled
 
     @cached_property
     def own_splits(self) -> list[Splits]:
@@ -487,17 +432,6 @@ class Experiment(Parameters):
                     f"for this model ({error.__cause__}); remove it"
                 ) from error
             raise
-
-    @cached_property
-    def _labelled_splits(self) -> list[tables.LabelledSplits]:
-        """The splits of every pair and protocol, for all methods, with the labels of the pair."""
-        options = self._values("n_validation", "seed", "alphas")
-        labelled = []
-        for pair in self.pairs():
-            for both in self._pools_and_reports_of(pair, "all"):
-                sample = self._label_sample_of(pair, both[1])
-                labelled.append(tables.LabelledSplits(Splits(*both, **options), sample))
-        return labelled
 
     def _label_sample_of(self, pair: tuple[str, str], reported: Evaluation) -> LabelSample:
         """Return the labels of a pair; without any label if nobody has labelled its answers."""

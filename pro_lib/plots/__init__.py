@@ -1,6 +1,7 @@
 """Figures: one module per figure, with its `table`, its drawing `draw` and its `caption`."""
 
 from pro_lib.plots import (
+    alpha_sweep,
     answer_sets,
     answered,
     benchmark,
@@ -9,18 +10,21 @@ from pro_lib.plots import (
     entropies,
     exact_search,
     exact_search_auroc,
+    examples,
+    exposure,
     fixed_k,
+    generated_answers,
     guarantees,
     k_vs_alpha,
+    label_answers,
+    protocols,
+    redraws,
     reliability,
+    repeats,
+    rouge_thresholds,
     spellings,
     worlds,
 )
-from pro_lib.plots.alpha_sweep import alpha_sweep
-from pro_lib.plots.examples import examples, exposure
-from pro_lib.plots.generated_answers import generated_answers
-from pro_lib.plots.labelled_answers import label_estimates
-from pro_lib.plots.rouge_thresholds import rouge_thresholds
 from pro_lib.plots.saving import SavedFigure, read_caption, save_figure, svg_text
 from pro_lib.plots.style import (
     COLORS,
@@ -70,14 +74,17 @@ __all__ = [
     "guarantees",
     "handles",
     "k_vs_alpha",
-    "label_estimates",
+    "label_answers",
     "line_style",
     "matching_rows",
     "minus_nll",
     "name_rows",
     "panels",
+    "protocols",
     "read_caption",
+    "redraws",
     "reliability",
+    "repeats",
     "rouge_thresholds",
     "save_figure",
     "set_ticks",

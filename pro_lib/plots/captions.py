@@ -10,6 +10,7 @@ the sentence says how large a difference these questions would have shown. Setti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 import pandas as pd
 from scipy.special import ndtri
@@ -85,6 +86,7 @@ def comparison(
     quantity: str,
     *,
     family: pd.DataFrame | None = None,
+    says_detectable: bool = True,
 ) -> str:
     """Return a sentence or two about the paired differences between two methods.
 
@@ -96,6 +98,8 @@ def comparison(
         quantity: the column of the difference, subject minus reference, such as auroc_minus_nll.
         family: all comparisons that Holm's correction is over, a table that has `rows` by its
             index; None for these rows alone.
+        says_detectable: whether to say how large a difference would have been detected, if one was
+            not shown.
     """
     if not {f"{quantity}_low", "p_value"} <= set(rows):
         return ""  # a table that an earlier version wrote
@@ -118,9 +122,9 @@ def comparison(
             parts.append(f"{words}{where} ({difference_values(kept[chosen], quantity)})")
     sentence = f"{subject} is {listed(parts)}"
     others = kept[~is_significant]
-    if len(others):
-        sentence += f"; a difference of {_detectable(others, quantity, len(tests)):.2g} or more"
-        sentence += " would have been detected there"
+    if len(others) and says_detectable:
+        detectable = _detectable(others, quantity, len(tests))
+        sentence += f"; a difference of {detectable:.2f} would probably have been detected"
     return " ".join(filter(None, [f"{sentence}.", remark]))
 
 
@@ -207,8 +211,8 @@ def _setting_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
-    """Return the smallest difference that all rows would have shown with a probability of 80 %."""
+    """Return a difference that all rows would have shown with a probability of 80 % or more."""
     width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
     standard_error = width / (2 * ndtri(0.975))
     factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
-    return float(factor * standard_error.max())
+    return ceil(100 * factor * standard_error.max()) / 100

@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common.validation import SentenceError
@@ -76,6 +77,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     x: str = "",
     y: str = "",
     entries: Sequence[Any] = (),
+    untitled: Sequence[str] = (),
     figure_columns: int = 2,
     per_line: int | None = None,
     height: float = 1.6,
@@ -93,6 +95,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         x: the label below all panels; empty if each panel has its own.
         y: the label beside all panels.
         entries: the entries of the legend.
+        untitled: those of the columns `by` that the axes show, so that titles do not.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         per_line: the panels in a row of the figure; None for a number that suits the last column.
         height: the height of a panel in inches, without its title. In a figure of one column,
@@ -112,9 +115,10 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     parts = [matching_rows(table, setting) for setting in settings]
     for rows in parts:
         _check_split(rows)
-    varied = [name for name in reversed(by) if name not in constant]
+    varied = [name for name in reversed(by) if name not in (*constant, *untitled)]
     known = [table[name].iloc[0] for name in ("dataset", "model") if name in constant]
-    shared = ", ".join(filter(None, known))
+    in_legend = [entry.get_label() for entry in entries]
+    shared = ", ".join(name for name in known if name and name not in in_legend)
     if per_line is None:
         n_values = len(distinct_values(table, varied[0])) if varied else 1
         per_line = _panels_per_line(n_values, len(settings), figure_columns)
@@ -123,7 +127,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     width = WIDTHS[figure_columns]
     names = [_panel_title(rows, varied) for rows in parts]
     if len(settings) == 1 and shared:
-        names = [f"{shared}, {names[0]}" if names[0] else shared]
+        names = [", ".join(filter(None, [shared, names[0]]))]
         shared = ""
     titles, title_size = _wrapped_titles(names, width / per_line)
     title_height = 0.08 + 1.15 * title_size / 72 * _most_lines(titles)
@@ -133,10 +137,8 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     legend_shape = _legend_shape(entries, width / per_line if n_spare else width)
     legend_rows = 0 if n_spare else legend_shape["rows"]
     outside = 0.16 * (heading.count("\n") + 1) + 0.15 * legend_rows + 0.14 * len(x_lines)
-    panel_height = height + title_height + 0.2
-    if figure_columns == 1:
-        panel_height = min(panel_height, (_TALLEST - outside - 0.2) / n_lines)
-        panel_height = max(panel_height, _LEAST_HEIGHT + title_height)
+    tallest = (_TALLEST - outside - 0.2) / n_lines if figure_columns == 1 else np.inf
+    panel_height = max(min(height + 0.2, tallest - title_height), _LEAST_HEIGHT) + title_height
     size = (width, n_lines * panel_height + outside + 0.2)
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=size, layout="constrained")
@@ -184,7 +186,7 @@ def _check_split(rows: pd.DataFrame) -> None:
 def _panels_per_line(n_values: int, n_panels: int, figure_columns: int) -> int:
     """Return how many panels lie side by side if titles have this many values of one column."""
     if figure_columns == 1:
-        return 1 if n_panels <= 2 else 2
+        return 1 if n_panels <= 3 else 2
     return n_values if 1 < n_values <= 6 else 3
 
 
@@ -211,9 +213,8 @@ def _wrapped_titles(titles: Sequence[str], panel_width: float) -> tuple[list[str
     """
     for size, letters_per_inch in _TITLE_SIZES.items():
         letters = int(letters_per_inch * (panel_width - 0.3))
-        wrapped = [
-            "\n".join(textwrap.wrap(title, letters, break_on_hyphens=False)) for title in titles
-        ]
+        options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+        wrapped = ["\n".join(textwrap.wrap(title, letters, **options)) for title in titles]
         if _most_lines(wrapped) <= 2:
             return wrapped, size
     return wrapped, size
@@ -241,6 +242,7 @@ def _label(
         shape |= {"ncols": legend_columns, "loc": "outside upper center"}
         legend = figure.legend(handles=list(entries), **shape)
         legend.set_title(title, FontProperties(size=8.5, weight="bold"))
+        legend.get_title().set_multialignment("center")
     else:
         figure.suptitle(title, fontsize=8.5, fontweight="bold")
     x_label = figure.supxlabel(x)

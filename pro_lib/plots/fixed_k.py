@@ -24,8 +24,8 @@ from pro_lib.plots.style import (
 )
 
 _SHOWN = (
-    "AUROC of PRO with the same number of answers K for every question, and with adaptive K (the "
-    "answers with p ≥ α, where validation questions chose α). K = 1 is NLL. Bars are 95 % "
+    "AUROC of PRO with the same number K of answers for every question (K = 1 is NLL), and with "
+    "adaptive K, the answers with p ≥ α, whose α validation questions chose. Bars are 95 % "
     "confidence intervals of each AUROC by itself."
 )
 

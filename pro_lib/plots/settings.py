@@ -128,10 +128,9 @@ def aurocs(
     if one_class:
         warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=2)
     judgement = evaluation.judgement
+    columns = judgement.auroc(scores).columns("auroc") | {"interval": judgement.interval}
     nll = evaluation.baselines["NLL"].to_numpy()
-    differences = judgement.differences(scores, nll, is_reference=is_nll)
-    columns = judgement.auroc(scores).columns("auroc")
-    return columns | {"interval": judgement.interval} | differences.columns("nll")
+    return columns | judgement.differences(scores, nll, is_reference=is_nll).columns("nll")
 
 
 def method_columns(

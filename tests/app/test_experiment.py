@@ -27,6 +27,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.labels import LabelPlan, Request, append_label, plan_path
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
+from pro_lib.plots import benchmark
 from pro_lib.runs import storage
 
 
@@ -154,7 +155,9 @@ def test_records_without_splits_are_split_once_for_each_protocol(
     n_validation, pool, chosen, tmp_path
 ):
     experiment = Experiment(
-        records=write_lines(tmp_path / "mine.jsonl", judged(90)), n_validation=n_validation
+        records=write_lines(tmp_path / "mine.jsonl", judged(90)),
+        n_validation=n_validation,
+        protocol=["paper", "workbench"],
     )
     splits = experiment.splits()
     assert [one.reported.protocol.split(", ")[0] for one in splits] == ["paper", "workbench"]
@@ -544,10 +547,10 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     splits = experiment.own_splits[0]
     assert splits.reported.labels.counts["n_right"] == 20
     assert splits.pool.labels is None
-    benchmark = experiment.benchmark()
-    assert set(benchmark["judge"]) == {"labels"}
-    assert set(benchmark["interval"]) == {"from labels of a sample"}
-    assert "judge" not in judge.benchmark()
+    table = benchmark.table(experiment.splits())
+    assert set(table["judge"]) == {"labels"}
+    assert set(table["interval"]) == {"from labels of a sample"}
+    assert "judge" not in benchmark.table(judge.splits())
 
 
 def test_a_loaded_model_works_like_its_name_and_finds_its_run(tmp_path, monkeypatch):

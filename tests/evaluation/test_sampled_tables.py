@@ -10,7 +10,7 @@ from test_label_tables import sample_of
 from test_labels import evaluation
 
 from pro_lib import importing, metrics
-from pro_lib.evaluation import Splits, tables
+from pro_lib.evaluation import Splits
 from pro_lib.evaluation.labels.shares import estimate_shares
 from pro_lib.plots import (
     answered,
@@ -19,7 +19,9 @@ from pro_lib.plots import (
     exact_search_auroc,
     gains,
     guarantees,
+    redraws,
     reliability,
+    rouge_thresholds,
 )
 
 VALIDATION, _ = evaluation(100, seed=1)
@@ -99,7 +101,8 @@ def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
 
 
 def test_too_few_labels_do_not_say_how_often_redraws_are_better(few_labels):
-    [row] = tables.redraws([replace(few_labels, n_validation=50)], "auroc").to_dict("records")
+    few = [replace(few_labels, n_validation=50)]
+    [row] = redraws.table(few, quantity="auroc").to_dict("records")
     assert np.isnan([row["auroc_median"], row["share_better_than_nll"]]).all()
     caption = benchmark.caption(benchmark.table([few_labels]))
     assert "There are too few answers for a statement about m on toy" in caption
@@ -150,7 +153,7 @@ def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
 
 def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
     estimated, exact = complete
-    table = tables.rouge_thresholds([estimated], thresholds=[0.3])
+    table = rouge_thresholds.table([estimated], thresholds=[0.3])
     by_rouge = table[table["rouge_threshold"] == 0.3]
     by_labels = table[table["rouge_threshold"].isna()]
     assert (len(by_rouge), len(by_labels)) == (4, 4)
@@ -166,7 +169,7 @@ def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
 
 
 def test_without_labels_of_a_sample_the_thresholds_have_no_further_rows(complete):
-    table = tables.rouge_thresholds([complete[1]], thresholds=[0.3])
+    table = rouge_thresholds.table([complete[1]], thresholds=[0.3])
     assert table["rouge_threshold"].notna().all()
 
 

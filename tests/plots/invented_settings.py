@@ -7,6 +7,8 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import Cost, RunInfo
 
 
 def some_questions(n=80, seed=0):
@@ -59,3 +61,28 @@ def setting_row(difference, *, half_width=0.01, p_value=0.5, n_correct=500, **ot
     row |= {"auroc_minus_nll_low": difference - half_width}
     row |= {"auroc_minus_nll_high": difference + half_width}
     return row | others
+
+
+def beams():
+    """Two questions: one with a repeated and a cut answer, and one with one answer."""
+    rows = []
+    for question, text, probability, finished in (
+        ("a", "yes", 0.6, True),
+        ("a", "yes", 0.6, True),
+        ("a", "no", 0.3, True),
+        ("a", "well", 0.05, False),
+        ("b", "no", 0.2, True),
+    ):
+        answer = {"question_id": question, "rank": len(rows), "text": text, "token_ids": None}
+        answer |= {"token_log_probs": [np.log(probability)], "log_prob": np.log(probability)}
+        rows.append(answer | {"end_log_prob": np.nan, "finished": finished})
+    questions = [
+        {"question_id": name, "question": f"{name}?", "references": ["no"], "split": "test"}
+        for name in "ab"
+    ]
+    cost = Cost(
+        prompt_tokens=30, token_forwards=10, model_calls=5, seconds=2.0, peak_memory_bytes=2**21
+    )
+    return Run(
+        pd.DataFrame(rows), pd.DataFrame(questions), RunInfo("d", "m", "diverse_beam", cost=cost)
+    )

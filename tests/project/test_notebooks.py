@@ -13,12 +13,11 @@ import pandas as pd
 import papermill
 import pytest
 from conftest import ROOT
-from parameter_values import OTHER, PARAMETERS, write_questions, write_records
+from parameter_values import OTHER, write_questions, write_records
 
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.app.notebook_parameters import read_shipped
-from pro_lib.app.parameter_use import USED_BY_EVERY_NOTEBOOK
 from pro_lib.app.parameters import NOT_FOR_USERS, help_texts
 from pro_lib.common.validation import SentenceError
 
@@ -107,44 +106,6 @@ def test_its_metadata_has_the_values_of_its_parameters_cell(path):
     values = {each.target.id: ast.literal_eval(each.value) for each in statements}
     assert values.pop("options") is None
     assert read_shipped(path.stem).parameters == values
-
-
-@pytest.fixture
-def recorder():
-    """A kind of experiment that records the parameters that are read, and the record."""
-    read = set()
-
-    class Recorder(Experiment):
-        def __getattribute__(self, name):
-            if name in PARAMETERS:
-                read.add(name)
-            return super().__getattribute__(name)
-
-    return Recorder, read
-
-
-@EACH
-def test_its_metadata_names_the_parameters_that_its_methods_read(path, recorder, tmp_path):
-    kind, read = recorder
-    shipped = read_shipped(path.stem)
-    # Half of the questions are for validation, so that validation questions can be redrawn.
-    source = {"records": write_records(tmp_path / "r.jsonl", 80), "n_validation": 20}
-    if "records" not in shipped.parameters:
-        source = {"model": "facts-1m", "limit": 20, "generations_dir": tmp_path}
-        source |= {"search_alpha": 0.1} if shipped.fixes.get("strategy") == "threshold" else {}
-    experiment = kind(**source, **shipped.fixes)
-    read.clear()
-    cells = "\n".join(code_cells(path)[3:])
-    called = dict.fromkeys(re.findall(r"experiment\.(\w+)", cells))
-    for name in called:
-        value = getattr(experiment, name)
-        if name not in ("shown", "save") and callable(value):
-            value()
-    read |= {"protocol"} if "shown" in called else set()
-    # The seed draws records and n_validation splits them, which `parameter_use` accepts on its own.
-    others = {*USED_BY_EVERY_NOTEBOOK} | ({"seed", "n_validation"} - set(shipped.uses))
-    assert read - others == set(shipped.uses) - others
-    assert ("n_answers" in shipped.uses) == ("n_answers" in called)
 
 
 def experiment_of(path, **injected):

@@ -13,19 +13,6 @@ same for all of them:
 - Settings with fewer than 20 correct or 20 wrong answers are left out, and the text says so.
 """
 
-from pro_lib.evaluation.findings.alpha import alpha_sweep, rouge_thresholds
-from pro_lib.evaluation.findings.answers import examples, generated_answers
-from pro_lib.evaluation.findings.labelled_answers import label_answers
 from pro_lib.evaluation.findings.statements import by_protocol, comparison, signed_span, span
 
-__all__ = [
-    "alpha_sweep",
-    "by_protocol",
-    "comparison",
-    "examples",
-    "generated_answers",
-    "label_answers",
-    "rouge_thresholds",
-    "signed_span",
-    "span",
-]
+__all__ = ["by_protocol", "comparison", "signed_span", "span"]
