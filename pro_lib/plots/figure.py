@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common.validation import SentenceError
@@ -134,10 +135,8 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     legend_shape = _legend_shape(entries, width / per_line if n_spare else width)
     legend_rows = 0 if n_spare else legend_shape["rows"]
     outside = 0.16 * (heading.count("\n") + 1) + 0.15 * legend_rows + 0.14 * len(x_lines)
-    panel_height = height + title_height + 0.2
-    if figure_columns == 1:
-        panel_height = min(panel_height, (_TALLEST - outside - 0.2) / n_lines)
-        panel_height = max(panel_height, _LEAST_HEIGHT + title_height)
+    tallest = (_TALLEST - outside - 0.2) / n_lines if figure_columns == 1 else np.inf
+    panel_height = max(min(height + 0.2, tallest - title_height), _LEAST_HEIGHT) + title_height
     size = (width, n_lines * panel_height + outside + 0.2)
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=size, layout="constrained")

@@ -54,7 +54,7 @@ def margin(log_probs):
 
 
 def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, tmp_path):
-    assert "paper" in registered("register(margin)")
+    assert "workbench" in registered("register(margin)")
     experiment = Experiment(limit=30, generations_dir=tmp_path / "runs", n_validation=None)
     [splits, *_] = experiment.splits()
     two = splits.reported.log_probs[:, :2]
