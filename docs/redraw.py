@@ -29,6 +29,8 @@ class Tables:
         table = pd.read_csv(self.folder / f"{name}.csv")
         if "k" in table:
             table = table.astype({"k": "Int64"})
+        if "correctness" not in table:  # files of earlier versions, which had one rule
+            table = table.assign(correctness="ROUGE-L > 0.3")
         if "split" in table:
             table = table[table["split"] == "test"]
         if "protocol" in table and protocol in set(table["protocol"]):
@@ -57,6 +59,13 @@ def alpha_sweep(tables: Tables) -> Drawn:
     return plots.alpha_sweep.draw(table, choices), plots.alpha_sweep.caption(table, choices)
 
 
+def label_answers(tables: Tables) -> Drawn:
+    """Draw AUROC by labels, with the names of the labellers in the caption."""
+    table = tables.read("10_label_answers", "workbench")
+    names = pd.read_csv(tables.folder / "10_labellers.csv")["labeller"].unique()
+    return plots.label_answers.draw(table), plots.label_answers.caption(table, list(names))
+
+
 # Options that the drawing of a figure takes, besides its caption.
 DRAWN_OPTIONS = {"00_explore_examples": ("alpha",)}
 FIGURES: dict[str, Callable[[Tables], Drawn]] = {
@@ -67,6 +76,7 @@ FIGURES: dict[str, Callable[[Tables], Drawn]] = {
     "03_k_vs_alpha": alone(plots.k_vs_alpha, "03_k_vs_alpha"),
     "04_fixed_k": alone(plots.fixed_k, "04_fixed_k"),
     "05_rouge_threshold": alone(plots.rouge_thresholds, "05_rouge_threshold"),
+    "10_label_answers": label_answers,
 }
 
 

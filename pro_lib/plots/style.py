@@ -133,7 +133,7 @@ def difference_axis(ax: Axes) -> None:
     ax.axhline(0, color="black", lw=0.6)
     ax.set_yscale("symlog", linthresh=0.05)
     ax.yaxis.set(
-        major_locator=FixedLocator([-0.5, -0.1, -0.05, 0, 0.05, 0.1, 0.5]),
+        major_locator=FixedLocator([-0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5]),
         minor_locator=NullLocator(),
     )
     ax.yaxis.set_major_formatter(lambda value, _: minus(f"{value:+g}") if value else "0")
