@@ -134,7 +134,8 @@ IN_EVERY |= {"figure_columns"}
 
 # Parameters of the samples or greedy answers that some notebooks use besides their own strategy.
 OF_SAMPLES = {"temperature", "top_p"}
-WITH_SAMPLES, WITH_SEARCH = ("05", "06", "07", "08", "09", "10"), ("07", "09")
+WITH_SAMPLES = ("05", "06", "07", "08", "09", "10", "11", "12")
+WITH_SEARCH = ("07", "09")
 ALWAYS = IN_EVERY - {"search_alpha", "records", "strategy"} | {
     "max_new_tokens",
     "stop",
