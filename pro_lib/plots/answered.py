@@ -32,8 +32,11 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Accuracy of the least uncertain questions by each score, minus the accuracy if NLL chooses as "
-    "many questions (in parentheses: the accuracy with NLL). Bars are 95 % confidence intervals of "
-    "these differences, which are about the questions that only one of the two scores chooses."
+    "many questions (in parentheses: the accuracy with NLL)."
+)
+_BARS = (
+    "Bars are 95 % confidence intervals of these differences, which are about the questions that "
+    "only one of the two scores chooses."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -197,9 +200,9 @@ def caption(table: pd.DataFrame) -> str:
     parts = [_at_drawn_shares(rows) for _, rows in named.groupby(settings, sort=False)]
     rows = pd.concat(parts)
     pro = rows.loc[rows["method"] == "PRO", "difference"].dropna()
-    if pro.empty:
-        return join_caption(_SHOWN, table)
-    return join_caption(_SHOWN, table, f"PRO minus NLL is {signed_span(pro)}.")
+    shown = f"{_SHOWN} {_BARS}" if f"{_DIFFERENCE}_low" in table else _SHOWN
+    finding = f"PRO minus NLL is {signed_span(pro)}." if len(pro) else ""
+    return join_caption(shown, table, finding)
 
 
 def _other_labels(table: pd.DataFrame) -> list[str]:

@@ -163,19 +163,22 @@ def caption(table: pd.DataFrame) -> str:
     """Say for how many methods each accuracy is guaranteed, and how many questions they answer."""
     n_settings = len(table[["dataset", "model"]].drop_duplicates())
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
-    findings = []
+    parts = []
     for target, rows in table.groupby("target"):
         guaranteed = rows[rows["coverage"] > 0]
-        goal = f"{target:g} is guaranteed for {len(guaranteed)} of {len(rows)} {methods}"
+        counts = f"{target:g} for {len(guaranteed)} of {len(rows)}"
         if guaranteed.empty:
-            findings.append(f"{goal}.")
+            parts.append(counts)
             continue
+        answered = f"which answer {percent_span(guaranteed['coverage'])} of the questions"
         known = guaranteed["accuracy"].dropna()
-        accuracy = f", {percent_span(known)} of them correctly" if len(known) else ""
+        right = f", {percent_span(known)} of them correctly" if len(known) else ""
         n_below = int((guaranteed.get("accuracy_high", known) < target).sum())
-        below = f"; in {n_below} of them the interval is below it" if n_below else ""
-        answered = percent_span(guaranteed["coverage"])
-        findings.append(f"{goal}, which answer {answered} of the questions{accuracy}{below}.")
+        below = f" (below it in {n_below}, by the interval)" if n_below else ""
+        parts.append(f"{counts}, {answered}{right}{below}")
+    findings = [
+        f"The accuracy that is guaranteed, for how many of the {methods}: {'; '.join(parts)}."
+    ]
     if is_by_labels(table):
         findings.append(_BY_LABELS)
     confidence = 100 * table.get("confidence", pd.Series([0.95])).iloc[0]
