@@ -47,7 +47,6 @@ BEAMS = "diverse_beam"
 SAMPLES = "multinomial"
 EXACT = "threshold"
 GREEDY = "greedy"
-N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
 
 _IN_MEMORY = "loaded_models"  # not a parameter of users
 # Parameters that decide how a model answers, which contradict answers that come from records.
