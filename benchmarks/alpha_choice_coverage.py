@@ -21,7 +21,7 @@ from measuring import parse_arguments
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import Evaluation, alpha_grid, choose_alpha
-from pro_lib.evaluation.tables.worlds import World, simulate
+from pro_lib.plots.worlds import World, simulate
 
 N_QUESTIONS = (300, 600, 1000)
 N_OTHERS = 200_000

@@ -83,7 +83,7 @@ def measure(folder: Path) -> pd.DataFrame:
         started = time.perf_counter()
 
     from pro_lib import evaluation, metrics, runs, scoring
-    from pro_lib.evaluation.tables import alpha_rows
+    from pro_lib.plots.alpha_sweep import rows_at
 
     done("imports")
     run = runs.read_run(folder)
@@ -97,7 +97,7 @@ def measure(folder: Path) -> pd.DataFrame:
     done("PRO, NLL, PE")
     judged = evaluation.evaluate(run).judged
     done("judge one answer per question, ROUGE-L")
-    alpha_rows(judged, alphas=np.linspace(0, 1, 101))
+    rows_at(judged, np.linspace(0, 1, 101))
     done("sweep of 101 α")
     metrics.compare_aurocs(uncertainties, judged.correct)
     done("AUROC of three methods, DeLong")

@@ -18,6 +18,7 @@ import pandas as pd
 from pro_lib import Experiment, metrics
 from pro_lib.app.self_evaluation import P_TRUE
 from pro_lib.metrics.judge import JUDGE_THRESHOLD
+from pro_lib.plots import benchmark
 
 METHODS = [P_TRUE, "NLL", "PRO"]
 COLUMNS = [
@@ -43,9 +44,9 @@ COLUMNS = [
 
 def methods(experiment: Experiment) -> pd.DataFrame:
     """Return AUROC of P(True), NLL and PRO, a row per method and question set."""
-    table = experiment.benchmark()
+    table = benchmark.table(experiment.splits("all"))
     is_shown = table["method"].isin(METHODS) & ~table["alpha_choice"].isin(["oracle", "default"])
-    table = table[is_shown & (table["protocol"] == "workbench")]
+    table = table[is_shown]
     return table.assign(accuracy=table["n_correct"] / table["n_questions"])
 
 
@@ -102,7 +103,7 @@ def main() -> None:
         methods=P_TRUE,
         similarity=["lexical", "alias"],
         generations_dir=arguments.generations,
-        reported=True,
+        protocol="workbench",
     )
     rows = [judged(experiment, dataset) for dataset in arguments.dataset]
     table = pd.concat([methods(experiment), pd.DataFrame(rows)])[COLUMNS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -12,32 +12,24 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
-from pro_lib.app.kept_tables import kept_table
 from pro_lib.app.label_files import label_file
-from pro_lib.app.notebook_parameters import (
-    injected_names,
-    notebook_use,
-    notebook_values,
-    read_shipped,
-)
-from pro_lib.app.parameter_use import check_use
+from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
     BEAMS,
     EXACT,
     GREEDY,
-    N_ANSWERS,
     SAMPLES,
     Parameters,
     as_list,
+    default_values,
     plain_value,
+    same_value,
 )
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
 from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.precision import resolved_dtype
@@ -52,6 +44,7 @@ from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pro_lib import plots
     from pro_lib.generation.models import Model
 
 
@@ -60,63 +53,52 @@ _FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
-    """Models, datasets and strategies, with the runs, evaluations and figures made from them.
+    """Models, datasets and strategies, with the runs and evaluations made from them.
 
-    An experiment takes the parameters of `Parameters`. A parameter that is wrong or has no effect
-    raises a `SentenceError` that names it.
-
-    Methods such as `alpha_sweep` return one tidy table each, with the columns that
-    `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
+    An experiment takes the parameters of `Parameters`. A parameter that is wrong, or contradicts
+    another, raises a `SentenceError` that names it. Answers that are not stored are generated when
+    they are needed. The modules of `plots` make tables and figures from `splits()`.
 
     Example:
         experiment = Experiment(model="facts-2m", dataset="world-facts", n_answers=10)
-        table = experiment.alpha_sweep()
-        figure = plots.alpha_sweep(table)
+        table = plots.fixed_k.table(experiment.splits())
+        figure = plots.fixed_k.draw(table)
     """
 
-    def __init__(
-        self,
-        *,
-        notebook: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        **parameters: Any,
-    ) -> None:
+    def __init__(self, *, notebook: str | None = None, **parameters: Any) -> None:
         """Check the parameters.
 
         Args:
-            notebook: the shipped notebook that makes the experiment. If its parameters differ from
-                those that it ships with, its figures go to a folder of their own in
+            notebook: the shipped notebook that makes the experiment. Parameters that papermill has
+                injected into it and that its parameters cell does not have are then used, too. If
+                its user has changed parameters, its figures go to a folder of their own in
                 `figures/custom/`, unless `figures_dir` is given.
-            options: parameters by name that the notebook does not declare.
             parameters: the parameters of `Parameters`, by name. `model` may also be a model that
                 `load_model` returned, and `correctness` a function of texts and their references
                 (`metrics.Choices`).
 
         Raises:
-            SentenceError: if a value is wrong, or has no effect.
+            SentenceError: if a value is wrong, or contradicts another.
         """
+        values = _with_model_names(parameters)
         if notebook is None:
-            super().__init__(**_with_model_names(parameters | dict(options or {})))
+            super().__init__(**values)
+            defaults = default_values()
+            known = [name for name in values if name in defaults]
+            self.check_records(
+                [name for name in known if not same_value(values[name], defaults[name])]
+            )
             return
-        parameters = _with_model_names(parameters)
-        shipped = read_shipped(notebook)
-        values, changed = notebook_values(shipped, parameters, options, injected_names())
-        folder_parts = {}
-        for name, value in changed.items():
-            if not name.endswith("_dir"):
-                folder_parts[name] = plain_value(value)
-        has_own_folder = bool(folder_parts) and values.get("figures_dir") is None
+        values, changed = notebook_values(notebook, values)
+        parts = {name: plain_value(changed[name]) for name in changed if name[-4:] != "_dir"}
+        has_own_folder = bool(parts) and values.get("figures_dir") is None
         if has_own_folder:
-            folder = catalog.HOME / "figures" / "custom" / files.folder_name(**folder_parts)
-            values["figures_dir"] = folder
-        super().__init__(**values, use=notebook_use(shipped, changed))
+            values["figures_dir"] = catalog.HOME / "figures" / "custom" / files.folder_name(**parts)
+        super().__init__(**values)
+        self.check_records(changed)
         _ = self.choices  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
-            print(f"Figures go to {folder}")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_use(self)
+            print(f"Figures go to {self.figures_dir}")
 
     @property
     def choices(self) -> Choices:
@@ -160,11 +142,9 @@ class Experiment(Parameters):
         pairs = self.pairs()
         if len(pairs) > 1:
             names = ("model", "dataset") if self.records is None else ("records",)
-            several = [name for name in names if len(as_list(getattr(self, name))) > 1]
-            name = several[0]
-            value = getattr(self, name)
-            problem = f"has several values, but this notebook takes one {name}"
-            raise SentenceError(f"{name}={value!r} {problem}; give one")
+            name = next(name for name in names if len(as_list(getattr(self, name))) > 1)
+            problem = f"has several values, but this notebook takes one {name}; give one"
+            raise SentenceError(f"{name}={getattr(self, name)!r} {problem}")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -229,7 +209,7 @@ class Experiment(Parameters):
         *splits: str | None,
         methods: str = "own",
     ) -> list[Evaluation]:
-        """Return the evaluations of each split, one for each protocol.
+        """Return the evaluations of each split, one for each of `protocol`.
 
         Labels of a sample are the judgement of the reported splits. The validation questions are
         judged by ROUGE-L, because α is chosen without the labels.
@@ -240,11 +220,8 @@ class Experiment(Parameters):
             splits: names of splits; None or `all` stands for all questions.
             methods: `own` evaluates the scores of the run's answers. `all` also evaluates methods
                 that need samples, on the most probable answer of all runs.
-
-        Raises:
-            OneClassError: if all answers of a reported split are correct, or all are wrong.
         """
-        options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
+        options: dict[str, Any] = {"protocols": as_list(self.protocol), "choices": self.choices}
         answers = self.both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
@@ -260,11 +237,6 @@ class Experiment(Parameters):
             split = None if name == "all" else name
             every = evaluation.evaluations(answers, split=split, **options)
             evaluations += [one.judged for one in every]
-        for judged in evaluations:
-            one_class = judged.one_class()
-            if self.reported and judged.split != "validation" and one_class:
-                reason = "so scores cannot be compared"
-                raise metrics.OneClassError(f"{one_class}, {reason}")
         sample = self.label_sample
         if sample is None:
             return evaluations
@@ -274,12 +246,42 @@ class Experiment(Parameters):
         ]
 
     def splits(self, methods: str = "own") -> list[Splits]:
-        """Return the validation and reported questions of every pair and protocol.
+        """Return the validation and the reported questions of every pair and protocol.
 
-        `methods` is explained in `evaluations`.
+        Each call returns the same objects. `methods` is explained in `evaluations`.
+
+        Raises:
+            SentenceError: if `split` is `validation`, on which α is chosen.
+            OneClassError: if all answers of a reported split are correct, or all are wrong.
         """
+        if self.split == "validation":
+            reason = "is used to choose alpha; report on another split"
+            raise SentenceError(f"split='validation' {reason}")
+        if methods not in self._known_splits:
+            pairs = [self._splits_of(pair, methods) for pair in self.pairs()]
+            self._known_splits[methods] = list(chain.from_iterable(pairs))
+        return self._known_splits[methods]
+
+    @cached_property
+    def _known_splits(self) -> dict[str, list[Splits]]:
+        return {}
+
+    def _splits_of(self, pair: tuple[str, str], methods: str) -> list[Splits]:
+        """Return the validation questions and the reported ones of one pair, by protocol."""
         options = self._values("n_validation", "seed", "alphas")
-        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
+        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+        n_protocols = len(evaluations) // 2
+        splits = []
+        for pool, reported in zip(
+            evaluations[:n_protocols], evaluations[n_protocols:], strict=True
+        ):
+            one_class = reported.without_labels().one_class()
+            if one_class:
+                raise metrics.OneClassError(f"{one_class}, so scores cannot be compared")
+            # A method may be left out on the questions of one split only.
+            both = pool.with_methods_of(reported), reported.with_methods_of(pool)
+            splits.append(Splits(*both, **options))
+        return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return the similarities that decide whether answers mean the same, by name.
@@ -290,37 +292,6 @@ class Experiment(Parameters):
         for name in as_list(self.similarity):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
-
-    @kept_table
-    def overview(self, methods: str = "own") -> pd.DataFrame:
-        """Return a row per setting: its questions, the share of correct answers, exclusions.
-
-        The settings are the reported ones, and the validation questions where α is chosen on them.
-
-        Args:
-            methods: `own`, the scores of the run's own answers, or `all`, those of samples too,
-                for which more questions may be left out.
-        """
-        if not self.reported:
-            return tables.overview(self.reported_evaluations)
-        pairs = self.all_splits if methods == "all" else self.own_splits
-        both = [(splits.validation, splits.reported) for splits in pairs]
-        return tables.overview(list(chain.from_iterable(both)))
-
-    @kept_table
-    def examples(self) -> pd.DataFrame:
-        """Return the answers to six questions of the only run, and which of them PRO keeps."""
-        return tables.examples(self.single_run, **self._values("alpha", "seed", "split"))
-
-    @kept_table
-    def repeats(self) -> pd.DataFrame:
-        """Return the total probability of the answers of the only run, with and without repeats."""
-        return tables.repeats(self.single_run, **self._values("alpha", "split"))
-
-    @kept_table
-    def exposure(self) -> pd.DataFrame:
-        """Return accuracy and scores by the training documents of a bundled model."""
-        return tables.exposure(self.single_run, **self._values("alpha", "split"))
 
     def shuffled_run(self) -> Run:
         """Return the run of both splits for the explorer, its questions in random order.
@@ -337,16 +308,6 @@ class Experiment(Parameters):
         """The run of the only model and dataset, for the questions of `split`."""
         return self.run(*self.pair())
 
-    @kept_table
-    def generated_answers(self) -> pd.DataFrame:
-        """Return a row per question: how many answers a run has, and how probable they are."""
-        return tables.generated_answers(self.runs, split=self.split, alpha=self.alpha)
-
-    @kept_table
-    def costs(self) -> pd.DataFrame:
-        """Return the cost of generating the run of each pair."""
-        return tables.costs(self.runs, split=self.split)
-
     @cached_property
     def runs(self) -> list[Run]:
         """The run of every pair, for the questions of `split`.
@@ -355,187 +316,33 @@ class Experiment(Parameters):
         """
         return [self.run(*pair) for pair in self.pairs()]
 
-    @kept_table
-    def alpha_sweep(self) -> pd.DataFrame:
-        """Return AUROC of PRO at each α.
+    @cached_property
+    def search_runs(self) -> list[plots.exact_search.SearchRuns]:
+        """The runs of every pair that notebook 07 compares with an exact search."""
+        from pro_lib.plots.exact_search import SearchRuns
 
-        `evaluation.tables.alpha_sweep` has the columns.
-        """
-        return tables.alpha_sweep(self.own_splits)
+        strategies = (EXACT, BEAMS, GREEDY, SAMPLES)
+        return [
+            SearchRuns(*(self.both_splits(*pair, name) for name in strategies))
+            for pair in self.pairs()
+        ]
 
-    @kept_table
-    def alpha_choices(self) -> pd.DataFrame:
-        """Return AUROC of PRO at the α chosen on validation, at `alpha`, and at the oracle's α."""
-        return tables.alpha_choices(self.own_splits, default=self.alpha)
-
-    @kept_table
-    def alpha_redraws(self) -> pd.DataFrame:
-        """Return how much the chosen α varies over redraws of the validation questions."""
-        return tables.redraws(self.own_splits, "alpha", seed=self.seed)
-
-    @kept_table
-    def label_estimates(self) -> pd.DataFrame:
-        """Return AUROC of every method by labels of a sample and by ROUGE-L, with differences.
+    @cached_property
+    def labelled_splits(self) -> list[plots.label_answers.LabelledSplits]:
+        """The splits of every pair for all methods, with the labels of a sample.
 
         The labels are those of the file `correctness`; or those of the tab Label, in
-        `generations_dir`; or the bundled example labels, if they are for these answers. Without
-        labels the table has the values by ROUGE-L only. `tables.label_estimates` has the columns.
+        `generations_dir`; or the bundled example labels, if they are for these answers. Otherwise
+        there are none.
         """
-        return tables.label_estimates(self._labelled_splits)
+        from pro_lib.plots.label_answers import LabelledSplits
 
-    @kept_table
-    def label_counts(self) -> pd.DataFrame:
-        """Return a row per bin of ROUGE-L: how many answers and how many labels it has."""
-        return tables.label_counts(self._labelled_splits)
-
-    @kept_table
-    def label_agreement(self) -> pd.DataFrame:
-        """Return how often each automatic judge agrees with the labels, and the accuracy."""
-        return tables.label_agreement(self._labelled_splits)
-
-    @kept_table
-    def labellers(self) -> pd.DataFrame:
-        """Return how often each labeller repeats a label, and agrees with each other labeller."""
-        return tables.labellers(self._labelled_splits)
-
-    @kept_table
-    def k_vs_alpha(self) -> pd.DataFrame:
-        """Return the mean number of answers that PRO keeps at each α."""
-        return tables.k_vs_alpha(self.reported_evaluations)
-
-    @kept_table
-    def fixed_k(self) -> pd.DataFrame:
-        """Return AUROC of PRO with the same K for every question, and with adaptive K.
-
-        The largest K is `n_answers`, or 10.
-        """
-        return tables.fixed_k(self.own_splits, max_k=self.n_answers or N_ANSWERS)
-
-    @kept_table
-    def rouge_thresholds(self) -> pd.DataFrame:
-        """Return AUROC of every method with answers judged at ROUGE-L thresholds 0.1 to 0.5."""
-        return tables.rouge_thresholds(self.all_splits)
-
-    @kept_table
-    def benchmark(self) -> pd.DataFrame:
-        """Return AUROC of every method with its difference to PRO, rejection and calibration."""
-        return tables.benchmark(self.all_splits, default=self.alpha)
-
-    @kept_table
-    def benchmark_redraws(self) -> pd.DataFrame:
-        """Return how much AUROC of PRO varies over redraws of the questions that choose α."""
-        return tables.redraws(self.all_splits, "auroc", seed=self.seed)
-
-    @kept_table
-    def accuracy_by_coverage(self) -> pd.DataFrame:
-        """Return accuracy among the least uncertain questions.
-
-        Each answer counts once.
-        """
-        return tables.accuracy_by_coverage(_counted_once(self.all_splits))
-
-    @kept_table
-    def reliability(self) -> pd.DataFrame:
-        """Return accuracy by confidence, which is fitted on validation.
-
-        Each answer counts once.
-        """
-        return tables.reliability(_counted_once(self.all_splits))
-
-    @kept_table
-    def exact_search(self) -> pd.DataFrame:
-        """Return results of exact search at each α, the share that beams find, and the costs."""
-        return tables.exact_search(self.search_runs, split=self.split, default=self.alpha)
-
-    @kept_table
-    def entropy_bounds(self) -> pd.DataFrame:
-        """Return PRO and the bounds of an exact search beside the entropy, at each α."""
-        return tables.entropy_bounds(self.search_runs, split=self.split, default=self.alpha)
-
-    @kept_table
-    def exact_search_auroc(self) -> pd.DataFrame:
-        """Return AUROC of PRO from an exact search and from beams, and of the search's scores."""
-        options = self._values("split", "choices", "n_validation", "seed", "label_sample")
-        return tables.exact_search_auroc(self.search_runs, **options)
-
-    @kept_table
-    def worlds(self) -> pd.DataFrame:
-        """Return how much PRO gains over NLL in simulated worlds.
-
-        No model is asked.
-        """
-        return tables.worlds(seed=self.seed)
-
-    @kept_table
-    def causes(self) -> pd.DataFrame:
-        """Return how much PRO gains over NLL if each suspected cause is removed alone."""
-        run = self.run(*self.pair(), self.split)
-        return tables.causes(self.evaluation_once, run, alpha=self.alpha)
-
-    @kept_table
-    def two_or_more(self) -> pd.DataFrame:
-        """Return how many questions keep two answers or more, so that PRO can differ from NLL."""
-        return tables.two_or_more(self.evaluation_once)
-
-    @cached_property
-    def search_runs(self) -> list[tables.SearchRuns]:
-        """The runs of every pair that notebook 07 compares with an exact search."""
-        runs = []
+        labelled = []
         for pair in self.pairs():
-            parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
-            runs.append(tables.SearchRuns(*parts))
-        return runs
-
-    @kept_table
-    def guarantees(self) -> pd.DataFrame:
-        """Return the share of questions that each method may answer with a guaranteed accuracy."""
-        options = self._values("alpha", "confidence", "seed")
-        return tables.guarantees(self.guarantee_splits, targets=self.target, **options)
-
-    @kept_table
-    def guarantee_questions(self) -> pd.DataFrame:
-        """Return a row per setting and split: the questions that the guarantees are about."""
-        both = [(splits.pool, splits.reported) for splits in self.guarantee_splits]
-        return tables.overview(list(chain.from_iterable(both)))
-
-    @kept_table
-    def answer_sets(self) -> pd.DataFrame:
-        """Return how often sets of answers have no correct answer, or nothing for records."""
-        if self.records is not None:
-            return pd.DataFrame()
-        options = self._values("split", "choices", "seed")
-        return tables.answer_sets(self._runs_of_both_splits(EXACT), **options)
-
-    @kept_table
-    def entropies(self) -> pd.DataFrame:
-        """Return the entropy of the answers to each question, from samples. Records have none."""
-        if self.records is not None:
-            return pd.DataFrame()
-        runs = [self._runs_of_both_splits(strategy) for strategy in (EXACT, SAMPLES)]
-        return tables.entropies(*runs, split=self.split)
-
-    @cached_property
-    def guarantee_splits(self) -> list[Splits]:
-        """All validation questions and the reported ones for all methods, by distinct answers."""
-        splits = [Splits(*both, n_validation=None) for both in self._pools_and_reports("all")]
-        return _counted_once(splits)
-
-    @cached_property
-    def evaluation_once(self) -> Evaluation:
-        """The evaluation of the only pair and `split` in which each answer counts once."""
-        evaluations = self.evaluations(*self.pair(), self.split, methods="all")
-        [workbench] = [judged for judged in evaluations if judged.protocol == "workbench"]
-        return workbench
-
-    @cached_property
-    def own_splits(self) -> list[Splits]:
-        """The splits of every pair and protocol, for the scores of the run's own answers."""
-        return self.splits()
-
-    @cached_property
-    def all_splits(self) -> list[Splits]:
-        """The splits of every pair and protocol, for the scores of samples too."""
-        return self.splits(methods="all")
+            for splits in self._splits_of(pair, "all"):
+                sample = self._label_sample_of(pair, splits.reported)
+                labelled.append(LabelledSplits(splits, sample))
+        return labelled
 
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
@@ -543,18 +350,14 @@ class Experiment(Parameters):
         evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
         return list(chain.from_iterable(evaluations))
 
-    def shown(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table that a figure shows: those of `split` and `protocol`."""
-        protocols = table["protocol"].str.split(", ").str[0]
-        return table[protocols.isin(as_list(self.protocol)) & (table["split"] == self.split)]
-
     def save(
         self,
         name: str,
         figure: Figure | None = None,
         table: pd.DataFrame | None = None,
-    ) -> Figure | pd.DataFrame:
-        """Write a figure and the table behind it to `figures_dir`, and return what to display.
+        caption: str = "",
+    ) -> plots.SavedFigure | pd.DataFrame:
+        """Write a figure, its table and its caption to `figures_dir`, and return what to display.
 
         Files that would not change are kept as they are, as `plots.save_figure` explains.
 
@@ -562,6 +365,7 @@ class Experiment(Parameters):
             name: the name of the files, which begins with the number of the notebook.
             figure: the figure, or None for a table without one.
             table: the numbers of the figure.
+            caption: the caption, which a notebook shows below the figure.
         """
         from pro_lib import plots
 
@@ -570,8 +374,9 @@ class Experiment(Parameters):
         inputs = [*as_list(self.dataset), *as_list(self.records or ())]
         if not callable(self.correctness):
             inputs.append(self.correctness)
-        plots.save_figure(figure, table, name, figures_dir=self.figures_dir, inputs=inputs)
-        return table if figure is None else figure
+        options: dict[str, Any] = {"figures_dir": self.figures_dir, "inputs": inputs}
+        plots.save_figure(figure, table, name, caption=caption, **options)
+        return table if figure is None else plots.SavedFigure(figure, caption)
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
@@ -591,17 +396,6 @@ class Experiment(Parameters):
                 ) from error
             raise
 
-    @cached_property
-    def _labelled_splits(self) -> list[tables.LabelledSplits]:
-        """The splits of every pair and protocol, for all methods, with the labels of the pair."""
-        options = self._values("n_validation", "seed", "alphas")
-        labelled = []
-        for pair in self.pairs():
-            for both in self._pools_and_reports_of(pair, "all"):
-                sample = self._label_sample_of(pair, both[1])
-                labelled.append(tables.LabelledSplits(Splits(*both, **options), sample))
-        return labelled
-
     def _label_sample_of(self, pair: tuple[str, str], reported: Evaluation) -> LabelSample:
         """Return the labels of a pair; without any label if nobody has labelled its answers."""
         if self.label_sample is not None:
@@ -611,24 +405,6 @@ class Experiment(Parameters):
             return LabelSample.read(path)
         examples = LabelSample.read(catalog.EXAMPLE_LABELS)
         return examples if examples.covers(reported) else LabelSample.without_labels(reported)
-
-    def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
-        """Return all validation questions and the reported ones, of every pair and protocol."""
-        parts = [self._pools_and_reports_of(pair, methods) for pair in self.pairs()]
-        return list(chain.from_iterable(parts))
-
-    def _pools_and_reports_of(
-        self, pair: tuple[str, str], methods: str
-    ) -> list[tuple[Evaluation, Evaluation]]:
-        """Return the validation questions and the reported ones of one pair, by protocol."""
-        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-        pools = evaluations[: len(PROTOCOLS)]
-        reported = evaluations[len(PROTOCOLS) :]
-        both: list[tuple[Evaluation, Evaluation]] = []
-        for pool, report in zip(pools, reported, strict=True):
-            # A method may be left out on the questions of one split only.
-            both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
-        return both
 
     def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:
         """Return the run with the score P(True), which the model gives to its own answers."""
@@ -640,9 +416,6 @@ class Experiment(Parameters):
         """Return the parameter `model` whose run this is."""
         names = {catalog.model_folder_name(name): name for name in as_list(self.model)}
         return names[run.info.model]
-
-    def _runs_of_both_splits(self, strategy: str) -> list[Run]:
-        return [self.both_splits(*pair, strategy) for pair in self.pairs()]
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -728,8 +501,3 @@ def _with_model_names(parameters: dict[str, Any]) -> dict[str, Any]:
         return parameters
     names = [getattr(model, "name", model) for model in models]
     return {**parameters, "model": names, "loaded_models": loaded}
-
-
-def _counted_once(splits: Sequence[Splits]) -> list[Splits]:
-    """Return the splits in which each answer counts once."""
-    return [pair for pair in splits if pair.reported.protocol.startswith("workbench")]

@@ -101,12 +101,11 @@ def _text(value: object, most: int = 300) -> str:
 
 def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     """Return the tables and figures that need right answers."""
-    from pro_lib import plots
-    from pro_lib.evaluation import tables
+    from pro_lib.plots import answered, benchmark, reliability
 
     auroc_title = "AUROC of each method, with its 95 % interval"
     aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
-    auroc = plots.benchmark(aurocs, figure_columns=1, title=auroc_title)
+    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1, title=auroc_title)
     parts: dict[str, Any] = {
         "coverage": _coverage(scored, method) if method in scored.reported_scores else None,
         "auroc_figure": partial(_svg, auroc, "auroc"),
@@ -117,13 +116,13 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
         return parts
     name = scored.full_name(method)
     if name != "NLL" and "NLL" in splits.reported.baselines:
-        table = tables.accuracy_by_coverage([splits], methods=["NLL", name])
-        figure = plots.accuracy_by_coverage(table, figure_columns=1)
+        table = answered.table([splits], methods=["NLL", name])
+        figure = answered.draw(table, figure_columns=1)
         parts["accuracy_figure"] = partial(_svg, figure, "accuracy")
-    bins = tables.reliability([splits], methods=[name])
+    bins = reliability.table([splits], methods=[name])
     title = f"Accuracy against the confidence that {method} gives"
-    reliability = plots.reliability(bins, figure_columns=1, title=title)
-    parts["reliability_figure"] = partial(_svg, reliability, "reliability")
+    figure = reliability.draw(bins, figure_columns=1, title=title)
+    parts["reliability_figure"] = partial(_svg, figure, "reliability")
     return parts
 
 

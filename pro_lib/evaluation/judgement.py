@@ -108,6 +108,13 @@ class Judgement(Protocol):
     def rejection(self, scores: pd.DataFrame) -> pd.DataFrame:
         """Return the table of `metrics.rejection`; NaN if there is a `problem`."""
 
+    def accuracies(self, weights: FloatArray) -> Estimate:
+        """Return the accuracy (A,) of groups of answers.
+
+        `weights` (A, n) says how much each answer counts in each group, from 0 to 1; the weights of
+        a group must not all be 0.
+        """
+
     def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
         """Return the accuracy among the k least uncertain answers, for some k (A,)."""
 
@@ -241,6 +248,12 @@ class Verdicts:
     def rejection(self, scores: pd.DataFrame) -> pd.DataFrame:
         """Return PRR and AUARC of scores."""
         return metrics.rejection(scores, self.verdicts)
+
+    def accuracies(self, weights: FloatArray) -> Estimate:
+        """Return the accuracy (A,) of groups of answers (A, n), with Wilson's interval."""
+        sizes = weights.sum(axis=1)
+        shares = weights @ self.verdicts / sizes
+        return Estimate(shares, *metrics.wilson(shares, sizes))
 
     def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
         """Return the accuracy among the k least uncertain answers, with Wilson's interval."""

@@ -1,111 +1,205 @@
-"""The figure of AUROC against α."""
+"""AUROC of PRO against α, and the α that validation questions choose (notebook 02)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
+from pro_lib import scoring
+from pro_lib.common import catalog
+from pro_lib.evaluation.evaluation import (
+    DEFAULT_ALPHA,
+    DRAWN_ALPHAS,
+    Evaluation,
+    Splits,
+    alpha_grid,
+)
+from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
+from pro_lib.plots.captions import (
+    by_protocol,
+    comparison,
+    has_enough,
+    join_caption,
+    signed_span,
+    span,
+)
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
 from pro_lib.plots.style import (
-    ALPHA_AXIS,
+    ALPHA_LABELS,
     PRINTED,
+    Axes,
+    Figure,
     alpha_axis,
-    checked_table,
     distinct_values,
     draw_curves,
-    label_figure,
     line_style,
     matching_rows,
     model_entries,
-    panels,
     plt,
     printed_entry,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Marker, size and legend text of each choice of α. A smaller marker lies on top of a larger one.
-_CHOICES = {
-    "validation": ("o", 3, "α chosen on validation questions"),
-    "default": ("s", 6, "default α"),
-    "oracle": ("*", 11, "best α on the questions shown"),
+# Size, filling and legend text of the marks of a choice of α.
+_MARKS = {
+    "validation": ({"marker": "o", "ms": 4, "zorder": 6}, "α chosen on validation questions"),
+    "oracle": (
+        {"marker": "*", "ms": 12, "mfc": "white", "zorder": 5},
+        "best α on the questions shown",
+    ),
 }
-_NOTE = "At α = 0, PRO uses all answers to a question. At α = 1, it uses one, and PRO is NLL."
-_MARKER: dict[str, Any] = {"mfc": "white", "mew": 1.1, "ls": "", "clip_on": False}
+_DEFAULT: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": ":"}
+_SHOWN = (
+    "AUROC of PRO against α, with 95 % confidence intervals at each α by itself; PRO uses the "
+    "answers with p ≥ α, and at α = 1 it is NLL. Circles mark the α that validation questions "
+    "choose, stars the α that is best on the questions shown, and the dotted line the default α."
+)
 
 
-def alpha_sweep(
+@per_setting
+def table(splits: Splits) -> list[pd.DataFrame]:
+    """Return AUROC of PRO at each α, on the validation questions and on the reported ones.
+
+    Columns: those of the setting; alpha; mean_k, the mean number of answers kept; auroc with its
+    interval, and the difference to NLL (`settings.aurocs`).
+    """
+    return [rows_at(each) for each in (splits.validation, splits.reported)]
+
+
+def rows_at(evaluation: Evaluation, alphas: ArrayLike | None = None) -> pd.DataFrame:
+    """Return the rows of the table for one evaluation.
+
+    Args:
+        evaluation: the questions.
+        alphas: the values of α, (A,); None for those that the figure draws.
+    """
+    if alphas is None:
+        alphas = alpha_grid(evaluation.search_alpha, alphas=DRAWN_ALPHAS)
+    grid = np.asarray(alphas, dtype=float)
+    mean_k = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
+    columns = {"alpha": grid, "mean_k": mean_k, **aurocs(evaluation.pro(grid), evaluation)}
+    return with_setting(pd.DataFrame(columns), evaluation)
+
+
+@per_setting
+def choices(splits: Splits, *, default: float = DEFAULT_ALPHA) -> list[pd.DataFrame]:
+    """Return AUROC of PRO on the reported questions for three choices of α.
+
+    The column alpha_choice names the choice. `validation` is the α with the best AUROC on the
+    validation questions. `default` is the α of the argument `default`. `oracle` is the α with the
+    best AUROC on the reported questions themselves, which shows how much choosing on them would
+    add. The other columns are those of `table`.
+    """
+    alphas = {
+        "validation": chosen_alpha(splits),
+        "default": default,
+        "oracle": select_alpha(splits.reported, alphas=splits.alphas),
+    }
+    rows = rows_at(splits.reported, list(alphas.values()))
+    rows.insert(len(SETTING_COLUMNS), "alpha_choice", list(alphas))
+    return [rows]
+
+
+def printed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the α and AUROC that the paper printed for the settings of a table.
+
+    Columns: dataset, model, alpha, auroc. There are no rows if the paper has no such settings.
+    """
+    values = catalog.paper("main_table", table).query("method == 'PRO'")
+    return catalog.paper("alpha_per_setting", table).merge(values.drop(columns="method"))
+
+
+def draw(
     table: pd.DataFrame,
     choices: pd.DataFrame | None = None,
     *,
-    printed: pd.DataFrame | None = None,
     figure_columns: int = 2,
+    alpha_scale: str = "log",
     title: str = "AUROC of PRO against α",
 ) -> Figure:
-    """Draw AUROC of PRO against α: a panel for each dataset and protocol, a line for each model.
+    """Draw AUROC of PRO against α: a panel for each dataset, a line for each model.
+
+    Grey points are values that the paper printed for the same settings.
 
     Args:
-        table: needs the columns alpha and auroc. It may have auroc_low and auroc_high, which are
-            drawn as a band, and dataset, model, protocol and n_questions.
-        choices: points to mark, with the columns of `table` and alpha_choice, which is
-            `validation`, `default` or `oracle`.
-        printed: values that the paper printed, with dataset, model, alpha and auroc.
+        table: needs the columns alpha and auroc, of one split. It may have the interval of auroc,
+            and dataset, model, protocol and n_questions.
+        choices: points to mark, with the columns of `table` and alpha_choice.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        alpha_scale: `log`, or `linear` as in the paper.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", limit=200).alpha_sweep()
-        plots.alpha_sweep(table[table["split"] == "test"])
     """
     table = checked_table(table, ["alpha", "auroc"], "alpha_sweep")
     models = distinct_values(table, "model")
-    grid = panels(
-        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
-    )
+    paper = printed(table)
+    grey = {**PRINTED, "marker": "o", "mfc": PRINTED["color"], "zorder": 7}
     entries = model_entries(models, marker="")
-    with grid as (figure, drawn):
-        for ax, setting, rows in drawn:
+    if choices is not None:
+        choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
+        entries += _mark_entries(choices)
+    if not paper.empty:
+        entries.append(printed_entry(**grey))
+    with labelled_figure(
+        table,
+        *("dataset", "protocol"),
+        title=title,
+        x=ALPHA_LABELS[alpha_scale],
+        y="AUROC",
+        entries=entries,
+        figure_columns=figure_columns,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, setting, rows in panels:
             draw_curves(ax, rows, "model", models, "alpha", interval="auroc_", marker="")
-            if printed is not None:
-                _draw_printed(ax, printed, setting, models)
+            values = paper[paper["dataset"] == setting["dataset"]]
+            draw_curves(ax, values, "model", models, "alpha", **grey)
             if choices is not None:
                 _mark_choices(ax, matching_rows(choices, setting), models)
-            alpha_axis(ax)
-        if printed is not None and not printed.empty:
-            entries.append(printed_entry(marker="o", mfc=PRINTED["color"]))
-        if choices is not None:
-            entries += _choice_entries(choices)
-        label_figure(
-            figure,
-            title=title,
-            x=ALPHA_AXIS,
-            y="AUROC with 95 % interval",
-            entries=entries,
-            note=_NOTE,
-        )
+            alpha_axis(ax, alpha_scale)
     return figure
+
+
+def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
+    """Compare PRO, with the α that validation questions choose, with NLL and with the best α.
+
+    Args:
+        table: the table that is drawn, of one split.
+        choices: the table of `choices` for the same settings.
+    """
+    findings = []
+    for words, rows in by_protocol(choices):
+        chosen = rows[rows["alpha_choice"] == "validation"]
+        alphas = span(chosen["alpha"], "{:g}")
+        subject = f"{words}PRO with the chosen α, {alphas},"
+        findings.append(comparison(chosen, subject, "NLL", "auroc_minus_nll"))
+        enough = rows[has_enough(rows)]
+        if len(enough):
+            values = enough.pivot_table("auroc", ["dataset", "model"], "alpha_choice")
+            gains = signed_span(values["oracle"] - values["validation"])
+            findings.append(f"The best α, which nobody knows beforehand, would add {gains}.")
+    return join_caption(_SHOWN, table, *findings)
 
 
 def _mark_choices(ax: Axes, choices: pd.DataFrame, models: list) -> None:
     for row in choices.itertuples():
-        marker, size, _ = _CHOICES[row.alpha_choice]
-        color = line_style(models.index(getattr(row, "model", "")))["color"]
-        style = {"ms": size, "mec": color, "zorder": 16 - size}
-        ax.plot(row.alpha, row.auroc, marker, **style, **_MARKER)
+        if row.alpha_choice in _MARKS:
+            color = line_style(models.index(row.model))["color"]
+            style = {"color": color, "ls": "", "clip_on": False, **_MARKS[row.alpha_choice][0]}
+            ax.plot(row.alpha, row.auroc, **style)
+        else:
+            ax.axvline(row.alpha, **_DEFAULT)
 
 
-def _draw_printed(ax: Axes, printed: pd.DataFrame, setting: dict, models: list) -> None:
-    rows = printed[printed["dataset"] == setting.get("dataset")]
-    style = {"marker": "o", "mfc": PRINTED["color"], "ms": 5, "ls": ""}
-    draw_curves(ax, rows, "model", models, "alpha", **style)
-
-
-def _choice_entries(choices: pd.DataFrame) -> list[plt.Line2D]:
+def _mark_entries(choices: pd.DataFrame) -> list[plt.Line2D]:
     entries = []
     for choice in distinct_values(choices, "alpha_choice"):
-        marker, size, name = _CHOICES[choice]
-        style: dict[str, Any] = {"marker": marker, "ms": size, "mec": "black"}
-        entries.append(plt.Line2D([], [], label=name, **style, **_MARKER))
+        if choice in _MARKS:
+            style, name = _MARKS[choice]
+            entries.append(plt.Line2D([], [], label=name, color="black", ls="", **style))
+        else:
+            entries.append(plt.Line2D([], [], label="default α", **_DEFAULT))
     return entries

@@ -1,46 +1,95 @@
-"""The figures of the benchmark: AUROC of all methods, and their differences to PRO."""
+"""AUROC of all methods, and which of them differ from PRO (notebook 06)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
-from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
-from pro_lib.plots.method_notes import method_note
-from pro_lib.plots.style import (
-    COLORS,
-    checked_table,
-    distinct_values,
-    label_figure,
-    label_words,
-    line_style,
-    name_rows,
-    panels,
-    plt,
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
+from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
+from pro_lib.plots.captions import (
+    by_protocol,
+    comparison,
+    has_enough,
+    in_settings,
+    join_caption,
+    left_out_sentence,
+    listed,
+    significant_tests,
 )
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.reliability import calibrations
+from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows, plt
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_PRO_COLOR = COLORS[0]
-_ORACLE_COLOR = COLORS[7]
-_OTHER_COLOR = COLORS[6]
+_SHOWN = (
+    "AUROC of each method with its 95 % confidence interval, in the order of the means; the dotted "
+    "line is the highest AUROC of a panel. The α of PRO is chosen on validation questions; the "
+    "oracle α is the best one on the reported questions themselves. ▲ and ▼ mark methods that are "
+    "significantly better or worse than PRO."
+)
+# The rows of PRO, by the name of their score, with how each chooses α.
+_PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
+_FURTHER_CHOICES = ("default", "oracle")
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
-_MARKS = {"▲": "^", "▼": "v"}
-_DIFFERENCE_LABEL = (
-    "AUROC minus that of PRO (thin line: 95 % interval; vertical bar: mean of the settings)"
-)
+_COLORS = {"oracle": COLORS[7], "PRO": COLORS[0], "other": COLORS[6], "cut": COLORS[6]}
 
 
-def benchmark(
+@per_setting
+def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
+    """Return AUROC, rejection and calibration of every method on the reported questions.
+
+    PRO has three rows: with the α chosen on validation questions, with the α of the argument
+    `default`, and with the α that is best on the reported questions (`oracle`). The last two are
+    not methods of their own, so they are not corrected for and have no p_holm. Every other score
+    that needs an α has its own, chosen on the validation questions.
+
+    The columns are those of the setting, and
+
+    - method, similarity, alpha and alpha_choice.
+    - auroc with its interval.
+    - The paired difference to PRO with α chosen on validation: n_differ, auroc_minus_pro with its
+      interval, p_value, p_holm, significant and reading. `metrics.compare_aurocs`
+      explains them. p_holm is corrected for the other methods of the setting.
+    - prr and auarc, from `metrics.rejection`.
+    - ece and brier of the probability of a correct answer that is fitted on validation, from
+      `metrics.calibration`. They are NaN if nothing can be fitted.
+
+    From labels of a sample, all are estimates (`labels.SampledVerdicts`), except ece, which
+    is NaN.
+    """
+    reported = splits.reported
+    alphas = {
+        "PRO": chosen_alpha(splits),
+        "PRO, default": default,
+        "PRO, oracle": select_alpha(reported, alphas=splits.alphas),
+    }
+    for name in reported.alpha_scores:
+        alphas[name] = chosen_alpha(splits, name=name)
+    scores = reported.with_pro(alphas)
+    names = pd.DataFrame(method_columns(list(scores), alphas=alphas))
+    for place, name in enumerate(scores):
+        if name in _PRO_ROWS:
+            row = {"method": "PRO", "similarity": None, "alpha_choice": _PRO_ROWS[name]}
+            names.loc[place, list(row)] = list(row.values())
+    judgement = reported.judgement
+    compared = judgement.compare(scores, uncorrected=list(_PRO_ROWS)[1:])
+    compared.columns = compared.columns.str.replace(r"^difference", "auroc_minus_pro", regex=True)
+    fitted = calibrations(splits, alphas, list(scores))
+    errors = [(fitted[name].ece, fitted[name].brier) for name in scores if name in fitted]
+    parts = [compared, judgement.rejection(scores)]
+    parts = [part.drop(columns="method") for part in parts]
+    return pd.concat([names, *parts, pd.DataFrame(errors, columns=["ece", "brier"])], axis=1)
+
+
+def draw(
     table: pd.DataFrame,
     *,
+    every_method: bool = False,
     figure_columns: int = 2,
-    title: str = "AUROC of each method, and which differ significantly from PRO",
+    title: str = "AUROC of each method",
 ) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
@@ -49,144 +98,114 @@ def benchmark(
     below that; its value is at the right.
 
     Args:
-        table: needs the columns method and auroc. auroc_low and auroc_high are drawn as bars, if
-            the table has them. With auroc_minus_pro and significant, ▲ and ▼ mark methods that are
-            significantly better or worse than PRO. Further columns may be similarity, dataset,
-            model, protocol, n_questions and alpha_choice. A row of PRO with `oracle` is grey.
+        table: needs the columns method and auroc. It may have the interval of auroc, and
+            auroc_minus_pro with p_value, from which ▲ and ▼ are drawn. Further columns may be
+            similarity, dataset, model, protocol, n_questions and alpha_choice.
+        every_method: whether to draw the methods that figures leave out, too (`Method.figures`).
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", limit=200).benchmark()
-        plots.benchmark(table[plots.drawn_methods(table)])
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
-    table = table.assign(label=_labels(table))
-    means = table.groupby("label", sort=False)["auroc"].mean()
-    labels = list(means.sort_values(ascending=False, kind="stable").index)
+    if "alpha_choice" in table:
+        table = table[table["alpha_choice"] != "default"]
+    if not every_method:
+        table = table[drawn_methods(table)]
+    table = table.assign(row=_row_names(table), mark=_marks(table))
+    means = table.groupby("row", sort=False)["auroc"].mean()
+    names = list(means.sort_values(ascending=False, kind="stable").index)
     left = _left_end(table)
-    shape: dict[str, Any] = {"figure_columns": figure_columns, "sharex": True, "sharey": True}
-    shape["height"] = 0.165 * max(len(labels), 5)
-    with panels(table, "model", "dataset", "protocol", **shape) as (figure, grid):
-        for ax, _, rows in grid:
-            for row in rows.to_dict("records"):
-                _draw_method(ax, row, labels.index(row["label"]), left)
-            name_rows(ax, labels, list(rows["label"]))
-            ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
-            ax.set_xlim(left, None)
-        label_figure(
-            figure,
-            title=title,
-            x=_axis_label(table),
-            y="method",
-            entries=_entries(table, left),
-            note=_benchmark_note(table),
-        )
+    table = table.assign(kind=_kinds(table, left))
+    with labelled_figure(
+        table,
+        *("model", "dataset", "protocol"),
+        title=title,
+        x="AUROC",
+        entries=_entries(table, left),
+        figure_columns=figure_columns,
+        height=0.15 * max(len(names), 5),
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            _draw_panel(ax, rows, names, left)
     return figure
 
 
-def beside_paper(
-    table: pd.DataFrame,
-    printed: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "AUROC of each method minus that of PRO, in the paper and in this project",
-) -> Figure:
-    """Draw differences in AUROC to PRO: a row for each method, a point for each setting.
-
-    The rows are the methods of the paper. Methods that compare meanings are drawn once for each
-    similarity. A thick bar is the mean of the settings.
-
-    Args:
-        table: needs the columns method and auroc_minus_pro. It may have auroc_minus_pro_low and
-            auroc_minus_pro_high, which are drawn as thin lines, and similarity. A row whose
-            alpha_choice is `default` or `oracle` is left out.
-        printed: the same differences in the paper, with method and auroc_minus_pro.
-        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", limit=200).benchmark()
-        plots.beside_paper(table, evaluation.tables.printed_benchmark())
-    """
-    table = checked_table(table, ["method", "auroc_minus_pro"], "beside_paper")
-    names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
-    sources = {"the paper": printed, **_sources_here(table)}
-    columns = ["method", "auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
-    all_rows = pd.concat(
-        [rows.reindex(columns=columns).assign(source=name) for name, rows in sources.items()]
-    )
-    all_rows = all_rows[all_rows["method"].isin(names)]
-    shape: dict[str, Any] = {"figure_columns": figure_columns, "height": 0.5 * len(names)}
-    with panels(all_rows, **shape) as (figure, [(ax, _, _)]):
-        for place, name in enumerate(names):
-            rows = all_rows[all_rows["method"] == name]
-            present = [source for source in sources if (rows["source"] == source).any()]
-            for index, source in enumerate(present):
-                middle = place + 0.85 * ((index + 0.5) / len(present) - 0.5)
-                style = _source_style(list(sources).index(source))
-                _draw_differences(
-                    ax, rows[rows["source"] == source], middle, 0.5 / len(present), style
-                )
-        ax.axvline(0, color="black", lw=0.6)
-        for line in np.arange(len(names) - 1) + 0.5:
-            ax.axhline(line, color=COLORS[7], lw=0.6)
-        ax.yaxis.grid(visible=False)
-        name_rows(ax, names, names)
-        entries = _source_entries(sources)
-        label_figure(
-            figure,
-            title=title,
-            x=_DIFFERENCE_LABEL,
-            y="method",
-            entries=entries,
-            note=" ".join([_setting_note(table), method_note(all_rows), _sources_note(table)]),
-        )
-    return figure
+def caption(table: pd.DataFrame) -> str:
+    """Compare PRO with NLL, and name the methods that are significantly better or worse."""
+    findings = []
+    for words, rows in by_protocol(table):
+        others = rows[_is_other(rows)]
+        nll = others[others["method"] == "NLL"]
+        findings.append(words + _compare_with_nll(rows, nll, others))
+        tests = others[has_enough(others)]
+        kept = tests[drawn_methods(tests) & (tests["method"] != "NLL")]
+        is_significant = significant_tests(tests)[kept.index]
+        difference = kept["auroc_minus_pro"]
+        for adverb, chosen in (("better", difference > 0), ("worse", difference < 0)):
+            findings.append(_named_methods(kept, is_significant & chosen, adverb))
+    return join_caption(_SHOWN, table, *findings)
 
 
-def _labels(table: pd.DataFrame) -> pd.Series:
-    """Return the name of each row: the method, its similarity, and how α of PRO is chosen."""
+def _compare_with_nll(rows: pd.DataFrame, nll: pd.DataFrame, others: pd.DataFrame) -> str:
+    """Compare PRO with NLL, by rows that have the difference of NLL to PRO."""
+    if nll.empty:
+        return left_out_sentence(rows[~has_enough(rows)])
+    columns = {
+        "auroc_minus_nll": -nll["auroc_minus_pro"],
+        "auroc_minus_nll_low": -nll["auroc_minus_pro_high"],
+        "auroc_minus_nll_high": -nll["auroc_minus_pro_low"],
+    }
+    return comparison(nll.assign(**columns), "PRO", "NLL", "auroc_minus_nll", family=others)
+
+
+def _named_methods(rows: pd.DataFrame, chosen: pd.Series, adverb: str) -> str:
+    """Name the methods of the chosen rows, with the number of their settings."""
+    labels = method_labels(rows)
+    n_settings = labels.value_counts()
+    counts = labels[chosen].value_counts()
+    if counts.empty:
+        return ""
+    parts = [f"{name}{in_settings(n, n_settings[name])}" for name, n in counts.items()]
+    return f"Significantly {adverb} than PRO: {listed(parts)}."
+
+
+def _is_other(table: pd.DataFrame) -> pd.Series:
+    """Return whether a row is about another method than PRO."""
+    is_further = False
+    if "alpha_choice" in table:
+        is_further = table["alpha_choice"].isin(_FURTHER_CHOICES)
+    return (table["method"] != "PRO") & ~is_further
+
+
+def _marks(table: pd.DataFrame) -> pd.Series:
+    """Return ▲ for methods that are significantly better than PRO, and ▼ for worse ones."""
+    marks = pd.Series("", table.index)
+    if not {"auroc_minus_pro", "p_value"} <= set(table):
+        return marks
+    for _, rows in by_protocol(table):
+        tests = rows[_is_other(rows) & has_enough(rows)]
+        is_significant = significant_tests(tests)
+        difference = tests["auroc_minus_pro"]
+        marks[tests.index[is_significant & (difference > 0)]] = "▲"
+        marks[tests.index[is_significant & (difference < 0)]] = "▼"
+    return marks
+
+
+def _row_names(table: pd.DataFrame) -> pd.Series:
+    """Return the name of each row: the method, its similarity, and whether α is the oracle's."""
     labels = method_labels(table)
     if "alpha_choice" not in table:
         return labels
-    names = {"oracle": "PRO (oracle α)", "default": "PRO (default α)"}
-    is_pro = table["method"] == "PRO"
-    return labels.where(~is_pro, table["alpha_choice"].map(names).fillna("PRO"))
+    is_oracle = (table["method"] == "PRO") & (table["alpha_choice"] == "oracle")
+    return labels.where(~is_oracle, "PRO (oracle α)")
 
 
-def _axis_label(table: pd.DataFrame) -> str:
-    interval = " with 95 % interval" if "auroc_low" in table else ""
-    label = f"AUROC{interval} (dotted line: the highest AUROC of the panel)"
-    if "significant" in table:
-        test = "Student's test of estimates" if is_by_labels(table) else "DeLong's test"
-        label = f"{label}. Significance: {test}, Holm-corrected over the methods of a panel"
-    return label
-
-
-def _benchmark_note(table: pd.DataFrame) -> str:
-    """Return the meaning of the methods, and of an oracle if there is one."""
-    has_oracle = "alpha_choice" in table and (table["alpha_choice"] == "oracle").any()
-    oracle = " Oracle α: the best α on these questions." if has_oracle else ""
-    return method_note(table) + oracle
-
-
-def _setting_note(table: pd.DataFrame) -> str:
-    """Say what a setting is, and which models this project asked."""
-    note = "A setting is a model with a dataset."
-    models = [str(name) for name in distinct_values(table, "model") if name]
-    if models:
-        note = f"{note} Models of this project: {', '.join(models)}."
-    if is_by_labels(table):
-        note = f"{note} In this project, {label_words(table)}."
-    return note
-
-
-def _sources_note(table: pd.DataFrame) -> str:
-    """Return the meaning of the similarities in the names of sources."""
-    if "similarity" not in table:
-        return ""
-    return method_note(table[["similarity"]].assign(method="PRO"))
+def _kinds(table: pd.DataFrame, left: float) -> pd.Series:
+    """Return the kind of the point of each row, a key of `_COLORS`."""
+    kinds = table["method"].where(table["method"] == "PRO", "other")
+    kinds = kinds.mask(table["row"] == "PRO (oracle α)", "oracle")
+    return kinds.mask(table["auroc"] < left, "cut")
 
 
 def _left_end(table: pd.DataFrame) -> float:
@@ -195,83 +214,31 @@ def _left_end(table: pd.DataFrame) -> float:
     return highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
 
 
-def _draw_method(ax: Axes, row: dict[str, Any], place: int, left: float) -> None:
-    """Draw the AUROC of one method, its interval, its value and its mark."""
-    color = _OTHER_COLOR
-    if row["method"] == "PRO":
-        color = _ORACLE_COLOR if row.get("alpha_choice") == "oracle" else _PRO_COLOR
-    if "auroc_low" in row:
-        ax.hlines(place, row["auroc_low"], row["auroc_high"], color=color, lw=1)
-    marker = _CUT_MARKER if row["auroc"] < left else "o"
-    ax.plot(max(row["auroc"], left), place, marker=marker, color=color, clip_on=False, zorder=3)
-    mark = ""
-    if row.get("significant"):
-        mark = "▲" if row["auroc_minus_pro"] > 0 else "▼"
-    value = " –" if pd.isna(row["auroc"]) else f" {row['auroc']:.3f}".replace("0.", ".")
-    value += mark
-    ax.text(1, place, value, transform=ax.get_yaxis_transform(), fontsize=7, va="center")
+def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> None:
+    """Draw the AUROC of each method with its interval, and write its value and its mark."""
+    drawn = rows.assign(auroc=rows["auroc"].clip(lower=left))
+    for kind, color in _COLORS.items():
+        style = {"color": color, "marker": _CUT_MARKER if kind == "cut" else "o", "ms": 3.5}
+        style |= {"clip_on": False, "zorder": 3}
+        some = drawn[drawn["kind"] == kind]
+        draw_rows(ax, some, "auroc", names, styles={"": style}, missing="")
+    name_rows(ax, names, list(rows["row"]))
+    place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
+    for row in rows.to_dict("records"):
+        value = "–" if pd.isna(row["auroc"]) else f"{row['auroc']:.3f}".replace("0.", ".")
+        ax.text(1, names.index(row["row"]), f" {value}{row['mark']}", **place)
+    ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
+    ax.set_xlim(left, None)
 
 
 def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
     """Return the legend: the marks of significance, and the arrow, if they are in the figure."""
-    texts = {}
-    if "significant" in table:
-        significant = table["auroc_minus_pro"][table["significant"] == True]  # noqa: E712
-        if (significant > 0).any():
-            texts["▲"] = "significantly better than PRO"
-        if (significant < 0).any():
-            texts["▼"] = "significantly worse than PRO"
-    entries = [
-        plt.Line2D([], [], label=text, marker=_MARKS[mark], ls="", color="black")
-        for mark, text in texts.items()
-    ]
+    markers: dict[str, Any] = {}
+    if (table["mark"] == "▲").any():
+        markers["significantly better than PRO"] = "^"
+    if (table["mark"] == "▼").any():
+        markers["significantly worse than PRO"] = "v"
     if (table["auroc"] < left).any():
-        label = f"AUROC below {left:.2f}"
-        entries.append(plt.Line2D([], [], label=label, marker=_CUT_MARKER, ls="", color="black"))
-    return entries
-
-
-def _sources_here(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of methods without a similarity, and those of each similarity, by name."""
-    if "alpha_choice" in table:
-        table = table[~table["alpha_choice"].isin(["default", "oracle"])]
-    if "similarity" not in table:
-        return {"this project": table}
-    parts = {"this project": table[table["similarity"].isna()]}
-    for similarity in distinct_values(table.dropna(subset="similarity"), "similarity"):
-        parts[f"this project, {similarity}"] = table[table["similarity"] == similarity]
-    return parts
-
-
-def _source_entries(sources: dict[str, pd.DataFrame]) -> list[plt.Line2D]:
-    """Return the legend: each source with the number of its settings."""
-    entries = []
-    for index, (source, rows) in enumerate(sources.items()):
-        n_settings = rows.groupby("method").size().max()
-        label = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
-        entries.append(plt.Line2D([], [], ls="", label=label, **_source_style(index)))
-    return entries
-
-
-def _source_style(index: int) -> dict[str, Any]:
-    """Return colour and marker of a source; the first one is the paper."""
-    style = line_style(index - 1)
-    return {
-        "color": style["color"],
-        "marker": style["marker"],
-        "mfc": "none" if index else style["color"],
-    }
-
-
-def _draw_differences(
-    ax: Axes, rows: pd.DataFrame, middle: float, height: float, style: dict[str, Any]
-) -> None:
-    """Draw the differences of one source to one method, one above the other, and their mean."""
-    differences = rows["auroc_minus_pro"].to_numpy()
-    ends = rows["auroc_minus_pro_low"].to_numpy(), rows["auroc_minus_pro_high"].to_numpy()
-    spread = height if np.isfinite(ends[0]).any() else 0.0
-    places = middle + spread * (np.arange(len(rows)) / max(1, len(rows) - 1) - 0.5)
-    ax.hlines(places, *ends, color=style["color"], lw=0.6)
-    ax.plot(differences, places, ls="", ms=3, alpha=0.7, **style)
-    ends_of_bar = (middle - 0.7 * height, middle + 0.7 * height)
-    ax.vlines(differences.mean(), *ends_of_bar, color=style["color"], lw=1.8)
+        markers[f"AUROC below {left:.2f}"] = _CUT_MARKER
+    style = {"ls": "", "color": "black", "ms": 4}
+    return [plt.Line2D([], [], label=text, marker=mark, **style) for text, mark in markers.items()]

@@ -1,52 +1,88 @@
-"""The figure of AUROC of the scores that an exact search gives, beside PRO of beams."""
+"""AUROC of PRO from an exact search, from beams, and of the search's own scores (notebook 07)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from pro_lib.plots.method_notes import method_note
-from pro_lib.plots.style import (
-    COLORS,
-    checked_table,
-    label_figure,
-    name_rows,
-    panels,
-    title_at_right,
+from pro_lib import scoring
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.inputs import AlphaScore
+from pro_lib.evaluation.methods import METHODS, Method
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.labels.estimates import LabelSample
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.correctness import Choices
+from pro_lib.plots.captions import comparison, join_caption
+from pro_lib.plots.exact_search import SearchRuns
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.settings import per_setting, with_setting
+from pro_lib.plots.style import COLORS, Axes, Figure
+
+_SHOWN = (
+    "AUROC of PRO with the answers of an exact search, and of other scores, and the paired "
+    "difference of each to the first row, with 95 % confidence intervals. Each score has the α "
+    "that is best on validation questions (on the points), except PRO of beams at the same α. "
+    "The α-floor and the tree bound are lower bounds of the entropy; 1 − found is the probability "
+    "of the answers that were not found."
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_ANSWERS = {"threshold": "exact search", "diverse_beam": "beams"}
-# The panels, by the column that they show.
-_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus the first row"}
-# Names of scores that only this project has
-_NAMES = {
-    "α-floor": "lower bound of entropy: α-floor",
-    "tree bound": "lower bound of entropy: tree bound",
-    "probability not found": "probability of other answers",
+# Names of `Evaluation.alpha_scores`.
+_PRO_OF_BEAMS = "PRO of beams"
+_SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
+    "α-floor": scoring.alpha_floor,
+    "tree bound": scoring.tree_bound,
+    "probability not found": scoring.mass_not_found,
 }
-_MOST_INTERVALS = 4  # between ticks of an x-axis, so that their labels do not touch
-_NOTE = (
-    "The exact search finds every answer with p ≥ α. Beams: diverse beam search. "
-    "A score with an α has the one that is best on validation questions. "
-    "α-floor: the smallest entropy that the found answers allow, because each other answer has "
-    "p < α. "
-    "Tree bound: the entropy of the next tokens, summed over all searched beginnings of answers. "
-    "Probability of other answers: 1 minus the sum of p over the found answers. The first row is "
-    "the reference of the differences. A point without a bar has an interval that is narrower than "
-    "the point."
-)
+_ANSWERS = {"threshold": "exact", "diverse_beam": "beams"}
+# The panels, by the column that they show.
+_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "difference"}
 
 
-def exact_search_auroc(
+@per_setting
+def table(
+    runs: SearchRuns,
+    *,
+    split: str = "test",
+    choices: Choices | None = None,
+    n_validation: int | None = 100,
+    seed: int = 0,
+    label_sample: LabelSample | None = None,
+) -> list[pd.DataFrame]:
+    """Return AUROC of PRO from an exact search, of PRO from beams, and of the scores of a search.
+
+    The judged answer is the most probable one of search, beams and greedy decoding, the same for
+    all scores. The columns are those of the setting, and
+
+    - strategy: that of the answers from which the score is computed.
+    - method and alpha.
+    - alpha_choice: `validation` if α is chosen for this score on the validation questions, and
+      `exact search` if it is the α of PRO from the exact search.
+    - auroc with its interval.
+    - n_differ: the fewest questions that must move so that the score and PRO of the exact search
+      have one order.
+    - auroc_minus_pro: the paired difference to that PRO, with its interval and p_value (not
+      corrected).
+
+    With a `label_sample`, AUROCs and differences are estimated from its labels.
+    """
+    validation = _evaluation(runs, "validation", choices)
+    reported = _evaluation(runs, split, choices)
+    if label_sample is not None:
+        reported = label_sample.with_labels(reported)
+    splits = Splits(validation, reported, n_validation, seed)
+    return [_score_rows(splits, runs.beams.info.strategy)]
+
+
+def draw(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "AUROC of PRO with answers of an exact search or of beams, and of other scores",
+    title: str = "AUROC with an exact search and with beams",
 ) -> Figure:
     """Draw AUROC of each score, and its paired difference to PRO of the exact search.
 
@@ -56,71 +92,116 @@ def exact_search_auroc(
             may have alpha, which is written beside PRO, dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Example:
-        experiment = Experiment(strategy="threshold", search_alpha=0.02, limit=200)
-        plots.exact_search_auroc(experiment.exact_search_auroc())
     """
     ends = [f"{quantity}_{end}" for quantity in _PANELS for end in ("low", "high")]
     needed = ["method", "strategy", "alpha_choice", *_PANELS, *ends]
     table = checked_table(table, needed, "exact_search_auroc")
-    table = table.assign(score=_score_names(table))
-    names = list(dict.fromkeys(table["score"]))
-    names.sort(key=lambda name: not name.startswith("PRO"))
-    parts = []
-    for quantity, heading in _PANELS.items():
-        values = {"value": table[quantity], "low": table[f"{quantity}_low"]}
-        values |= {"high": table[f"{quantity}_high"], "quantity": quantity, "panel": heading}
-        parts.append(table.assign(**values))
-    grid = panels(
+    table = table.assign(row=_score_names(table))
+    is_pro = table["method"] == "PRO"
+    names = list(dict.fromkeys([*table.loc[is_pro, "row"], *table.loc[~is_pro, "row"]]))
+    parts = [table.assign(panel=heading, quantity=name) for name, heading in _PANELS.items()]
+    with labelled_figure(
         pd.concat(parts),
-        "dataset",
-        "model",
-        "protocol",
-        "panel",
+        *("dataset", "model", "protocol", "panel"),
+        title=title,
+        x="AUROC, difference to the first row" if figure_columns == 2 else "AUROC",
         figure_columns=figure_columns,
-        per_line=figure_columns,
+        per_line=2,
         height=0.19 * len(names) + 0.2,
         sharey=True,
-    )
-    with grid as (figure, axes):
-        for ax, _, rows in axes:
-            places = rows["score"].map(names.index)
-            ax.hlines(places, rows["low"], rows["high"], color="black", lw=1)
-            ax.plot(rows["value"], places, marker="o", ls="", color=COLORS[0])
-            name_rows(ax, names, list(rows["score"]))
-            title_at_right(ax)
-            ax.locator_params(axis="x", nbins=_MOST_INTERVALS)
-            if rows["quantity"].iloc[0] == "auroc_minus_pro":
-                ax.axvline(0, color="black", lw=0.6)
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            quantity = rows["quantity"].iloc[0]
+            style = {"color": COLORS[0], "marker": "o", "ms": 3.5}
+            draw_rows(ax, rows, quantity, names, styles={"": style})
+            ax.locator_params(axis="x", nbins=2 * figure_columns)
+            if quantity == "auroc":
+                _name_alphas(ax, rows, names)
             else:
-                _name_alphas(ax, rows, places)
-        label_figure(
-            figure,
-            title=title,
-            x="AUROC, and paired difference to the AUROC of the first row, with 95 % intervals",
-            y="score",
-            note=f"{_NOTE} {method_note(table[table['method'].isin(['NLL', 'ALL'])])}",
-        )
+                ax.axvline(0, color="black", lw=0.6)
     return figure
 
 
-def _name_alphas(ax: Axes, rows: pd.DataFrame, places: pd.Series) -> None:
+def caption(table: pd.DataFrame) -> str:
+    """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
+    is_beams = (table["method"] == "PRO") & (table["strategy"] != "threshold")
+    is_same = table["alpha_choice"] == "exact search"
+    findings = []
+    for subject, chosen in (
+        ("PRO of beams", is_beams & ~is_same),
+        ("With the same α it", is_beams & is_same),
+    ):
+        reference = "PRO of the exact search"
+        findings.append(comparison(table[chosen], subject, reference, "auroc_minus_pro"))
+    return join_caption(_SHOWN, table, *findings)
+
+
+def _name_alphas(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     """Write the α of PRO above its points."""
-    style: dict[str, Any] = {"fontsize": 6, "ha": "center", "va": "bottom"}
-    for row, place in zip(rows.to_dict("records"), places, strict=True):
+    style: dict[str, Any] = {"fontsize": 7, "ha": "center", "va": "bottom"}
+    for row in rows.to_dict("records"):
         if pd.notna(row.get("alpha")):
-            ax.text(row["value"], place - 0.1, f"α = {row['alpha']:g}", **style)
+            place = names.index(row["row"]) - 0.1
+            ax.text(row["auroc"], place, f"α = {row['alpha']:g}", **style)
 
 
 def _score_names(table: pd.DataFrame) -> list[str]:
     """Return the name of the score of each row; that of PRO says which answers it uses."""
     names = []
     for row in table.to_dict("records"):
-        name = _NAMES.get(row["method"], row["method"])
-        if name == "PRO":
-            name = f"PRO of {_ANSWERS.get(row['strategy'], row['strategy'])}"
+        name = row["method"].replace("probability not found", "1 − found")
+        answers = _ANSWERS.get(row["strategy"], row["strategy"])
         if row["alpha_choice"] == "exact search":
-            name = f"{name}, α of exact search"
+            name = f"{answers}, same α"
+        elif name == "PRO":
+            name = f"PRO, {answers}"
         names.append(name)
     return names
+
+
+def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:
+    """Return the evaluation of the search, with the scores of beams and of the tree besides it."""
+    others = [runs.beams, runs.greedy]
+    search = evaluate(runs.search, others=others, split=split, choices=choices).judged
+    beams = runs.beams.select(question_ids=list(search.answers["question_id"]))
+    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices).judged
+    search = search.rows(search.answers["question_id"].isin(of_beams.answers["question_id"]))
+    run = runs.search.select(question_ids=list(search.answers["question_id"]))
+    inputs = {"log_probs": search.log_probs, "search_alpha": search.search_alpha}
+    inputs["open_log_probs"] = run.open_log_probs()
+    inputs["prefix_log_probs"], inputs["next_entropies"] = run.tree()
+    beam_inputs = {"log_probs": of_beams.log_probs, "search_alpha": None}
+    scores = {_PRO_OF_BEAMS: AlphaScore(METHODS["PRO"], beam_inputs)}
+    for name, function in _SEARCH_SCORES.items():
+        scores[name] = AlphaScore(Method(name, function, ""), inputs)
+    return replace(search, alpha_scores=scores)
+
+
+def _score_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
+    """Return the rows of one setting. The first one is PRO of the exact search."""
+    reported = splits.reported
+    exact = reported.strategy
+    alpha = chosen_alpha(splits)
+    rows: list[tuple[Any, ...]] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
+    for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
+        own_alpha = chosen_alpha(splits, name=name)
+        method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)
+        rows.append((method, strategy, own_alpha, "validation", reported.pro(own_alpha, name=name)))
+    for name in ("NLL", "ALL"):
+        rows.append((name, exact, np.nan, None, reported.baselines[name].to_numpy()))
+    same_alpha = reported.pro(alpha, name=_PRO_OF_BEAMS)
+    rows.append(("PRO", beam_strategy, alpha, "exact search", same_alpha))
+    methods, strategies, alphas, alpha_choices, values = zip(*rows, strict=True)
+    scores = np.column_stack(values)
+    is_pro = np.arange(len(methods)) == 0
+    judgement = reported.judgement
+    differences = judgement.differences(scores, scores[:, 0], is_reference=is_pro)
+    columns = {
+        "method": methods,
+        "alpha": alphas,
+        "alpha_choice": alpha_choices,
+        **judgement.auroc(scores).columns("auroc"),
+        "interval": judgement.interval,
+        **differences.columns("pro"),
+    }
+    return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)

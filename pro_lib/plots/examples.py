@@ -1,51 +1,123 @@
-"""The figures of single questions, and of the training texts of the bundled models."""
+"""The answers to six questions, and which of them PRO keeps (notebook 00)."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from pro_lib.plots.style import (
-    COLORS,
-    SHARE_TICKS,
-    checked_table,
-    draw_curves,
-    handles,
-    label_figure,
-    panels,
-    plt,
-    set_ticks,
-    title_at_right,
-)
+from pro_lib import scoring
+from pro_lib.common import catalog
+from pro_lib.metrics.correctness import rouge_and_correct
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import with_run
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, plt, set_ticks
+from pro_lib.runs.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+_N_EXAMPLES = 6
+_KINDS = ("unknown", "right", "wrong", "several kept")
 _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
-_KEPT_NOTE = (
-    "PRO keeps the answers with p ≥ α; if there are none, it keeps the most probable one. "
-    "K is the number of answers that it keeps."
-)
-_EXPOSURE_NOTE = (
-    "The model was trained on documents about each fact. A false document states a wrong answer."
-)
-_EXAMPLE_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
+_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
 
 
-def examples(
+def table(run: Run, *, alpha: float = 0.4, seed: int = 0, split: str = "test") -> pd.DataFrame:
+    """Return the answers to six questions, drawn with `seed`, as `details` does.
+
+    There are three kinds of questions: PRO keeps more than one answer at α, or it keeps one answer
+    that is correct, or one that is wrong. The same number is drawn of each kind that occurs. If
+    correctness is unknown, questions with one answer are a kind, too.
+    """
+    ids = run.questions["question_id"].to_numpy(object)
+    is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
+    kinds = is_correct.map({True: "right", False: "wrong"}).fillna("unknown")
+    n_kept = scoring.adaptive_k(run.log_probs(), alpha, search_alpha=run.search_alpha)
+    kinds[n_kept > 1] = "several kept"
+    # The order of the kinds decides which random numbers each gets.
+    occurring = [kind for kind in _KINDS if (kinds == kind).any()]
+    n_each = _N_EXAMPLES // len(occurring)
+    generator = np.random.default_rng(seed)
+    chosen_ids: list[str] = []
+    for kind in occurring:
+        ids_of_kind = ids[(kinds == kind).to_numpy()]
+        chosen_ids += generator.permutation(ids_of_kind)[:n_each].tolist()
+    return details(run.select(question_ids=chosen_ids), alpha=alpha, split=split)
+
+
+def details(
+    run: Run, *, alpha: float = 0.4, distinct: bool = True, split: str = "test"
+) -> pd.DataFrame:
+    """Return every answer of a run with its probability and its PRO, the most probable first.
+
+    Args:
+        run: the run of the questions.
+        alpha: α of PRO.
+        distinct: count repeated answers once.
+        split: the name of the split of the questions.
+
+    Returns:
+        A table with the dataset, model, strategy, split and n_questions, and
+
+        - question_id, question, and reference: the first reference answer.
+        - k: the rank of the answer.
+        - text, probability and is_correct. A missing text is called "answer" with its rank.
+        - is_kept: whether PRO keeps the answer at α.
+        - pro_at_k: PRO of the first k answers.
+        - pro: PRO of the question at α.
+    """
+    log_probs = run.log_probs(distinct=distinct)
+    answers = run.ranked_answers(distinct=distinct)
+    row = answers["row"].to_numpy()
+    place = answers.groupby("row").cumcount().to_numpy()
+    questions = run.questions.iloc[row].reset_index(drop=True)
+    n_kept = scoring.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha)
+    ranks = pd.Series(place + 1).astype(str)
+    columns = {
+        "question_id": answers["question_id"],
+        "question": questions["question"].fillna("question " + questions["question_id"]),
+        "k": place + 1,
+        "text": answers["text"].fillna("answer " + ranks),
+        "probability": np.exp(answers["value"]),
+        "is_kept": place < n_kept[row],
+        "is_correct": rouge_and_correct(answers, questions)["correct"],
+        "pro_at_k": scoring.pro_all_k(log_probs)[row, place],
+        "pro": scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
+        "reference": questions["references"].str[0],
+    }
+    return with_run(pd.DataFrame(columns), run, split)
+
+
+def appendix(run: Run) -> pd.DataFrame:
+    """Return the answers of the paper's appendix, with PRO at each K and the PRO that is printed.
+
+    Args:
+        run: the three questions of the appendix, with the printed probabilities.
+
+    Returns:
+        A table with question, k, text, probability, is_kept and pro (at α = 0.1, repeats counted),
+        is_correct, pro_at_k, and printed_pro, which is missing where the paper prints nothing.
+    """
+    printed = catalog.paper("appendix_scores").rename(columns={"pro": "printed_pro"})
+    rows = details(run, alpha=0.1, distinct=False).astype({"k": "Int64"})
+    keys = ["question", "k"]
+    rows = rows.merge(printed[[*keys, "printed_pro"]], on=keys, how="left")
+    values = ["probability", "is_kept", "is_correct", "pro", "pro_at_k", "printed_pro"]
+    return rows[[*keys, "text", *values]]
+
+
+def draw(
     table: pd.DataFrame,
     *,
     alpha: float | None = None,
     figure_columns: int = 2,
-    title: str = "Probabilities of the answers to single questions, and which answers PRO keeps",
+    title: str = "Probability of answers, and which PRO keeps",
 ) -> Figure:
     """Draw the probabilities of the answers to some questions: a panel for each question.
 
-    A panel has the ten most probable answers, or five if the figure spans one column.
+    A panel has the five most probable answers. A figure of one column has every second question, so
+    that each kind is there.
 
     Args:
         table: has a row per answer, and needs the columns question, text, probability, is_kept,
@@ -53,88 +125,54 @@ def examples(
         alpha: α, drawn as a line.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", dataset="world-facts").examples()
-        plots.examples(table, alpha=0.4)
     """
-    table = checked_table(table, _EXAMPLE_COLUMNS, "examples")
-    shown = table.groupby("question", sort=False).head(10 if figure_columns == 2 else 5)
+    table = checked_table(table, _COLUMNS, "examples")
+    shown = table.drop(columns="n_questions", errors="ignore")
+    if figure_columns == 1:
+        questions = list(dict.fromkeys(shown["question"]))
+        shown = shown[shown["question"].isin(questions[::2])]
+    shown = shown.groupby("question", sort=False).head(5)
     most = max(3, int(shown["question"].value_counts().max()))
     largest = shown["probability"].max()
     # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
     end = 1.0 if largest > 0.3 else 1.1 * largest
-    shape: dict[str, Any] = {"figure_columns": figure_columns, "per_line": figure_columns}
-    shape |= {"height": 0.15 * most + 0.15, "sharex": True}
-    with panels(shown, "question", **shape) as (figure, drawn):
-        for ax, _, rows in drawn:
+    with labelled_figure(
+        shown,
+        "question",
+        title=title,
+        x="probability of the answer",
+        y="answer (✓: correct)",
+        entries=_entries(alpha),
+        figure_columns=figure_columns,
+        per_line=figure_columns,
+        untitled=["question"],
+        height=0.15 * most + 0.5,
+        sharex=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
             _draw_answers(ax, rows)
             if alpha is not None and alpha <= end:
                 ax.axvline(alpha, color=COLORS[1], lw=1, ls="--")
             ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
             if end == 1:
                 set_ticks(ax, SHARE_TICKS)
-        label_figure(
-            figure,
-            title=title,
-            x="probability of the answer",
-            y="answer (✓: correct)",
-            entries=_answer_entries(alpha),
-            note=_KEPT_NOTE,
-        )
     return figure
 
 
-def exposure(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Accuracy and uncertainty, by how often the asked fact was in the training data",
-) -> Figure:
-    """Draw accuracy, NLL and PRO against the number of training documents about a fact.
-
-    There is a panel for each measure, and a line for each share of false documents.
-
-    Args:
-        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict and
-            mean. It may have mean_low and mean_high, which are drawn as bars, dataset and model.
-        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", dataset="world-facts").exposure()
-        plots.exposure(table)
-    """
-    table = checked_table(table, ["measure", "exposure", "conflict", "mean"], "exposure")
-    levels = sorted(set(table["exposure"]))
-    conflicts = sorted(set(table["conflict"]))
-    names = {"PRO": "mean PRO", "NLL": "mean NLL"}
-    shown = table.assign(
-        place=table["exposure"].map(levels.index), measure=table["measure"].replace(names)
+def caption(table: pd.DataFrame, *, alpha: float) -> str:
+    """Say what the bars are, and what PRO is for the most and the least certain question."""
+    pro = table.groupby("question", sort=False)["pro"].first()
+    n_kept = table.groupby("question", sort=False)["is_kept"].sum()
+    n_several = int((n_kept > 1).sum())
+    setting = f"{table['model'].iloc[0]} on {table['dataset'].iloc[0]}"
+    return (
+        f"The most probable answers of {setting} to {len(pro)} questions, with their probabilities "
+        f"(bars) and α = {alpha:g} (dashed line). PRO keeps the answers with p ≥ α (filled), or "
+        "the most probable one if there are none; K is their number, and ✓ marks answers with "
+        f"ROUGE-L > 0.3. PRO is between {pro.min():.2f} and {pro.max():.2f} nats here, and of "
+        f"{n_several} of the questions it keeps several answers. The questions are drawn by "
+        "kind, so they do not represent the dataset."
     )
-    upper = "mean_high" if "mean_high" in table else "mean"
-    highest = table.loc[table["measure"] != "accuracy", upper].max()
-    with panels(shown, "measure", figure_columns=figure_columns, height=1.5) as (figure, drawn):
-        for ax, setting, rows in drawn:
-            style: dict[str, Any] = {"interval": "mean_", "shift": 0.14, "bars": True}
-            draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
-            is_accuracy = setting["measure"] == "accuracy"
-            ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
-            ax.set_ylabel("share correct" if is_accuracy else "nats")
-            ax.set_xticks(range(len(levels)), map(str, levels))
-        label_figure(
-            figure,
-            title=title,
-            x="number of training documents about the fact (bars: 95 % interval)",
-            y="",
-            entries=handles([_conflict_name(conflict) for conflict in conflicts]),
-            note=_EXPOSURE_NOTE,
-        )
-    return figure
-
-
-def _conflict_name(conflict: float) -> str:
-    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"
 
 
 def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
@@ -151,7 +189,7 @@ def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
     reference = first.get("reference")
     if isinstance(reference, str):
         lines.append(_short(f"reference: {reference}", _TITLE_LENGTH))
-    title_at_right(ax, "\n".join(lines), fontsize=7)
+    ax.set_title("\n".join(lines), loc="right", fontsize=7)
 
 
 def _short(text: str, most: int) -> str:
@@ -163,7 +201,7 @@ def _short(text: str, most: int) -> str:
     return words if words != "…" else f"{text.strip()[: most - 2]} …"
 
 
-def _answer_entries(alpha: float | None) -> list:
+def _entries(alpha: float | None) -> list:
     style: dict[str, Any] = {"edgecolor": COLORS[0], "lw": 0.8}
     entries: list = [
         plt.Rectangle((0, 0), 1, 1, facecolor=COLORS[0], label="kept by PRO", **style),

@@ -1,87 +1,128 @@
-"""The figure of PRO with a fixed K beside PRO with an adaptive K."""
+"""PRO with the same K for every question, beside PRO with an adaptive K (notebook 04)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from pro_lib import scoring
+from pro_lib.common import catalog
+from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.plots.captions import by_protocol, comparison, join_caption
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import (
     PRINTED,
-    checked_table,
+    Figure,
     distinct_values,
     draw_curves,
-    label_figure,
     model_entries,
-    panels,
     printed_entry,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+_SHOWN = (
+    "AUROC of PRO with the same number K of answers for every question (K = 1 is NLL), and with "
+    "adaptive K, the answers with p ≥ α, whose α validation questions chose. Bars are 95 % "
+    "confidence intervals of each AUROC by itself."
+)
 
-_NOTE = "Adaptive: PRO uses the answers with p ≥ α. Validation questions chose α."
+
+@per_setting
+def table(splits: Splits, *, max_k: int = 10) -> dict[str, Any]:
+    """Return AUROC of PRO for K = 1 … `max_k`, and for adaptive K with α chosen on validation.
+
+    A question with fewer than K answers uses all that it has. The columns are those of the setting,
+    and
+
+    - k_choice: `fixed` or `adaptive`.
+    - k: the K of a fixed row.
+    - alpha, alpha_choice and mean_k: those of an adaptive row.
+    - auroc with its interval, and the difference to NLL, which is PRO with K = 1
+      (`settings.aurocs`).
+    """
+    reported = splits.reported
+    alpha = chosen_alpha(splits)
+    ks = np.arange(1, max_k + 1)
+    nothing = [np.nan] * max_k
+    scores = np.column_stack([reported.pro(k=ks), reported.pro(alpha)])
+    return {
+        "k_choice": ["fixed"] * max_k + ["adaptive"],
+        "k": pd.array([*ks, None], dtype="Int64"),
+        "alpha": [*nothing, alpha],
+        "alpha_choice": [None] * max_k + ["validation"],
+        "mean_k": [*nothing, scoring.adaptive_k(reported.log_probs, [alpha]).mean()],
+        **aurocs(scores, reported, is_nll=[*(ks == 1), False]),
+    }
 
 
-def fixed_k(
+def printed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the AUROC at fixed and adaptive K that the paper printed for the settings of a table.
+
+    Columns: dataset, model, k_choice, k, auroc.
+    """
+    values = catalog.paper("fixed_k", table).rename(columns={"selection": "k_choice"})
+    return values[["dataset", "model", "k_choice", "k", "auroc"]]
+
+
+def draw(
     table: pd.DataFrame,
     *,
-    printed: pd.DataFrame | None = None,
     figure_columns: int = 2,
     title: str = "AUROC of PRO with the same K for every question, and with adaptive K",
 ) -> Figure:
-    """Draw AUROC of PRO against K: a panel for each dataset and protocol, a line for each model.
+    """Draw AUROC against K: a panel for each dataset, a line for each model; adaptive K apart.
 
-    Adaptive K is drawn at the right, apart from the fixed K.
+    Grey symbols are values that the paper printed for the same settings.
 
     Args:
         table: needs the columns k_choice (`fixed` or `adaptive`), k (of fixed rows) and auroc. It
-            may have auroc_low and auroc_high, which are drawn as bars, and dataset, model, protocol
-            and n_questions.
-        printed: values that the paper printed, with dataset, model, k_choice, k and auroc.
+            may have the interval of auroc, which is drawn as bars, and dataset, model, protocol and
+            n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", limit=200).fixed_k()
-        plots.fixed_k(table)
     """
     table = checked_table(table, ["k_choice", "k", "auroc"], "fixed_k")
     models = distinct_values(table, "model")
     largest = int(table["k"].max())
-    adaptive_place = largest + 2.0
-    grid = panels(
-        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
-    )
-    entries = model_entries(models)
-    with grid as (figure, drawn):
-        for ax, setting, rows in drawn:
-            fixed = rows["k_choice"] == "fixed"
-            _draw(ax, rows[fixed], models, adaptive_place)
-            _draw(ax, rows[~fixed], models, adaptive_place, ls="")
-            if printed is not None:
-                values = printed[printed["dataset"] == setting.get("dataset")]
-                _draw(ax, values, models, adaptive_place, **PRINTED)
+    end = largest + 2.0
+    paper = printed(table)
+    entries = model_entries(models) + ([] if paper.empty else [printed_entry()])
+    with labelled_figure(
+        table,
+        *("dataset", "protocol"),
+        title=title,
+        x="K, the number of answers that PRO uses (K = 1 is NLL)",
+        y="AUROC",
+        entries=entries,
+        figure_columns=figure_columns,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, setting, rows in panels:
+            is_fixed = rows["k_choice"] == "fixed"
+            values = paper[paper["dataset"] == setting["dataset"]]
+            parts = ((rows[is_fixed], {}), (rows[~is_fixed], {"ls": ""}), (values, PRINTED))
+            for part, style in parts:
+                placed = part.assign(place=part["k"].astype(float).fillna(end))
+                options: dict[str, Any] = {"interval": "auroc_", "bars": True, "shift": 0.16}
+                draw_curves(ax, placed, "model", models, "place", **{**options, **style})
             ax.axvline(largest + 0.8, color="black", lw=0.6)
-            ax.set_xlim(0.4, adaptive_place + 1.2)
-            ticks = [*range(1, largest + 1), adaptive_place]
-            ax.set_xticks(ticks, [*map(str, range(1, largest + 1)), "adaptive"])
-        if printed is not None and not printed.empty:
-            entries.append(printed_entry())
-        label_figure(
-            figure,
-            title=title,
-            x="K, the number of answers that PRO uses (K = 1 is NLL)",
-            y="AUROC with 95 % interval",
-            entries=entries,
-            note=_NOTE,
-        )
+            ax.set_xlim(0.4, end + 1.4)
+            ax.set_xticks([*range(1, largest + 1), end], [*range(1, largest + 1), "adaptive"])
     return figure
 
 
-def _draw(ax: Axes, rows: pd.DataFrame, models: list, adaptive_place: float, **style: Any) -> None:
-    """Draw a line for each model, moved a little to the side so that bars do not overlap."""
-    placed = rows.assign(place=rows["k"].astype(float).fillna(adaptive_place))
-    options = {"interval": "auroc_", "bars": True, "shift": 0.16, **style}
-    draw_curves(ax, placed, "model", models, "place", **options)
+def caption(table: pd.DataFrame) -> str:
+    """Compare the largest K, and adaptive K, with NLL."""
+    findings = []
+    for words, rows in by_protocol(table):
+        largest = rows["k"].max()
+        most = rows[rows["k"] == largest]
+        adaptive = rows[rows["k_choice"] == "adaptive"]
+        if largest > 1:
+            findings.append(words + comparison(most, f"K = {largest}", "NLL", "auroc_minus_nll"))
+        findings.append(words + comparison(adaptive, "Adaptive K", "NLL", "auroc_minus_nll"))
+    return join_caption(_SHOWN, table, *findings)

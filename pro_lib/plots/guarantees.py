@@ -1,264 +1,208 @@
-"""The figures of the guarantees: accuracy on answered questions, answer sets, and the entropy."""
+"""How many questions each method may answer with a guaranteed accuracy (notebook 09)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
-from pro_lib.plots.method_notes import method_note
-from pro_lib.plots.style import (
-    COLORS,
-    SHARE_TICKS,
-    TOO_FEW_LABELS,
-    checked_table,
-    distinct_values,
-    draw_curve,
-    label_figure,
-    name_rows,
-    panels,
-    plt,
-    set_ticks,
-)
+from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.guarantees import guarantee
+from pro_lib.plots.captions import join_caption, percent_span
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.settings import method_columns, per_setting, with_setting
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, name_rows, plt, set_ticks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# The lines of the figure of answer sets: column, whether its interval is drawn, and name.
-_SET_LINES = (
-    ("missed_limit", False, "upper limit, confidence 95 %"),
-    ("missed", True, "measured, with empty sets, 95 % interval"),
-    ("share_empty", False, "measured: the set is empty"),
+_SHOWN = (
+    "Share of the questions that each method may answer (bars) if an accuracy is guaranteed "
+    "(dashed line), and the accuracy of these answers with its 95 % confidence interval (points). "
+    "A method answers the questions with a score below a threshold, which all validation questions "
+    "give, with a confidence of {confidence:g} % for each row by itself."
 )
-_SETS_NOTE = (
-    "The upper limit holds for an α that is fixed beforehand, and is computed from validation "
-    "questions. A diamond is a target: its height is a share that is fixed beforehand. Conformal "
-    "prediction chooses α with validation questions, so that this share is not exceeded on "
-    "average: the measured share should not be above the diamond."
-)
-_GUARANTEE_NOTE = (
-    "A method answers the questions whose score is below a threshold. The threshold comes from "
-    "{n}validation questions, with a confidence of 95 % for each method and guarantee. With few "
-    "validation questions the threshold is strict, so the accuracy is usually higher than "
-    "guaranteed, or nothing can be guaranteed."
-)
-_LABELS_NOTE = (
-    "The guarantee is about answers that ROUGE-L calls correct. The points are estimated from "
+_POINT: dict[str, Any] = {"color": COLORS[1], "marker": "o", "ms": 3, "ls": "", "zorder": 3}
+_BY_LABELS = (
+    "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
 )
-_ENTROPY_NOTE = (
-    "Each dot is a question with its interval. At most 200 of the n questions are drawn, evenly "
-    "spaced. The entropy is at least the lower bound, whatever the samples."
-)
-_MOST_QUESTIONS = 200  # of the figure of entropies
-_ENTROPY_DOTS = (
-    ("entropy", "estimate from samples, 95 % interval"),
-    ("tree_bound", "lower bound from the exact search (tree bound)"),
-)
 
 
-def guarantees(
+def table(
+    splits: Sequence[Splits],
+    *,
+    targets: Sequence[float] | None = None,
+    alpha: float = 0.4,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return the share of questions that each method may answer, and the accuracy on these.
+
+    All validation questions decide about the guarantee (`guarantees.guarantee`). The reported
+    questions show how many questions it lets a method answer, and how many of these answers are
+    correct. One question of each text is used, drawn with `seed`.
+
+    Args:
+        splits: the validation and reported questions of each setting.
+        targets: the accuracies to guarantee; None chooses them (`default_targets`).
+        alpha: α of PRO.
+        confidence: the probability that a guarantee holds, for each row by itself.
+        seed: the seed of the drawn questions.
+
+    Returns:
+        A table with the columns of the setting, and
+
+        - method, similarity, alpha and alpha_choice.
+        - target and confidence.
+        - n_validation: the number of validation questions.
+        - threshold: questions with a lower score may be answered. It is missing if nothing is
+          guaranteed, and infinite if every question may be answered.
+        - coverage: the share of reported questions below the threshold.
+        - accuracy: that of these questions, with its 95 % interval. From labels of a sample, it is
+          an estimate, and NaN if fewer than 20 of these answers have a label.
+    """
+    targets = default_targets(splits) if targets is None else targets
+    return _rows(splits, targets=targets, alpha=alpha, confidence=confidence, seed=seed)
+
+
+def default_targets(splits: Sequence[Splits]) -> list[float]:
+    """Return three accuracies to guarantee: 0.7, 0.8 and 0.9, or lower ones.
+
+    If fewer than 0.4 of all validation questions are answered correctly, the targets are the next
+    three tenths above that share.
+    """
+    accuracy = float(np.mean([setting.pool.correct.mean() for setting in splits]))
+    first = 7 if accuracy >= 0.4 else int(np.ceil(10 * accuracy)) + 1
+    return [tenths / 10 for tenths in range(first, first + 3)]
+
+
+@per_setting
+def _rows(
+    splits: Splits, *, targets: Sequence[float], alpha: float, confidence: float, seed: int
+) -> list[pd.DataFrame]:
+    """Return the rows of one setting."""
+    reported = splits.reported.one_per_text(seed=seed)
+    pool = splits.pool
+    scores = reported.with_pro({"PRO": alpha})
+    validation_scores = pool.with_pro({"PRO": alpha})
+    rows = []
+    names = []
+    for name, target in product(scores, targets):
+        result = guarantee(
+            validation_scores[name],
+            pool.judgement.verdicts,
+            target=target,
+            confidence=confidence,
+            unlabelled=scores[name],
+            texts=pool.answers.get("text_number"),
+            seed=seed,
+        )
+        is_answered = np.asarray(result.answers(scores[name]))
+        row = {
+            "target": target,
+            "confidence": confidence,
+            "n_validation": result.n_validation,
+            "threshold": result.threshold,
+            "coverage": np.count_nonzero(is_answered) / len(is_answered),
+            **reported.judgement.accuracy_of(is_answered).columns("accuracy"),
+        }
+        rows.append(row)
+        names.append(str(name))
+    methods = method_columns(names, alphas={"PRO": alpha}, alpha_choice="default")
+    results = pd.DataFrame(rows).astype({"threshold": float})
+    return [with_setting(pd.DataFrame(methods).join(results), reported)]
+
+
+def draw(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Share of questions that each method may answer with a guaranteed accuracy",
+    title: str = "Questions answered with a guaranteed accuracy",
 ) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
-    There is a panel for each target, dataset, model and protocol, and a row for each method.
+    There is a panel for each target, dataset, model and protocol, and a row for each method. A
+    target that is guaranteed for no method has no panel.
 
     Args:
-        table: needs the columns method, target, coverage and accuracy. It may have similarity,
-            accuracy_low and accuracy_high, and dataset, model, protocol and n_questions.
+        table: needs the columns method, target, coverage and accuracy. It may have similarity, the
+            interval of accuracy, and dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", dataset="world-facts").guarantees()
-        plots.guarantees(table)
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
-    table = table.assign(row_name=method_labels(table).to_numpy())
-    table["goal"] = [f"guarantee: {100 * target:g} % correct" for target in table["target"]]
-    coverages = table.groupby("row_name", sort=False)["coverage"].mean()
-    names = list(coverages.sort_values(ascending=False, kind="stable").index)
-    shape: dict[str, Any] = {
-        "per_line": 1 if figure_columns == 1 else 3,
-        "height": 0.15 * len(names),
-    }
-    shape |= {"figure_columns": figure_columns, "sharex": True, "sharey": True}
-    with panels(table, "protocol", "dataset", "model", "goal", **shape) as (figure, drawn):
-        for ax, _, rows in drawn:
-            _draw_guarantees(ax, rows, names)
-        points, line, bars = drawn[0][0].get_legend_handles_labels()[0]
-        label_figure(
-            figure,
-            title=title,
-            x="share of all questions (bars), share of correct answers among the answered (points)",
-            y="method",
-            entries=[bars, points, line],
-            note=_guarantee_note(table),
-        )
+    table = table.assign(row=method_labels(table))
+    table["goal"] = [f"accuracy ≥ {target:g}" for target in table["target"]]
+    shares = table.groupby("row", sort=False)["coverage"].mean()
+    names = list(shares.sort_values(ascending=False, kind="stable").index)
+    settings = [name for name in ("protocol", "dataset", "model", "goal") if name in table]
+    is_any = table.groupby(settings)["coverage"].transform("max") > 0
+    shown = table[is_any] if is_any.any() else table
+    n_goals = shown["goal"].nunique()
+    with labelled_figure(
+        shown,
+        *settings,
+        title=title,
+        x="share answered (bars) and correct (points)",
+        entries=_entries(),
+        figure_columns=figure_columns,
+        per_line=min(n_goals, 1 + figure_columns),
+        height=0.15 * len(names),
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            _draw_panel(ax, rows, names)
     return figure
 
 
-def _guarantee_note(table: pd.DataFrame) -> str:
-    """Say where the thresholds come from, and what the methods are.
-
-    The number of validation questions is named if it is known.
-    """
-    numbers = distinct_values(table, "n_validation")
-    remarks = [_GUARANTEE_NOTE.format(n=f"{numbers[0]:,} " if len(numbers) == 1 else "")]
+def caption(table: pd.DataFrame) -> str:
+    """Say for how many methods each accuracy is guaranteed, and how many questions they answer."""
+    n_settings = len(table[["dataset", "model"]].drop_duplicates())
+    methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
+    parts = []
+    for target, rows in table.groupby("target"):
+        guaranteed = rows[rows["coverage"] > 0]
+        counts = f"{target:g} for {len(guaranteed)} of {len(rows)}"
+        if guaranteed.empty:
+            parts.append(counts)
+            continue
+        answered = f"which answer {percent_span(guaranteed['coverage'])} of the questions"
+        known = guaranteed["accuracy"].dropna()
+        right = f", {percent_span(known)} of them correctly" if len(known) else ""
+        n_below = int((guaranteed.get("accuracy_high", known) < target).sum())
+        below = f" (below it in {n_below}, by the interval)" if n_below else ""
+        parts.append(f"{counts}, {answered}{right}{below}")
+    findings = [
+        f"The accuracy that is guaranteed, for how many of the {methods}: {'; '.join(parts)}."
+    ]
     if is_by_labels(table):
-        remarks.append(_LABELS_NOTE)
-    if table["accuracy"][table["coverage"] > 0].isna().any():
-        remarks.append(TOO_FEW_LABELS)
-    return " ".join([*remarks, method_note(table)])
+        findings.append(_BY_LABELS)
+    confidence = 100 * table.get("confidence", pd.Series([0.95])).iloc[0]
+    return join_caption(_SHOWN.format(confidence=confidence), table, *findings)
 
 
-def answer_sets(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "How often the set of all answers with p ≥ α has no correct answer",
-) -> Figure:
-    """Draw how often answer sets miss, against α: a panel for each model and dataset.
-
-    Args:
-        table: needs the columns alpha, delta (missing for an α that is fixed beforehand),
-            missed_limit, missed, share_empty and set_size. It may have missed_low and
-            missed_high, and dataset, model and n_questions.
-        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", dataset="world-facts").answer_sets()
-        plots.answer_sets(table)
-    """
-    needed = ["alpha", "delta", *(column for column, _, _ in _SET_LINES), "set_size"]
-    table = checked_table(table, needed, "answer_sets")
-    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
-        figure,
-        drawn,
-    ):
-        for ax, _, rows in drawn:
-            _draw_sets(ax, rows, every=2 if len(drawn) > 2 else 1)
-        label_figure(
-            figure,
-            title=title,
-            x="α, the least probability of an answer in a set (below it: mean number of answers)",
-            y="share of questions without\na correct answer in their set",
-            entries=drawn[0][0].get_legend_handles_labels()[0],
-            note=_SETS_NOTE,
-        )
-    return figure
-
-
-def entropies(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Entropy of the answers to each question, and a guaranteed lower bound of it",
-) -> Figure:
-    """Draw the entropy of each question in ascending order: a panel for each dataset and model.
-
-    If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
-
-    Args:
-        table: needs the columns entropy and tree_bound. It may have entropy_low and entropy_high,
-            which are drawn as a band, and dataset, model and n_questions.
-        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", dataset="world-facts").entropies()
-        plots.entropies(table)
-    """
-    table = checked_table(table, ["entropy", "tree_bound"], "entropies")
-    with panels(table, "model", "dataset", figure_columns=figure_columns, height=2.2) as (
-        figure,
-        drawn,
-    ):
-        for ax, _, rows in drawn:
-            _draw_entropies(ax, rows.sort_values("entropy"))
-        label_figure(
-            figure,
-            title=title,
-            x="share of questions, from the smallest entropy to the largest",
-            y="entropy, nats",
-            entries=_entropy_entries(),
-            note=_ENTROPY_NOTE,
-        )
-    return figure
-
-
-def _draw_guarantees(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    places = rows["row_name"].map(names.index)
-    ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], label="share answered")
-    style: dict[str, Any] = {
-        "color": COLORS[1],
-        "ms": 2.5,
-        "label": "their accuracy, 95 % interval",
-    }
-    ax.plot(rows["accuracy"], places, "o", **style)
-    if "accuracy_low" in rows:
-        ax.hlines(places, rows["accuracy_low"], rows["accuracy_high"], color=COLORS[1], lw=1)
+def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
+    """Draw the rows of a panel, with the words that a method has no guarantee."""
+    draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
+    places = rows["row"].map(names.index)
+    ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], zorder=2)
     target = rows["target"].iloc[0]
-    ax.axvline(target, color="black", lw=0.8, ls="--", label="guaranteed accuracy")
-    # The text is up to half a panel wide, and lies on the wider side of the line.
-    left_end = 0.02 if target > 0.52 else target + 0.02
+    ax.axvline(target, color="black", lw=0.8, ls="--")
     for place in places[rows["coverage"] == 0]:
-        ax.text(left_end, place, "not guaranteed", fontsize=7, va="center")
-    name_rows(ax, names, list(rows["row_name"]))
+        ax.text(0.02, place, "not guaranteed", fontsize=7, va="center")
+    name_rows(ax, names, list(rows["row"]))
     ax.set_xlim(0, 1.02)
     set_ticks(ax, SHARE_TICKS)
 
 
-def _draw_sets(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
-    """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
-    fixed = rows[rows["delta"].isna()]
-    for index, (column, has_interval, name) in enumerate(_SET_LINES):
-        interval = f"{column}_" if has_interval else ""
-        draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=interval, label=name)
-    chosen = rows.dropna(subset=["delta", "alpha"])
-    style: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": ""}
-    name = "target share, at the α chosen for it"
-    ax.plot(chosen["alpha"], chosen["delta"], marker="D", label=name, **style)
-    ax.set(xscale="log", ylim=(0, 1))
-    labels = []
-    for alpha, size in zip(fixed["alpha"], fixed["set_size"], strict=True):
-        labels.append(f"{alpha:g}\n({size:.1f})")
-    ax.set_xticks(fixed["alpha"][::every], labels[::every])
-    ax.minorticks_off()
-
-
-def _entropy_styles() -> list[dict[str, Any]]:
-    """Return the style of the dots of each column."""
-    shape = {"ls": "", "ms": 2.2}
-    return [shape | {"color": COLORS[index], "marker": "os"[index]} for index in (0, 1)]
-
-
-def _entropy_entries() -> list[plt.Line2D]:
-    """Return the legend of the figure of entropies."""
-    pairs = zip(_ENTROPY_DOTS, _entropy_styles(), strict=True)
-    return [plt.Line2D([], [], label=name, **style) for (_, name), style in pairs]
-
-
-def _draw_entropies(ax: Axes, rows: pd.DataFrame) -> None:
-    places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
-    some = rows.iloc[places]
-    shares = pd.Series((places + 1) / len(rows), some.index)
-    if "entropy_low" in some:
-        ends = some["entropy_low"].astype(float), some["entropy_high"].astype(float)
-        ax.vlines(shares, *ends, color=COLORS[0], lw=0.5, alpha=0.5)
-    for (column, _), style in zip(_ENTROPY_DOTS, _entropy_styles(), strict=True):
-        ax.plot(shares, some[column], **style)
-    ax.set_xlim(-0.01, 1.01)
-    highest = some[[column for column, _ in _ENTROPY_DOTS]].max(axis=None)
-    if "entropy_high" in some and some["entropy_high"].notna().any():
-        highest = max(highest, some["entropy_high"].quantile(0.98))
-    ax.set_ylim(0, 1.03 * highest)
+def _entries() -> list[Any]:
+    """Return the legend."""
+    return [
+        plt.Rectangle((0, 0), 1, 1, color=COLORS[4], label="share answered"),
+        plt.Line2D([], [], label="their accuracy", **_POINT),
+        plt.Line2D([], [], label="guaranteed accuracy", color="black", lw=0.8, ls="--"),
+    ]

@@ -1,66 +1,92 @@
-"""The figure of the number of answers that α keeps."""
+"""The number of answers that PRO keeps, against α (notebook 03)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from pro_lib import metrics, scoring
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
+from pro_lib.plots.captions import by_protocol, join_caption, span
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import per_setting
 from pro_lib.plots.style import (
-    ALPHA_AXIS,
+    ALPHA_LABELS,
+    Figure,
     alpha_axis,
-    checked_table,
     distinct_values,
     draw_curves,
-    label_figure,
     model_entries,
-    panels,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_NOTE = "If no answer has p ≥ α, PRO keeps the most probable answer."
-_REPEATS_NOTE = (
-    "An answer that is found several times is also kept several times, so K can exceed 1/α."
+_SHOWN = (
+    "Mean number K of answers that PRO keeps at each α, with its 95 % confidence interval (band): "
+    "the answers with p ≥ α, or the most probable one if there are none."
 )
 
 
-def k_vs_alpha(
+@per_setting
+def table(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the mean number of answers that PRO keeps at each α.
+
+    Columns: those of the setting; alpha; mean_k with its 95 % interval over questions, mean_k_low
+    and mean_k_high.
+    """
+    search_alpha = evaluation.search_alpha
+    alphas = alpha_grid(search_alpha, alphas=DRAWN_ALPHAS)
+    counts = scoring.adaptive_k(evaluation.log_probs, alphas, search_alpha=search_alpha)
+    mean = counts.mean(axis=0)
+    low, high = metrics.normal(mean, counts.std(axis=0, ddof=1) / np.sqrt(len(counts)))
+    return {"alpha": alphas, "mean_k": mean, "mean_k_low": low, "mean_k_high": high}
+
+
+def draw(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
+    alpha_scale: str = "log",
     title: str = "Number of answers that PRO keeps, against α",
 ) -> Figure:
-    """Draw the mean number of answers kept against α: a panel for each dataset and protocol.
+    """Draw the mean number of answers against α: a panel for each dataset, a line for each model.
 
     Args:
-        table: needs the columns alpha and mean_k. It may have mean_k_low and mean_k_high, which are
-            drawn as a band, and dataset, model, protocol and n_questions.
+        table: needs the columns alpha and mean_k. It may have the interval of mean_k, and dataset,
+            model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        alpha_scale: `log`, or `linear` as in the paper.
         title: the title of the figure.
-
-    Example:
-        table = Experiment(model="facts-2m", limit=200).k_vs_alpha()
-        plots.k_vs_alpha(table)
     """
     table = checked_table(table, ["alpha", "mean_k"], "k_vs_alpha")
     models = distinct_values(table, "model")
-    has_repeats = "paper" in distinct_values(table, "protocol")
-    grid = panels(
-        table, "dataset", "protocol", figure_columns=figure_columns, sharex=True, sharey=True
-    )
-    with grid as (figure, drawn):
-        for ax, _, rows in drawn:
-            style: dict[str, Any] = {"lw": 1, "marker": "", "clip_on": False}
-            draw_curves(ax, rows, "model", models, "alpha", "mean_k", interval="mean_k_", **style)
-            alpha_axis(ax)
-        label_figure(
-            figure,
-            title=title,
-            x=ALPHA_AXIS,
-            y="answers kept, mean with 95 % interval",
-            entries=model_entries(models, lw=1, marker=""),
-            note=f"{_NOTE} {_REPEATS_NOTE}" if has_repeats else _NOTE,
-        )
+    with labelled_figure(
+        table,
+        *("dataset", "protocol"),
+        title=title,
+        x=ALPHA_LABELS[alpha_scale],
+        y="answers kept, mean",
+        entries=model_entries(models, marker=""),
+        figure_columns=figure_columns,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            style: dict[str, Any] = {"interval": "mean_k_", "marker": "", "clip_on": False}
+            draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
+            alpha_axis(ax, alpha_scale)
     return figure
+
+
+def caption(table: pd.DataFrame, *, alpha: float = 0.4) -> str:
+    """Say how many answers PRO keeps at the default α, or the nearest one, and at the smallest."""
+    nearest = table.loc[(table["alpha"] - alpha).abs().idxmin(), "alpha"]
+    smallest = table["alpha"].min()
+    findings = []
+    for words, rows in by_protocol(table):
+        kept = [span(rows.loc[rows["alpha"] == a, "mean_k"], "{:.2f}") for a in (nearest, smallest)]
+        findings.append(
+            f"{words}PRO keeps {kept[0]} answers to a question on average at α = {nearest:g}, "
+            f"and {kept[1]} at α = {smallest:g}."
+        )
+    return join_caption(_SHOWN, table, *findings)

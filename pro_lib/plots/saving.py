@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ _WHOLE = re.compile(r"-?\d+")
 _ONE_MORE_DIGIT = 1e6
 # Largest move of a point of a drawing that is not seen, in points (1/72 inch).
 _DRAWING_TOLERANCE = 0.1
+# The first line of a caption, so that no other Markdown file is replaced.
+_CAPTION_MARK = "<!-- caption of a figure, written with it -->"
 _IDENTIFIER = re.compile(r'(?<=id=")[^"]*|(?<=href="#)[^"]*|(?<=url\(#)[^)]*')
 _GEOMETRY = re.compile(
     r'(?<= (?:d|x|y)=")[^"]*|(?<= transform=")[^"]*|(?<= width=")[^"]*|(?<= height=")[^"]*'
@@ -43,26 +46,42 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _WORDS = re.compile(r">([^<]*)</text>")
 
 
+@dataclass(frozen=True)
+class SavedFigure:
+    """A saved figure with its caption, which a notebook shows below it."""
+
+    figure: Figure
+    caption: str
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import Markdown, display
+
+        display(self.figure, Markdown(self.caption))
+
+
 def save_figure(
     figure: Figure | None,
     table: pd.DataFrame,
     name: str,
     *,
+    caption: str = "",
     figures_dir: str | Path = "figures",
     inputs: Iterable[str | Path] = (),
 ) -> list[Path]:
-    """Write `<name>.csv`, the numbers, and `<name>.png` and `<name>.svg`, the figure.
+    """Write `<name>.csv`, the numbers, `<name>.png` and `<name>.svg`, the figure, and its caption.
 
     The files are kept as they are if all of them exist, can be opened and agree with the new ones.
     The table agrees if it differs as little as on another kind of processor (`tables_agree`). The
     drawing agrees if no point moves by more than 0.1 pt; if values of the table differ in more
     than their last digit, only the words of the drawing have to be the same. Otherwise all of them
-    are written.
+    are written. The caption is `<name>.md`, and is written if its words have changed, or if the
+    table has.
 
     Args:
         figure: the figure, or None for a table without one.
         table: the numbers behind the figure.
         name: the name of the files, without an ending.
+        caption: the caption in Markdown; empty writes none.
         figures_dir: the folder of the files, which is made if needed.
         inputs: files that the numbers come from; replacing one of them is an error.
 
@@ -70,7 +89,8 @@ def save_figure(
         The files that were written; an empty list if all were kept.
 
     Raises:
-        RunError: if a file is an input or cannot be written.
+        RunError: if a file is an input or cannot be written, or the caption would replace a file
+            that is not a caption.
     """
     folder = Path(not_empty(figures_dir, "figures_dir"))
     not_empty(name, "name")
@@ -81,19 +101,55 @@ def save_figure(
     inputs = list(inputs)
     for path in paths:
         check_output(path, option=f"figures_dir={folder}", inputs=inputs)
+    caption_path = folder / f"{name}.md"
+    if caption:
+        words = "is not a caption, so it is kept"
+        check_output(
+            caption_path,
+            option=f"figures_dir={folder}",
+            inputs=inputs,
+            is_ours=_is_caption,
+            foreign=words,
+        )
     numbers = csv_text(table, format_float=_number_text)
     drawing = "" if figure is None else svg_text(figure)
-    if _are_current(paths, numbers, drawing):
-        written = []
-    else:
+    written = []
+    if not _are_current(paths, numbers, drawing):
         written = paths
         write_whole(numbers.encode(), folder / f"{name}.csv")
         if figure is not None:
             write_whole(_png(figure), folder / f"{name}.png")
             write_whole(drawing.encode(), folder / f"{name}.svg")
+    text = f"{_CAPTION_MARK}\n\n{caption}\n"
+    if caption and not _is_current_caption(caption_path, text, numbers):
+        write_whole(text.encode(), caption_path)
+        written = [*written, caption_path]
     if figure is not None:
         plt.close(figure)
     return written
+
+
+def read_caption(path: str | Path) -> str:
+    """Return the caption of a figure without the mark of its file."""
+    return Path(path).read_text(encoding="utf-8").removeprefix(_CAPTION_MARK).strip()
+
+
+def _is_current_caption(path: Path, text: str, numbers: str) -> bool:
+    """Return whether a caption has this text.
+
+    If the stored table has other numbers, because it was kept, only the words have to be the same.
+    """
+    if not path.is_file():
+        return False
+    stored = path.read_text(encoding="utf-8")
+    stored_numbers = path.with_suffix(".csv").read_text(encoding="utf-8")
+    if tables_agree(numbers, stored_numbers, is_exact=True):
+        return stored == text
+    return _NUMBER.sub("", stored) == _NUMBER.sub("", text)
+
+
+def _is_caption(path: Path) -> bool:
+    return path.read_text(encoding="utf-8").startswith(_CAPTION_MARK)
 
 
 def _number_text(value: float) -> str:

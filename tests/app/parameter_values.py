@@ -2,13 +2,12 @@
 
 import json
 import math
-from dataclasses import fields
 
-from pro_lib.app.parameters import NOT_FOR_USERS, Parameters
+from pro_lib.app.parameters import help_texts
 
-PARAMETERS = [field.name for field in fields(Parameters) if field.name not in NOT_FOR_USERS]
+PARAMETERS = list(help_texts())
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
-FOR_CELLS = ("alpha", "target", "confidence", "figure_columns")
+FOR_CELLS = ("alpha", "target", "confidence", "figure_columns", "alpha_scale")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 OTHER = {
     "model": "facts-2m",
@@ -46,6 +45,7 @@ OTHER = {
     "methods": "P(True)",
     "correctness": "exact_match",
     "figure_columns": 1,
+    "alpha_scale": "linear",
 }
 # Parameters whose value is a file or folder that a test writes, or that are about such a file.
 OF_FILES = ("records", "generations_dir", "figures_dir", "columns", "strict")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_sweeps import evaluation_of
+from invented_settings import evaluation_of
 
 from pro_lib import scoring
 from pro_lib.evaluation import choose_alpha

@@ -9,7 +9,7 @@ from test_labels import evaluation, label_all
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Splits, findings, tables
+from pro_lib.evaluation import Splits
 from pro_lib.labels import (
     LabelPlan,
     LabelSample,
@@ -17,6 +17,8 @@ from pro_lib.labels import (
     is_label_sample,
     plan_path,
 )
+from pro_lib.plots import label_answers
+from pro_lib.plots.settings import aurocs, overview
 
 
 def sample_of(judged, truth, folder, *, n_labels, stop=None):
@@ -41,13 +43,13 @@ def test_with_all_labels_tables_have_the_true_auroc_accuracy_and_difference(tmp_
     estimated = sample_of(judged, truth, tmp_path, n_labels=80).with_labels(judged)
     correct = np.array(list(truth.values()))
     scores = judged.baselines.to_numpy()
-    columns = tables.auroc_columns(scores, estimated)
+    columns = aurocs(scores, estimated)
     exact = [metrics.auroc(column, correct) for column in scores.T]
     np.testing.assert_allclose(columns["auroc"], exact)
     assert columns["interval"] == "from labels of a sample"
-    differences = tables.nll_comparison_columns(scores, estimated)
+    differences = aurocs(scores, estimated)
     np.testing.assert_allclose(differences["auroc_minus_nll"], np.array(exact) - exact[0])
-    [row] = tables.overview([estimated]).to_dict("records")
+    [row] = overview([estimated]).to_dict("records")
     assert row["n_correct"] == correct.sum() != judged.correct.sum()
     assert row["accuracy"] == pytest.approx(correct.mean())
 
@@ -55,7 +57,7 @@ def test_with_all_labels_tables_have_the_true_auroc_accuracy_and_difference(tmp_
 def test_labels_of_a_sample_give_the_auroc_of_the_estimator(labelled):
     judged, _, sample = labelled
     expected = sample.estimate(judged).set_index("method").loc["NLL"]
-    columns = tables.auroc_columns(judged.baselines[["NLL"]].to_numpy(), sample.with_labels(judged))
+    columns = aurocs(judged.baselines[["NLL"]].to_numpy(), sample.with_labels(judged))
     for name in ("auroc", "auroc_low", "auroc_high"):
         assert columns[name] == pytest.approx([expected[name]])
 
@@ -98,15 +100,15 @@ def test_labels_of_other_answers_are_refused(labelled):
 def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):
     judged, truth = evaluation(200)
     sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    columns = tables.auroc_columns(judged.baselines.to_numpy(), sample.with_labels(judged))
+    columns = aurocs(judged.baselines.to_numpy(), sample.with_labels(judged))
     assert np.isnan(columns["auroc"]).all()
-    [note] = tables.overview([sample.with_labels(judged)])["note"]
+    [note] = overview([sample.with_labels(judged)])["note"]
     assert "No AUROC is shown: only 4 labels of right answers" in note
 
 
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
     judged, _, sample = labelled
-    table = tables.label_estimates([tables.LabelledSplits(Splits(judged, judged), sample)])
+    table = label_answers.table([label_answers.LabelledSplits(Splits(judged, judged), sample)])
     assert list(table["judge"].unique()) == ["labels", "rouge_l"]
     by_judge = table[(table["judge"] == "rouge_l") & (table["method"] == "NLL")].iloc[0]
     exact = metrics.auroc(judged.baselines["NLL"], judged.correct)
@@ -118,9 +120,9 @@ def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
 
 def test_the_bins_of_rouge_count_answers_and_labels(labelled):
     judged, truth, sample = labelled
-    table = tables.label_counts([tables.LabelledSplits(Splits(judged, judged), sample)]).set_index(
-        "rouge_l_bin"
-    )
+    table = label_answers.counts(
+        [label_answers.LabelledSplits(Splits(judged, judged), sample)]
+    ).set_index("rouge_l_bin")
     assert table.loc["1", "n_answers"] == judged.correct.sum()
     assert table["n_answers"].sum() == 120
     assert (table["n_first"].sum(), table["n_second"].sum()) == (20, 40)
@@ -133,7 +135,7 @@ def test_labellers_have_a_row_for_their_repetitions_and_one_for_each_pair(labell
     second = sample.labels[~sample.labels["repetition"]].head(10).assign(labeller="ben")
     second["correct"] = [not second["correct"].iloc[0], *second["correct"].iloc[1:]]
     both = replace(sample, labels=pd.concat([sample.labels, second]))
-    table = tables.labellers([tables.LabelledSplits(Splits(judged, judged), both)])
+    table = label_answers.labellers([label_answers.LabelledSplits(Splits(judged, judged), both)])
     assert table["labeller"].tolist() == ["ada", "ben", "ada"]
     assert table["other_labeller"].tolist() == [None, None, "ben"]
     assert table[["n_both", "n_same"]].to_numpy().tolist() == [[6, 6], [0, 0], [10, 9]]
@@ -162,64 +164,6 @@ def test_labels_of_two_plans_are_refused(labelled, tmp_path):
     append_label(tmp_path / "labels.jsonl", labels[0])
     with pytest.raises(RunError, match="1 labels do not belong to this plan"):
         LabelSample.read(tmp_path / "labels.jsonl")
-
-
-# Findings
-
-
-def found(**changes):
-    """Return the tables of notebook 10 for two methods, in which PRO is better than NLL."""
-    rows = []
-    for judge, auroc in (("labels", 0.8), ("rouge_l", 0.78)):
-        for method, difference, p_value in (("NLL", 0.0, np.nan), ("PRO", 0.05, 0.001)):
-            row = {"dataset": "toy", "model": "m", "protocol": "workbench", "judge": judge}
-            row |= {"method": method, "similarity": None, "n_questions": 500, "n_correct": 200}
-            row |= {"auroc": auroc, "auroc_low": auroc - 0.05, "auroc_high": auroc + 0.05}
-            row |= {"auroc_minus_nll": difference, "p_value": p_value}
-            row |= {"auroc_minus_nll_low": difference - 0.02}
-            row |= {"auroc_minus_nll_high": difference + 0.02}
-            row |= {"n_labels": 90, "n_right": 40, "n_wrong": 50, "n_effective": 70.4}
-            rows.append(row | {"shown": "yes"})
-    agreement = {"dataset": "toy", "model": "m", "judge": "rouge_l", "accuracy_by_judge": 0.5}
-    for name, value in (("accuracy", 0.4), ("agreement", 0.9)):
-        agreement |= {name: value, f"{name}_low": value - 0.1, f"{name}_high": value + 0.05}
-    people = {"labeller": "ada", "other_labeller": None, "n_both": 9, "n_same": 8, "kappa": np.nan}
-    pair = {"labeller": "ada", "other_labeller": "ben", "n_both": 50, "n_same": 45, "kappa": 0.79}
-    estimates = pd.DataFrame(rows).assign(**changes)
-    return estimates, pd.DataFrame([agreement]), pd.DataFrame([people, pair])
-
-
-def test_findings_say_which_differences_the_labels_show():
-    first, second, third = findings.label_answers(*found()).split("\n\n")
-    assert first == (
-        "If each answer counts once (protocol `workbench`), m on toy: by the labels, significantly "
-        "better than NLL: PRO (difference +0.050, 95 % confidence interval +0.030 to +0.070)."
-    )
-    assert second == (
-        "m on toy: 90 labels (40 right, 50 wrong). By the labels, the accuracy is 0.400 (95 % "
-        "confidence interval 0.300 to 0.450); by ROUGE-L, it is 0.500. ROUGE-L agrees with the "
-        "labels on 0.900 (95 % confidence interval 0.800 to 0.950). AUROC of NLL is 0.800 (95 % "
-        "confidence interval 0.750 to 0.850) by the labels and 0.780 by ROUGE-L, so the labels do "
-        "not show that ROUGE-L shifts it."
-    )
-    assert third == (
-        "Labeller `ada` gave the same label to 8 of 9 answers shown twice. Labellers `ada` and "
-        "`ben` agree on 45 of 50 answers (Cohen's κ 0.79)."
-    )
-
-
-def test_findings_do_not_call_methods_equal():
-    text = findings.label_answers(*found(p_value=0.4))
-    assert "the labels show no difference to NLL: PRO" in text
-    assert "equal to" not in text
-
-
-def test_findings_without_labels_say_what_is_missing():
-    reason = "only 0 labels of right answers; 10 are needed"
-    estimates, agreement, labellers = found(p_value=np.nan, auroc=np.nan, n_labels=0, shown=reason)
-    text = findings.label_answers(estimates, agreement.assign(accuracy=np.nan), labellers.head(0))
-    assert f"no difference to NLL is estimated ({reason})" in text
-    assert "m on toy: no answer has a label." in text
 
 
 def test_without_enough_labels_even_the_reference_has_no_interval(tmp_path):

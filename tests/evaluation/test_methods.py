@@ -11,9 +11,9 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.metrics.correctness import Choices
+from pro_lib.plots import alpha_sweep, benchmark, fixed_k
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
 
@@ -70,11 +70,11 @@ def test_fixed_k_and_alphas_of_both_protocols_are_those_of_the_loop():
         counts += [[max(1, sum(p >= alpha for p in probs)) for probs in found] for alpha in alphas]
         pro = [[naive_pro(probs, k) for probs, k in zip(found, ks, strict=True)] for ks in counts]
         aurocs = [roc_auc_score(~judged.correct, values) for values in pro[:6]]
-        table = tables.fixed_k([Splits(judged, judged, None)], max_k=6)
+        table = fixed_k.table([Splits(judged, judged, None)], max_k=6)
         assert table["k"].tolist()[:6] == [1, 2, 3, 4, 5, 6]
         assert table["auroc"][:6].tolist() == pytest.approx(aurocs, abs=1e-12)
         np.testing.assert_allclose(judged.pro(alphas).T, pro[6:], rtol=0, atol=1e-12)
-        kept.append(tables.alpha_rows(judged, alphas=alphas)["mean_k"])
+        kept.append(alpha_sweep.rows_at(judged, alphas=alphas)["mean_k"])
         assert kept[-1].tolist() == pytest.approx(np.mean(counts[6:], axis=1))
     assert (kept[0][:3] > kept[1][:3]).all()  # the paper's protocol keeps repeats
 
@@ -128,5 +128,5 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen_and_is_said_and_so_is_a
         f" For {above} questions the answers' probabilities sum to more than 1" in paper.sentence()
     )
     assert "sum to more" not in ours.sentence()
-    tables.alpha_rows(paper)  # a warning would be an error
-    tables.benchmark([Splits(paper, paper, None)])
+    alpha_sweep.rows_at(paper)  # a warning would be an error
+    benchmark.table([Splits(paper, paper, None)])

@@ -5,12 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_exact_search_tables import judged_runs
+from test_exact_search_figure import judged_runs
 from test_label_tables import sample_of
 from test_labels import evaluation
 
 from pro_lib import importing, metrics
-from pro_lib.evaluation import Splits, findings, tables
+from pro_lib.evaluation import Splits
+from pro_lib.plots import (
+    answered,
+    benchmark,
+    causes,
+    exact_search_auroc,
+    gains,
+    guarantees,
+    redraws,
+    reliability,
+    rouge_thresholds,
+)
 
 VALIDATION, _ = evaluation(100, seed=1)
 
@@ -48,7 +59,7 @@ def both_tables(complete, make_table):
 
 
 def test_with_all_labels_the_benchmark_has_the_true_values(complete):
-    estimated, exact = both_tables(complete, tables.benchmark)
+    estimated, exact = both_tables(complete, benchmark.table)
     columns = ["auroc", "auroc_minus_pro", "prr", "auarc", "brier", "n_differ", "n_correct"]
     pd.testing.assert_frame_equal(estimated[columns], exact[columns])
     assert set(estimated["judge"]) == {"labels"}
@@ -57,7 +68,7 @@ def test_with_all_labels_the_benchmark_has_the_true_values(complete):
 
 
 def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):
-    table = tables.benchmark([partial_labels]).set_index("method")
+    table = benchmark.table([partial_labels]).set_index("method")
     others = table[table["alpha_choice"] != "validation"]
     is_different = (others["auroc_minus_pro_low"] > 0) | (others["auroc_minus_pro_high"] < 0)
     is_compared = ~others["reading"].isin(["identical", ""])
@@ -72,14 +83,14 @@ def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):
 
 
 def test_the_correction_counts_the_other_methods_only(partial_labels):
-    table = tables.benchmark([partial_labels])
+    table = benchmark.table([partial_labels])
     corrected = table[table["p_holm"].notna()]
     np.testing.assert_allclose(corrected["p_holm"], metrics.holm(corrected["p_value"]))
     assert set(corrected["method"]) == {"NLL", "SE", "ALL"}
 
 
 def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
-    table = tables.benchmark([few_labels])
+    table = benchmark.table([few_labels])
     for column in ("auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"):
         assert table[column].isna().all(), column
     assert not table["significant"].any()
@@ -88,15 +99,15 @@ def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
 
 
 def test_too_few_labels_do_not_say_how_often_redraws_are_better(few_labels):
-    [row] = tables.redraws([replace(few_labels, n_validation=50)], "auroc").to_dict("records")
+    few = [replace(few_labels, n_validation=50)]
+    [row] = redraws.table(few, quantity="auroc").to_dict("records")
     assert np.isnan([row["auroc_median"], row["share_better_than_nll"]]).all()
-    text = findings.benchmark(tables.benchmark([few_labels]), pd.DataFrame([row]))
-    assert "has no interval in 1 setting, because too few answers have labels" in text
-    assert "redrawn" not in text
+    caption = benchmark.caption(benchmark.table([few_labels]))
+    assert "There are too few answers for a statement about m on toy" in caption
 
 
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
-    estimated, exact = both_tables(complete, tables.accuracy_by_coverage)
+    estimated, exact = both_tables(complete, answered.table)
     enough = estimated["accuracy"].notna()
     assert (enough == (estimated["n_answered"] >= 20) | (estimated["method"] == "oracle")).all()
     np.testing.assert_allclose(estimated["accuracy"][enough], exact["accuracy"][enough])
@@ -109,7 +120,7 @@ def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
 
 def test_with_all_labels_the_bins_of_reliability_have_the_true_accuracy(complete):
     estimated, exact = complete
-    table = tables.reliability([estimated], methods=["NLL"])
+    table = reliability.table([estimated], methods=["NLL"])
     assert table["n_in_bin"].sum() == 100
     assert len(table) <= 3  # a bin for every 30 labels
     fitted = metrics.calibration(
@@ -128,7 +139,7 @@ def test_with_all_labels_the_bins_of_reliability_have_the_true_accuracy(complete
 
 def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
     def make_table(splits):
-        return tables.guarantees(splits, targets=[0.2])
+        return guarantees.table(splits, targets=[0.2])
 
     estimated, exact = both_tables(complete, make_table)
     assert (exact["coverage"] > 0).any()
@@ -140,7 +151,7 @@ def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
 
 def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
     estimated, exact = complete
-    table = tables.rouge_thresholds([estimated], thresholds=[0.3])
+    table = rouge_thresholds.table([estimated], thresholds=[0.3])
     by_rouge = table[table["rouge_threshold"] == 0.3]
     by_labels = table[table["rouge_threshold"].isna()]
     assert (len(by_rouge), len(by_labels)) == (4, 4)
@@ -156,7 +167,7 @@ def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
 
 
 def test_without_labels_of_a_sample_the_thresholds_have_no_further_rows(complete):
-    table = tables.rouge_thresholds([complete[1]], thresholds=[0.3])
+    table = rouge_thresholds.table([complete[1]], thresholds=[0.3])
     assert table["rouge_threshold"].notna().all()
 
 
@@ -164,7 +175,7 @@ def test_causes_are_estimated_from_the_labels(complete):
     estimated, exact = (splits.reported for splits in complete)
     log_probs = exact.log_probs
     by_truth, by_labels = (
-        tables.pro_minus_nll(log_probs, judged.judgement, alphas=[0.4])
+        gains.pro_minus_nll(log_probs, judged.judgement, alphas=[0.4])
         for judged in (exact, estimated)
     )
     columns = ["nll_auroc", "auroc_minus_nll", "n_differ"]
@@ -178,7 +189,7 @@ def test_causes_are_estimated_from_the_labels(complete):
             for question_id, row in zip(exact.answers["question_id"], log_probs, strict=True)
         ]
     )
-    table = tables.causes(estimated, run)
+    table = causes.table(estimated, run)
     assert set(table["judge"]) == {"labels"}
     unchanged = table[table["cause"] == "nothing changed"]
     np.testing.assert_allclose(unchanged["auroc_minus_nll"], by_truth["auroc_minus_nll"])
@@ -201,8 +212,8 @@ class TrueLabels:
 def test_the_search_is_compared_by_labels(tmp_path):
     runs = judged_runs(48)
     labels = TrueLabels(tmp_path)
-    estimated = tables.exact_search_auroc([runs], n_validation=None, label_sample=labels)
-    exact = tables.exact_search_auroc([runs], n_validation=None)
+    estimated = exact_search_auroc.table([runs], n_validation=None, label_sample=labels)
+    exact = exact_search_auroc.table([runs], n_validation=None)
     assert labels.splits == ["test"]
     assert set(estimated["judge"]) == {"labels"}
     assert set(estimated["interval"]) == {"from labels of a sample"}

@@ -3,42 +3,29 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import (
+    CORRECT,
+    EVALUATION,
+    LOG_PROBS,
+    evaluation_of,
+    some_questions,
+    splits_of,
+)
 from scipy.stats import norm
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps, tables
-from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Evaluation, Splits
-from pro_lib.evaluation.tables.alpha_sweep import redraw_benchmark
-
-
-def some_questions(n=80, seed=0):
-    """Distinct answers of mass below 1, some missing; surer questions are more often right."""
-    rng = np.random.default_rng(seed)
-    probs = rng.dirichlet(np.full(6, 0.4), size=n)[:, :5] + 1e-9
-    correct = rng.random(n) < probs.max(axis=1)
-    probs[rng.random(probs.shape) < 0.3] = np.nan
-    probs[np.isnan(probs).all(axis=1), 0] = 0.01
-    return np.log(probs), correct
-
-
-def evaluation_of(log_probs, correct, *, rouge_l=None, search_alpha=None, **baselines):
-    """An evaluation of these answers; the question with right answers has ROUGE-L 1."""
-    answers = pd.DataFrame({"question_id": np.arange(len(correct)).astype(str), "correct": correct})
-    answers["rouge_l"] = np.asarray(correct, float) if rouge_l is None else rouge_l
-    scored = pd.DataFrame(baselines, index=answers.index)
-    _, exclusions = metrics.usable(scored, correct)
-    return Evaluation(
-        "m", "d", "test", answers, np.asarray(log_probs), scored, exclusions, (), search_alpha
-    )
-
-
-LOG_PROBS, CORRECT = some_questions()
-EVALUATION = evaluation_of(LOG_PROBS, CORRECT, NLL=scoring.nll(LOG_PROBS))
-
-
-def splits_of(evaluation, n_validation=None, **options):
-    """The same questions for validation and for the report."""
-    return Splits(evaluation, evaluation, n_validation, **options)
+from pro_lib.evaluation import sweeps
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
+from pro_lib.plots import (
+    alpha_sweep,
+    benchmark,
+    fixed_k,
+    k_vs_alpha,
+    reliability,
+    rouge_thresholds,
+)
+from pro_lib.plots.redraws import redraw
+from pro_lib.plots.settings import SETTING_COLUMNS
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
@@ -46,20 +33,20 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     # 0.5 log 12.5 = 1.956 of the wrong one and 0.799 of the right one: AUROC 1. From 0.05 on it is
     # 0.693 and 0.799, at 0 1.956 and 4.159.
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
-    aurocs = tables.alpha_rows(evaluation).set_index("alpha")["auroc"]
+    aurocs = alpha_sweep.rows_at(evaluation).set_index("alpha")["auroc"]
     assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
     finer = splits_of(evaluation, alphas=DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
         assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
         assert sweeps.chosen_alpha(splits) == alpha
-        assert tables.fixed_k([splits])["alpha"].iloc[-1] == alpha
-    for table in (tables.benchmark([finer]), tables.rouge_thresholds([finer])):
+        assert fixed_k.table([splits])["alpha"].iloc[-1] == alpha
+    for table in (benchmark.table([finer]), rouge_thresholds.table([finer])):
         chosen = table["alpha_choice"] == "validation"
         assert (table.loc[chosen & (table["method"] == "PRO"), "auroc"] == 1).all()
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
-    table = tables.alpha_rows(EVALUATION)
+    table = alpha_sweep.rows_at(EVALUATION)
     counts = scoring.adaptive_k(LOG_PROBS, DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(DRAWN_ALPHAS)
     assert table[["auroc", "mean_k"]].iloc[-1].tolist() == [
@@ -70,26 +57,26 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, intervals)
     mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_k"], mean)
-    by_k = tables.k_vs_alpha([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
+    by_k = k_vs_alpha.table([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
 def test_intervals_are_by_cluster_where_questions_have_one():
-    assert set(tables.alpha_rows(EVALUATION, alphas=[0.4])["interval"]) == {"by question"}
+    assert set(alpha_sweep.rows_at(EVALUATION, [0.4])["interval"]) == {"by question"}
     clusters = np.arange(len(CORRECT)) % 8
     clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
-    table = tables.alpha_rows(clustered, alphas=[0.1, 0.4])
+    table = alpha_sweep.rows_at(clustered, alphas=[0.1, 0.4])
     scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
     expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
     assert set(table["interval"]) == {"by cluster"}
-    compared = tables.benchmark([splits_of(clustered, 40)])
+    compared = benchmark.table([splits_of(clustered, 40)])
     assert set(compared["interval"]) == {"by cluster"}
 
 
 def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
-    table = tables.alpha_rows(EVALUATION)
-    assert tuple(table.columns[: len(tables.SETTING_COLUMNS)]) == tables.SETTING_COLUMNS
+    table = alpha_sweep.rows_at(EVALUATION)
+    assert tuple(table.columns[: len(SETTING_COLUMNS)]) == SETTING_COLUMNS
     setting = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test"}
     assert (table[list(setting)] == pd.Series(setting)).all(axis=None)
     assert set(table["n_questions"]) == {80}
@@ -99,10 +86,10 @@ def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
 def test_an_exact_search_is_swept_down_to_its_alpha():
     nll = scoring.nll(LOG_PROBS)
     evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012, NLL=nll)
-    for table in (tables.alpha_rows(evaluation), tables.k_vs_alpha([evaluation])):
+    for table in (alpha_sweep.rows_at(evaluation), k_vs_alpha.table([evaluation])):
         assert table["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
-        tables.alpha_rows(evaluation, alphas=[0.01])
+        alpha_sweep.rows_at(evaluation, alphas=[0.01])
     assert sweeps.select_alpha(evaluation) >= 0.012
 
 
@@ -114,7 +101,7 @@ def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
 
 
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
-    table = redraw_benchmark(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
+    table = redraw(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
     rng, nll = np.random.default_rng(2), metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
@@ -124,13 +111,13 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
     # One right answer among 20 is in few draws of two; those without are drawn again.
     rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
-    assert redraw_benchmark(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
+    assert redraw(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
 
 
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):
-        table = redraw_benchmark(splits_of(EVALUATION, n))
+        table = redraw(splits_of(EVALUATION, n))
     assert table[["alpha", "auroc", "better_than_nll"]].isna().all(axis=None)
 
 
@@ -139,17 +126,17 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     with pytest.warns(
         UserWarning, match="d, m, test: all 80 judged answers are wrong, so alpha cannot"
     ):
-        table = tables.benchmark([Splits(wrong, EVALUATION)])
+        table = benchmark.table([Splits(wrong, EVALUATION)])
     assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)
     with pytest.warns(
         UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
     ):
-        nothing = redraw_benchmark(Splits(wrong, EVALUATION, 30))
+        nothing = redraw(Splits(wrong, EVALUATION, 30))
     assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert tables.reliability([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
+        assert reliability.table([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
-        sweep = tables.alpha_rows(wrong)
+        sweep = alpha_sweep.rows_at(wrong)
     assert sweep[["auroc", "auroc_low", "auroc_high"]].isna().all(axis=None)
     assert sweep["mean_k"].notna().all()
 
@@ -157,16 +144,16 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     log_probs, correct = some_questions(120)
     with pytest.raises(ValueError, match="d, m: ROUGE-L is not known for 120 of 120 answers"):
-        tables.rouge_thresholds([splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan))])
+        rouge_thresholds.table([splits_of(evaluation_of(log_probs, correct, rouge_l=np.nan))])
     for alphas in ([], [0.1, 1.2]):
         with pytest.raises(ValueError, match=r"alpha must lie in \[0, 1\]"):
-            tables.alpha_rows(evaluation_of(log_probs, correct), alphas=alphas)
+            alpha_sweep.rows_at(evaluation_of(log_probs, correct), alphas=alphas)
     log_probs[[4, 9]] = np.nan
     empty = evaluation_of(log_probs, correct)
     for sweep in (
-        tables.alpha_rows,
+        alpha_sweep.rows_at,
         sweeps.select_alpha,
-        lambda evaluation: redraw_benchmark(splits_of(evaluation, 60)),
+        lambda evaluation: redraw(splits_of(evaluation, 60)),
     ):
         with pytest.raises(
             ValueError, match=r"uncertainty is NaN in \d+ of \d+ rows, first in row"

@@ -15,7 +15,7 @@ FILES = {"a.csv", "a.png", "a.svg"}
 
 def save(folder, table=TABLE, **options):
     """Save the figure of a table and return the names of the files that were written."""
-    figure = plots.k_vs_alpha(table, **options)
+    figure = plots.k_vs_alpha.draw(table, **options)
     return {path.name for path in plots.save_figure(figure, table, "a", figures_dir=folder)}
 
 
@@ -154,3 +154,33 @@ def test_a_rectangle_may_be_a_little_wider_or_higher():
 
 def test_drawings_with_other_points_differ():
     assert not drawings_agree(LINE, LINE.replace("L 3.25 4", "L 3.25 4 L 5 6"))
+
+
+def test_a_caption_is_written_beside_the_figure_and_only_if_it_has_changed(tmp_path):
+    def saved(caption):
+        paths = plots.save_figure(None, TABLE, "a", caption=caption, figures_dir=tmp_path)
+        return [path.name for path in paths]
+
+    assert saved("One. **Two.**") == ["a.csv", "a.md"]
+    assert plots.read_caption(tmp_path / "a.md") == "One. **Two.**"
+    assert saved("One. **Two.**") == []
+    assert saved("Three.") == ["a.md"]
+    assert saved("") == []
+
+
+def test_a_caption_does_not_replace_another_markdown_file(tmp_path):
+    (tmp_path / "a.md").write_text("# My notes\n")
+    with pytest.raises(RunError, match=r"a\.md exists and is not a caption"):
+        plots.save_figure(None, TABLE, "a", caption="One.", figures_dir=tmp_path)
+    assert (tmp_path / "a.md").read_text() == "# My notes\n"
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_the_same_figure_has_the_same_bytes_twice(tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        figure = plots.k_vs_alpha.draw(TABLE, figure_columns=1)
+        plots.save_figure(figure, TABLE, "a", caption="One.", figures_dir=folder)
+    one, two = ({path.name: path.read_bytes() for path in each.iterdir()} for each in folders)
+    assert set(one) == {*FILES, "a.md"}
+    assert one == two

@@ -103,7 +103,6 @@ SAME_NAME = [
     "evaluation.evaluate",
     "generation.generate",
     "metrics.auroc",
-    "plots.benchmark",
 ]
 
 

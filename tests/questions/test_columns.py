@@ -9,7 +9,7 @@ import pytest
 from pro_lib import evaluation, generation, importing, runs
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.tables import alpha_rows, benchmark
+from pro_lib.plots import alpha_sweep, benchmark
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 
@@ -72,14 +72,14 @@ def results(model, rows, out):
     [folder] = (out / "mine" / model.name).iterdir()
     read, judged = runs.read_run(folder), evaluation.evaluate(asked)
     splits = evaluation.Splits(judged, judged, n_validation=None)
-    benchmark([splits]), explorer.to_html(read, out / "page.html")
+    benchmark.table([splits]), explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
     # A column "relation" declares clusters, which the ends of intervals depend on.
     data.pop("sweeps")
     for question in data["questions"]:
         for name in SHOWN:
             question.pop(name, None)
-    sweep = alpha_rows(judged)[["alpha", "auroc", "mean_k"]]
+    sweep = alpha_sweep.rows_at(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
     tables += [
         run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]

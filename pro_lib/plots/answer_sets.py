@@ -1,0 +1,186 @@
+"""How often sets of answers have no correct answer (notebook 09)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import metrics
+from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.evaluation import alpha_grid
+from pro_lib.evaluation.guarantees import miss_rate, set_threshold
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.plots.captions import join_caption, percent_span, span
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import per_setting, with_run
+from pro_lib.plots.style import Axes, Figure, draw_curve, handles, plt
+from pro_lib.runs.run import Run
+
+_SHOWN = (
+    "Share of the questions whose set, all answers with p ≥ α, has no correct answer (band: 95 % "
+    "confidence interval; an empty set has none), and its upper limit with a confidence of 95 %, "
+    "from validation questions. A diamond is a target share: conformal prediction chooses its α "
+    "with validation questions, so that the target is not exceeded on average."
+)
+# The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
+DELTAS = (0.3, 0.4, 0.5, 0.6)
+FIXED_ALPHAS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+# The lines, by column.
+_LINES = {
+    "missed_limit": "upper limit",
+    "missed": "no correct answer",
+    "share_empty": "set is empty",
+}
+_TARGET: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": "", "marker": "D"}
+
+
+@per_setting
+def table(
+    run: Run, *, split: str = "test", choices: Choices | None = None, seed: int = 0
+) -> list[pd.DataFrame]:
+    """Return how often the set of all answers with p ≥ α has no correct answer.
+
+    Rows with a `delta` have the α that validation questions choose for it, τ
+    (`guarantees.set_threshold`). Rows without one have an α that is fixed beforehand.
+
+    Args:
+        run: an exact search (strategy `threshold`) of validation questions and those of `split`.
+        split: the split to report.
+        choices: what makes an answer correct; None is ROUGE-L above 0.3.
+        seed: the seed with which one validation question of each text is drawn.
+
+    Returns:
+        A table with the dataset, model, strategy, split, n_questions, and
+
+        - delta: the share of questions whose set may miss every correct answer.
+        - alpha: α of the sets. It is missing if no set can be issued.
+        - missed_limit: for a fixed α, the 95 % upper limit of the share missed, from validation.
+        - missed: the share of reported questions whose set has no correct answer, with its 95 %
+          interval. A question that the search could not decide counts as missed.
+        - set_size: the mean number of answers in a set.
+        - share_empty: the share of empty sets.
+        - auroc: that of PRO at this α, with its 95 % interval.
+    """
+    choices = choices or Choices()
+    pool = run.select(split="validation")
+    reported = run.select(split=split)
+    validation = _correct_probabilities(pool, choices)
+    search_alpha = float(run.search_alpha or 0)
+    options = {"search_alpha": search_alpha, "texts": pool.questions["question"], "seed": seed}
+    thresholds: list[dict[str, float | None]] = []
+    for delta in DELTAS:
+        chosen = set_threshold(validation, delta=delta, **options)
+        thresholds.append({"delta": delta, "alpha": chosen})
+    for alpha in alpha_grid(search_alpha, alphas=FIXED_ALPHAS):
+        _, limit = miss_rate(validation, alpha=alpha, **options)
+        thresholds.append({"alpha": alpha, "missed_limit": limit})
+    rows = pd.DataFrame(thresholds).astype(float)
+    probabilities = _correct_probabilities(reported, choices)
+    # No probability is below NaN, so that nothing is missed if no set is issued.
+    rows["missed"] = (probabilities[:, None] < rows["alpha"].to_numpy()).mean(axis=0)
+    ends = metrics.wilson(rows["missed"], len(probabilities))
+    rows["missed_low"], rows["missed_high"] = ends
+    sizes = _sizes_and_auroc(reported, choices, rows["alpha"].dropna().unique())
+    return [with_run(rows.merge(sizes, on="alpha", how="left"), reported, split)]
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Sets of answers without a correct one",
+) -> Figure:
+    """Draw how often answer sets miss, against α: a panel for each model and dataset.
+
+    The mean number of answers in a set is written below α.
+
+    Args:
+        table: needs the columns alpha, delta (missing for an α that is fixed beforehand),
+            missed_limit, missed, share_empty and set_size. It may have the interval of missed, and
+            dataset, model and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    table = checked_table(table, ["alpha", "delta", *_LINES, "set_size"], "answer_sets")
+    entries = [*handles(list(_LINES.values())), plt.Line2D([], [], label="target", **_TARGET)]
+    with labelled_figure(
+        table,
+        *("model", "dataset"),
+        title=title,
+        x="α (mean number of answers with p ≥ α)",
+        y="share of questions",
+        entries=entries,
+        figure_columns=figure_columns,
+        height=2.0,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            _draw_panel(ax, rows, every=2 if len(panels) > 1 else 1)
+    return figure
+
+
+def _draw_panel(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
+    """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
+    fixed = rows[rows["delta"].isna()]
+    for index, column in enumerate(_LINES):
+        draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=f"{column}_")
+    ax.plot(rows["alpha"], rows["delta"], **_TARGET)
+    ax.set(xscale="log", ylim=(0, 1))
+    pairs = zip(fixed["alpha"], fixed["set_size"], strict=True)
+    labels = [f"{alpha:g}\n({size:.1f})" for alpha, size in pairs]
+    ax.set_xticks(fixed["alpha"][::every], labels[::every])
+    ax.minorticks_off()
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say which α the smallest target has, and how often sets miss there and at the largest α."""
+    chosen = table.dropna(subset=["delta", "alpha"])
+    findings = []
+    if chosen.empty:
+        findings.append("No target can be reached, because too few correct answers are found.")
+    else:
+        delta = chosen["delta"].min()
+        rows = chosen[chosen["delta"] == delta]
+        findings.append(
+            f"The smallest target that can be reached is {delta:g}: sets of the answers with "
+            f"p ≥ {span(rows['alpha'])} miss {percent_span(rows['missed'])} of the questions and "
+            f"have {span(rows['set_size'], '{:.1f}')} answers on average."
+        )
+    fixed = table[table["delta"].isna()]
+    rows = fixed[fixed["alpha"] == fixed["alpha"].max()]
+    findings.append(
+        f"At α = {rows['alpha'].max():g}, {percent_span(rows['share_empty'])} of the sets are "
+        "empty."
+    )
+    return join_caption(_SHOWN, table, *findings)
+
+
+def _sizes_and_auroc(run: Run, choices: Choices, alphas: np.ndarray) -> pd.DataFrame:
+    """Return the sizes of the sets and AUROC of PRO, a row for each α."""
+    probabilities = np.exp(run.log_probs())
+    sizes = (probabilities[:, :, None] >= alphas).sum(axis=1)
+    evaluation = evaluate(run, choices=choices).judged
+    columns = {
+        "alpha": alphas,
+        "set_size": sizes.mean(axis=0),
+        "share_empty": (sizes == 0).mean(axis=0),
+        **evaluation.judgement.auroc(np.asarray(evaluation.pro(alphas))).columns("auroc"),
+        "interval": evaluation.judgement.interval,
+    }
+    return pd.DataFrame(columns)
+
+
+def _correct_probabilities(run: Run, choices: Choices) -> FloatArray:
+    """Return the probability of the most probable correct answer to each question, (n,).
+
+    It is 0 if the search found no correct answer, or was undecided.
+    """
+    answers = run.ranked_answers()
+    questions = run.questions.iloc[answers["row"]].reset_index(drop=True)
+    is_correct = rouge_and_correct(answers, questions, choices)["correct"].astype(bool)
+    probabilities = np.zeros(len(run.questions))
+    np.maximum.at(probabilities, answers["row"], np.exp(answers["value"]) * is_correct)
+    return np.where(run.questions["status"] == "undecided", 0.0, probabilities)

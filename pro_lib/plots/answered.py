@@ -1,0 +1,231 @@
+"""Accuracy if only the least uncertain questions are answered (notebook 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pro_lib.common.method_labels import method_labels
+from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.judgement import Estimate, Judgement
+from pro_lib.evaluation.methods import base_name, kinds_of_figures
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.metrics.selective import answered_weights
+from pro_lib.plots.captions import join_caption, signed_span
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.gains import gain_axis
+from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.style import (
+    Axes,
+    Figure,
+    distinct_values,
+    draw_curves,
+    handles,
+    method_styles,
+    minus_nll,
+)
+
+_SHOWN = (
+    "Accuracy of the least uncertain questions by each score, minus the accuracy if NLL chooses as "
+    "many questions (in parentheses: the accuracy with NLL)."
+)
+_BARS = (
+    "Bars are 95 % confidence intervals of these differences, which are about the questions that "
+    "only one of the two scores chooses."
+)
+_MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
+_LEAST_COVERAGE = 0.02
+# The shares of questions that are drawn. More of them are tangled.
+_DRAWN_SHARES = (0.25, 0.5, 0.75)
+_GROUP_WIDTH = 0.8  # of the points of a share, which are side by side; a share has the width 1
+_DIFFERENCE = "accuracy_minus_nll"
+
+
+@per_setting
+def table(
+    splits: Splits, *, methods: Sequence[str] | None = None, n_points: int = 101
+) -> pd.DataFrame:
+    """Return the accuracy among the least uncertain questions, against the share of them.
+
+    A model that answers only the questions with the smallest scores answers more of them correctly.
+    The table has NLL, PRO with α chosen on validation, ALL, PE and the first three methods that
+    compare meanings (SE, SD and Deg). The method `oracle` answers all correct answers first.
+
+    Args:
+        splits: a setting.
+        methods: the names of the scores; None for those above.
+        n_points: number of shares for each method, from 2 % of the questions to all.
+
+    Returns:
+        A table with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - n_answered: the number of questions answered.
+        - coverage: their share.
+        - threshold: the largest score among them.
+        - accuracy: that of these questions, with its 95 % Wilson interval (not of `oracle`). From
+          labels of a sample, it is an estimate, and NaN if fewer than 20 of the answers have a
+          label.
+        - accuracy_minus_nll: the paired difference to the accuracy of as many questions that NLL
+          chooses, with its 95 % interval (not of `oracle`).
+    """
+    reported = splits.reported
+    judgement = reported.judgement
+    alphas = {"PRO": chosen_alpha(splits)}
+    scores = reported.with_pro(alphas)
+    names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
+    n_answered = _numbers_answered(len(scores), n_points)
+    nll = reported.baselines["NLL"]
+    unknown = np.full(len(n_answered), np.nan)
+    oracle_scores, oracle_accuracies = judgement.oracle()
+    unknown = np.full(len(n_answered), np.nan)
+    nothing = Estimate(unknown, unknown, unknown)
+    curves = []
+    for name, values in scores.filter(items=names).items():
+        accuracy = judgement.accuracy_at(values, n_answered)
+        difference = _paired_difference(judgement, values, nll, n_answered)
+        curves.append((str(name), values, accuracy, difference))
+    best = Estimate(oracle_accuracies[n_answered - 1], unknown, unknown)
+    curves.append(("oracle", oracle_scores, best, nothing))
+    parts = []
+    for name, values, accuracy, difference in curves:
+        columns = {
+            **method_columns([name] * len(n_answered), alphas=alphas),
+            "n_answered": n_answered,
+            "coverage": n_answered / len(scores),
+            "threshold": np.sort(values)[n_answered - 1],
+            **accuracy.columns("accuracy"),
+            **difference.columns(_DIFFERENCE),
+        }
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _paired_difference(
+    judgement: Judgement, scores: ArrayLike, reference: ArrayLike, n_answered: NDArray[np.intp]
+) -> Estimate:
+    """Return the accuracy among the k questions of one score minus that of another, (A,).
+
+    The answers that both scores choose cancel. The others are two groups of answers without a
+    common one, so the interval follows from the intervals of their accuracies (Newcombe 1998).
+    """
+    weights = answered_weights(scores, n_answered) - answered_weights(reference, n_answered)
+    weights = weights.round(9)  # so that rounding is not a share of an answer
+    share = np.maximum(weights, 0).sum(axis=1) / n_answered
+    is_moved = share > 0
+    ours = judgement.shares(np.maximum(weights[is_moved], 0))
+    theirs = judgement.shares(np.maximum(-weights[is_moved], 0))
+    below = np.hypot(ours.value - ours.low, theirs.high - theirs.value)
+    above = np.hypot(ours.high - ours.value, theirs.value - theirs.low)
+    ends = np.zeros((3, len(n_answered)))
+    ends[:, is_moved] = ours.value - theirs.value + np.array([0 * below, -below, above])
+    return Estimate(*(share * ends))
+
+
+def _drawn_names(names: Iterable[str]) -> list[str]:
+    """Return the names of the scores of the figure, NLL first."""
+    drawn = [name for name in names if kinds_of_figures(name) >= 2]
+    with_meanings = [name for name in drawn if base_name(name) != name]
+    left_out = with_meanings[_MOST_MEANING_METHODS:]
+    return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
+
+
+def _numbers_answered(n_questions: int, n_points: int) -> NDArray[np.intp]:
+    """Return the numbers of questions that are answered, evenly spaced.
+
+    They begin at the least coverage, because the accuracy on very few questions varies much.
+    """
+    first = np.ceil(_LEAST_COVERAGE * n_questions) - 1
+    places = np.linspace(first, n_questions - 1, n_points)
+    return np.unique(places.round().astype(int)) + 1
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Accuracy minus that of NLL by share answered",
+) -> Figure:
+    """Draw accuracy minus that of NLL, at three shares of questions: a panel for each setting.
+
+    Differences up to ±0.05 are on a linear scale, larger ones on a logarithmic scale.
+
+    Args:
+        table: needs the columns method, coverage and accuracy, with rows of the method NLL at the
+            same coverages as those of the others. It may have accuracy_minus_nll with its interval,
+            which is drawn as a bar, similarity, dataset, model and n_questions. Rows of the method
+            `oracle` are not drawn.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+
+    Raises:
+        SentenceError: if the table has no rows of NLL, or lacks a column.
+    """
+    table = checked_table(table, ["method", "coverage", "accuracy"], "answered")
+    if not (table["method"] == "NLL").any():
+        raise SentenceError(
+            "The table has no rows of the method 'NLL', whose accuracy is the reference"
+        )
+    table = table.assign(label=method_labels(table))
+    labels = _other_labels(table)
+    options: dict[str, Any] = {"styles": method_styles(labels), "ls": ""}
+    with labelled_figure(
+        table,
+        *("model", "dataset", "protocol"),
+        title=title,
+        x="share of questions answered (accuracy with NLL)",
+        y="accuracy minus that of NLL",
+        entries=handles(labels, **options),
+        figure_columns=figure_columns,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            drawn = _at_drawn_shares(rows)
+            options |= {"shift": _GROUP_WIDTH / len(labels), "interval": f"{_DIFFERENCE}_"}
+            draw_curves(ax, drawn, "label", labels, "place", "difference", bars=True, **options)
+            gain_axis(ax, "y", linear=0.05, far=0.5)
+            _name_shares(ax, drawn[drawn["method"] == "NLL"])
+    return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
+    named = checked_table(table, ["method", "coverage", "accuracy"], "answered")
+    settings = [name for name in ("dataset", "model", "protocol") if name in named]
+    parts = [_at_drawn_shares(rows) for _, rows in named.groupby(settings, sort=False)]
+    rows = pd.concat(parts)
+    pro = rows.loc[rows["method"] == "PRO", "difference"].dropna()
+    shown = f"{_SHOWN} {_BARS}" if f"{_DIFFERENCE}_low" in table else _SHOWN
+    finding = f"PRO minus NLL is {signed_span(pro)}." if len(pro) else ""
+    return join_caption(shown, table, finding)
+
+
+def _other_labels(table: pd.DataFrame) -> list[str]:
+    labels = distinct_values(table, "label")
+    return [label for label in labels if label not in ("NLL", "oracle")]
+
+
+def _at_drawn_shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a setting at the shares that are drawn, or nearest, and their places."""
+    coverages = np.sort(rows["coverage"].unique())
+    drawn = sorted({coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES})
+    some = minus_nll(rows, "coverage", "accuracy")
+    some = some[some["coverage"].isin(drawn)]
+    return some.assign(place=some["coverage"].map(drawn.index))
+
+
+def _name_shares(ax: Axes, nll: pd.DataFrame) -> None:
+    """Label the shares with the accuracy of NLL."""
+    labels = []
+    for coverage, accuracy in zip(nll["coverage"], nll["accuracy"], strict=True):
+        value = "–" if pd.isna(accuracy) else f"{accuracy:.2f}"
+        labels.append(f"{100 * coverage:.0f} %\n({value})")
+    ax.set_xticks(nll["place"], labels)
+    ax.set_xlim(-0.5, len(nll) - 0.5)
+    ax.tick_params(axis="x", length=0)
+    ax.xaxis.grid(visible=False)

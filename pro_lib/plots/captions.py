@@ -1,0 +1,221 @@
+"""The sentences of captions: what is shown, about which answers, and what was found.
+
+Two methods are compared by the paired difference of their AUROCs on the same questions. Whether a
+difference is significant is decided for all settings together (Holm's correction, 5 %), for each
+protocol by itself. A difference that is not significant was not shown; it is not called equal, and
+the sentence says how large a difference these questions would have shown. Settings with fewer than
+20 correct or 20 wrong answers are left out, and the sentence says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import ceil
+
+import pandas as pd
+from scipy.special import ndtri
+
+from pro_lib.common.judges import is_by_labels
+from pro_lib.metrics.differences import holm
+from pro_lib.plots.style import distinct_values, minus
+
+FEWEST = 20  # correct and wrong answers that a setting needs
+LEVEL = 0.05  # of the tests, for all settings together
+POWER = 0.8  # with which a difference is said to be detected
+_PROTOCOLS = {
+    "paper": "an answer that is found several times counts several times",
+    "workbench": "an answer that is found several times counts once",
+}
+
+
+def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
+    """Return a caption: what is shown, about which questions and answers, and the findings.
+
+    Args:
+        shown: sentences that say what the figure shows, and what its intervals are.
+        table: the table of the figure.
+        findings: sentences about the result; empty ones are left out.
+    """
+    return " ".join(filter(None, [shown, answer_sentence(table), *findings]))
+
+
+def answer_sentence(table: pd.DataFrame) -> str:
+    """Say how many questions a table is about, which answers are correct, and how they count.
+
+    Example:
+        >>> table = pd.DataFrame({"n_questions": [3408], "correctness": "ROUGE-L > 0.3"})
+        >>> answer_sentence(table)
+        'n = 3,408 questions; an answer is correct by ROUGE-L > 0.3.'
+    """
+    parts = []
+    if "n_questions" in table:
+        n = span(table["n_questions"], "{:,.0f}")
+        n_settings = len(table[_setting_columns(table)].drop_duplicates())
+        parts.append(f"n = {n} questions{' in each setting' if n_settings > 1 else ''}")
+    n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
+    if n_unlabelled:
+        parts.append(f"{n_unlabelled:,.0f} further questions have no label")
+    rules = distinct_values(table, "correctness")
+    if is_by_labels(table):
+        labels = table.get("n_labels", pd.Series(dtype=float)).dropna()
+        count = f"{span(labels, '{:,.0f}')} answers" if len(labels) else "a sample"
+        parts.append(f"labels of {count} estimate which answers are correct")
+        parts.append("ROUGE-L judges the validation questions")
+    elif len(rules) == 1:
+        parts.append(f"an answer is correct by {rules[0]}")
+    protocols = distinct_values(table, "protocol")
+    if len(protocols) == 1 and protocols[0] in _PROTOCOLS:
+        parts.append(_PROTOCOLS[protocols[0]])
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the rows of each protocol, with the words in front of a sentence about them.
+
+    There are no such words if the table has one protocol.
+    """
+    protocols = distinct_values(table, "protocol")
+    if len(protocols) <= 1:
+        yield "", table
+        return
+    for protocol in protocols:
+        yield f"Protocol {protocol}: ", table[table["protocol"] == protocol]
+
+
+def comparison(
+    rows: pd.DataFrame,
+    subject: str,
+    reference: str,
+    quantity: str,
+    *,
+    family: pd.DataFrame | None = None,
+    says_detectable: bool = True,
+) -> str:
+    """Return a sentence or two about the paired differences between two methods.
+
+    Args:
+        rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
+            columns `<quantity>`, `<quantity>_low` and `<quantity>_high`.
+        subject: the method, such as "PRO with α chosen on validation questions".
+        reference: the method that it is compared with, such as "NLL".
+        quantity: the column of the difference, subject minus reference, such as auroc_minus_nll.
+        family: all comparisons that Holm's correction is over, a table that has `rows` by its
+            index; None for these rows alone.
+        says_detectable: whether to say how large a difference would have been detected, if one was
+            not shown.
+    """
+    if not {f"{quantity}_low", "p_value"} <= set(rows):
+        return ""  # a table that an earlier version wrote
+    kept = rows[has_enough(rows) & rows[f"{quantity}_low"].notna()]
+    remark = left_out_sentence(rows.drop(index=kept.index))
+    if kept.empty:
+        return remark
+    tests = kept if family is None else family[has_enough(family)]
+    is_significant = significant_tests(tests).loc[kept.index]
+    values = kept[quantity]
+    parts = []
+    for words, chosen in (
+        (f"significantly better than {reference}", is_significant & (values > 0)),
+        (f"significantly worse than {reference}", is_significant & (values < 0)),
+        (f"not significantly different from {reference}", ~is_significant),
+    ):
+        if chosen.any():
+            where = in_settings(int(chosen.sum()), len(kept))
+            where = where.replace("all", "any of the") if words.startswith("not") else where
+            parts.append(f"{words}{where} ({difference_values(kept[chosen], quantity)})")
+    sentence = f"{subject} is {listed(parts)}"
+    others = kept[~is_significant]
+    if len(others) and says_detectable:
+        detectable = _detectable(others, quantity, len(tests))
+        sentence += f"; a difference of {detectable:.2f} would probably have been detected"
+    return " ".join(filter(None, [f"{sentence}.", remark]))
+
+
+def difference_values(rows: pd.DataFrame, quantity: str) -> str:
+    """Return the differences, and the confidence interval of a single one."""
+    values = signed_span(rows[quantity])
+    if len(rows) > 1:
+        return values
+    low, high = (signed(rows[f"{quantity}_{end}"].iloc[0]) for end in ("low", "high"))
+    return f"{values}, 95 % interval {low} to {high}"
+
+
+def left_out_sentence(rows: pd.DataFrame) -> str:
+    """Return the sentence about settings without a statement, or nothing if there are none."""
+    if rows.empty:
+        return ""
+    names = listed(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows.itertuples()))
+    return f"There are too few answers for a statement about {names}."
+
+
+def has_enough(rows: pd.DataFrame) -> pd.Series:
+    """Return whether each setting has enough correct and enough wrong answers, if it is known."""
+    if "n_correct" not in rows:
+        return pd.Series(True, rows.index)
+    wrong = rows["n_questions"] - rows["n_correct"]
+    return (rows["n_correct"] >= FEWEST) & (wrong >= FEWEST)
+
+
+def significant_tests(tests: pd.DataFrame) -> pd.Series:
+    """Return which of these tests are significant after Holm's correction over all of them.
+
+    If all hypotheses are true, the probability that any test is significant is at most 5 %, however
+    the tests depend on each other. NaN is not a test.
+    """
+    return pd.Series(holm(tests["p_value"]) <= LEVEL, tests.index)
+
+
+def in_settings(number: int, total: int) -> str:
+    """Return in how many of the settings something holds, such as " in 2 of 4 settings"."""
+    if total == 1:
+        return ""
+    return f" in all {total} settings" if number == total else f" in {number} of {total} settings"
+
+
+def span(values: pd.Series, form: str = "{:.3f}") -> str:
+    """Return the smallest and the largest value as text, or the only one.
+
+    Example:
+        >>> span(pd.Series([0.71234, 0.6, 0.8]))
+        '0.600 to 0.800'
+    """
+    low, high = (minus(form.format(value)) for value in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def signed_span(values: pd.Series) -> str:
+    """Return the smallest and the largest difference with their signs, or the only one.
+
+    Example:
+        >>> signed_span(pd.Series([0.012, -0.03]))
+        '−0.030 to +0.012'
+    """
+    return span(values.round(3) + 0.0, "{:+z.3f}")
+
+
+def percent_span(shares: pd.Series) -> str:
+    """Return the smallest and the largest share in percent, with one decimal."""
+    return f"{span(100 * shares, '{:.1f}')} %"
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign and three decimals."""
+    return minus(f"{value:+z.3f}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names as "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _setting_columns(table: pd.DataFrame) -> list[str]:
+    return [name for name in ("dataset", "model", "n_questions") if name in table]
+
+
+def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
+    """Return a difference that all rows would have shown with a probability of 80 % or more."""
+    width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
+    standard_error = width / (2 * ndtri(0.975))
+    factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
+    return ceil(100 * factor * standard_error.max()) / 100

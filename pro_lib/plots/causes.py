@@ -1,0 +1,180 @@
+"""The gain of PRO over NLL if a suspected cause is removed from the answers (notebook 08)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import logsumexp
+
+from pro_lib import scoring
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.plots.captions import (
+    comparison,
+    has_enough,
+    join_caption,
+    listed,
+    signed_span,
+    significant_tests,
+)
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.gains import GAIN, gain_axis, pro_minus_nll, score_names
+from pro_lib.plots.settings import per_setting, with_setting
+from pro_lib.plots.style import Figure, distinct_values, handles, line_style
+from pro_lib.runs.run import Run
+
+_SHOWN = (
+    "AUROC of PRO minus that of NLL with 95 % confidence intervals, after one change of the "
+    "answers or of their probabilities p. Both scores are computed anew after the change; the "
+    "AUROC of NLL is in parentheses. The axis is logarithmic beyond ±0.02."
+)
+# The changes in the words of the figure
+_CHANGES = {
+    "answers below 0.01 left out": "answers with p < 0.01 left out",
+    "spellings merged": "answers of one meaning merged",
+    "endings left out": "end token left out of p",
+    "repeats kept": "repeated answers counted",
+    "probabilities made to sum to 1": "p divided by the sum over the answers",
+}
+
+
+def table(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) -> pd.DataFrame:
+    """Return how much PRO gains over NLL if each suspected cause of a difference is removed alone.
+
+    Args:
+        evaluation: the judged answers of one setting, each answer counted once.
+        run: the run of these questions.
+        alpha: the α of PRO, besides K = 2, 5 and 10.
+
+    Returns:
+        Columns: those of the setting; cause, what was changed; those of `pro_minus_nll`. A cause is
+        left out if the run does not have the answers for it.
+    """
+    run = run.select(question_ids=list(evaluation.answers["question_id"]))
+    parts = []
+    for cause, log_probs in _without_causes(evaluation, run).items():
+        if log_probs is None:
+            continue
+        options = {"alphas": [alpha], "search_alpha": evaluation.search_alpha}
+        gain = pro_minus_nll(log_probs, evaluation.judgement, **options)
+        gain.insert(0, "cause", cause)
+        parts.append(gain)
+    return with_setting(pd.concat(parts, ignore_index=True), evaluation)
+
+
+@per_setting
+def two_or_more(
+    evaluation: Evaluation,
+    alphas: Sequence[float] = (0.02, 0.1, 0.2, 0.4),
+) -> dict[str, Any]:
+    """Return how many questions keep two or more answers at each α.
+
+    Only for these can PRO differ from NLL.
+
+    Columns: those of the setting; alpha; n_two_or_more and share_two_or_more.
+    """
+    is_more = scoring.adaptive_k(evaluation.log_probs, list(alphas)) > 1
+    return {
+        "alpha": alphas,
+        "n_two_or_more": is_more.sum(axis=0),
+        "share_two_or_more": is_more.mean(axis=0),
+    }
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "PRO minus NLL after a change of the answers",
+) -> Figure:
+    """Draw the gain of PRO over NLL: a row for each change, a symbol for each α or K.
+
+    Args:
+        table: needs the columns cause, k_choice, k, alpha and auroc_minus_nll with its interval. It
+            may have nll_auroc, which is written beside the changes, and dataset, model, protocol
+            and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    table = checked_table(table, ["cause", "k_choice", "k", "alpha", *GAIN], "causes")
+    table = table.assign(row=_row_names(table, 24 * figure_columns), score=score_names(table))
+    scores = distinct_values(table, "score")
+    names = distinct_values(table, "row")
+    styles = {name: line_style(index) for index, name in enumerate(scores)}
+    with labelled_figure(
+        table,
+        *("dataset", "model"),
+        title=title,
+        x="AUROC of PRO minus that of NLL",
+        entries=handles(scores, ls=""),
+        figure_columns=figure_columns,
+        height=0.34 * len(names),
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            draw_rows(ax, rows, "auroc_minus_nll", names, by="score", styles=styles)
+            gain_axis(ax, "x", far=0.1 if figure_columns == 2 else 0.3)
+    return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say with which α or K PRO differs from NLL on the unchanged answers, and which change helps.
+
+    Significance is decided for all comparisons of the table together.
+    """
+    unchanged = table[table["cause"] == "nothing changed"]
+    if not has_enough(table).all() or table["auroc_minus_nll_low"].isna().any():
+        return join_caption(_SHOWN, table, comparison(unchanged.head(1), "PRO", "NLL", GAIN[0]))
+    kept = table[significant_tests(table)]
+    sentences = []
+    for adverb, rows in (("better", kept[kept[GAIN[0]] > 0]), ("worse", kept[kept[GAIN[0]] < 0])):
+        causes_of: dict[str, list[str]] = {}
+        for cause, some in rows.groupby("cause", sort=False):
+            causes_of.setdefault(listed(score_names(some)), []).append(str(cause))
+        for names, causes in causes_of.items():
+            values = signed_span(rows.loc[rows["cause"].isin(causes), GAIN[0]])
+            words = listed(_CHANGES.get(cause, cause) for cause in causes)
+            sentences.append(f"PRO is significantly {adverb} with {names} ({values}): {words}.")
+    others = set(table["cause"]) - set(kept["cause"])
+    if others:
+        words = listed(_CHANGES.get(cause, cause) for cause in sorted(others))
+        sentences.append(f"No difference is significant: {words}.")
+    return join_caption(_SHOWN, table, *sentences)
+
+
+def _row_names(table: pd.DataFrame, width: int) -> list[str]:
+    """Return the words for each change, with the AUROC of NLL after it if that is known."""
+    names = table["cause"].replace(_CHANGES)
+    if "nll_auroc" in table:
+        names = names + [f" ({value:.3f})" for value in table["nll_auroc"]]
+    return ["\n".join(textwrap.wrap(name, width)) for name in names]
+
+
+def _merged_spellings(evaluation: Evaluation) -> FloatArray | None:
+    """Return log-probabilities (n, C) of the meanings by the first similarity, if there is one."""
+    for score in evaluation.alpha_scores.values():
+        if "meaning_log_probs" in score.inputs:
+            return np.asarray(score.inputs["meaning_log_probs"])
+    return None
+
+
+def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:
+    """Return log-probabilities (n, N) without each cause, or None if the run cannot say."""
+    answers = evaluation.log_probs
+    most = np.nanmax(answers, axis=1)
+    at_least = np.minimum(most, np.log(0.01))
+    total = logsumexp(np.nan_to_num(answers, nan=-np.inf), axis=1, keepdims=True)
+    has_endings = "closed" not in run.answers or run.answers["end_log_prob"].notna().all()
+    without_endings = run.log_probs(convention="answer_tokens") if has_endings else None
+    return {
+        "nothing changed": answers,
+        "answers below 0.01 left out": np.where(answers >= at_least[:, None], answers, np.nan),
+        "probabilities made to sum to 1": answers - total,
+        "spellings merged": _merged_spellings(evaluation),
+        "endings left out": without_endings,
+        "repeats kept": run.log_probs(distinct=False),
+    }

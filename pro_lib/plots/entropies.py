@@ -1,0 +1,106 @@
+"""The entropy of the answers to each question, and a lower bound of it (notebook 09)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib.plots.captions import join_caption, span
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import per_setting, with_run
+from pro_lib.plots.style import COLORS, Axes, Figure, plt
+from pro_lib.runs.run import Run
+
+_SHOWN = (
+    "Entropy of the answers to each question, estimated from samples with its 95 % confidence "
+    "interval, from the smallest to the largest, and a certain lower bound, the tree bound of an "
+    "exact search. At most 200 questions are drawn, evenly spaced; the largest limits are cut."
+)
+_MOST_QUESTIONS = 200
+_DOTS: dict[str, dict[str, Any]] = {
+    "entropy": {"label": "estimate from samples", "color": COLORS[0], "marker": "o"},
+    "tree_bound": {"label": "lower bound", "color": COLORS[1], "marker": "s"},
+}
+
+
+@per_setting
+def table(runs: tuple[Run, Run], *, split: str = "test") -> list[pd.DataFrame]:
+    """Return the entropy of the answers to each question, and the bounds of the search.
+
+    Args:
+        runs: an exact search (strategy `threshold`), and samples (strategy `multinomial`) of the
+            same model and questions.
+        split: the split to report.
+
+    Returns:
+        A table with a row per question: the dataset, model, strategy, split and n_questions;
+        question_id; tree_bound and upper_bound of the search; entropy with its 95 % interval,
+        estimated from the samples (`Run.entropy`). All are in nats.
+    """
+    search, samples = runs
+    reported = search.select(split=split)
+    samples = samples.select(question_ids=list(reported.questions["question_id"]))
+    names = {"estimate": "entropy", "low": "entropy_low", "high": "entropy_high"}
+    estimate = samples.entropy().rename(columns=names)
+    bounds = reported.questions[["question_id", "tree_bound", "upper_bound"]]
+    return [with_run(bounds.join(estimate), samples, split)]
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Entropy of the answers to each question",
+) -> Figure:
+    """Draw the entropy of each question in ascending order: a panel for each dataset and model.
+
+    If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
+
+    Args:
+        table: needs the columns entropy and tree_bound. It may have the interval of entropy, and
+            dataset, model and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    table = checked_table(table, list(_DOTS), "entropies")
+    with labelled_figure(
+        table,
+        *("model", "dataset"),
+        title=title,
+        x="share of questions, in order of entropy",
+        y="entropy (nats)",
+        entries=[plt.Line2D([], [], ls="", ms=3, **style) for style in _DOTS.values()],
+        figure_columns=figure_columns,
+        height=2.0,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            _draw_dots(ax, rows.sort_values("entropy"))
+    return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Compare the means of the entropy and of the bound."""
+    means = table.groupby(["dataset", "model"], sort=False)[["entropy", "tree_bound"]].mean()
+    finding = (
+        f"The mean over questions is {span(means['entropy'], '{:.2f}')} nats, that of the lower "
+        f"bound {span(means['tree_bound'], '{:.2f}')} nats."
+    )
+    return join_caption(_SHOWN, table, finding)
+
+
+def _draw_dots(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw the dots of a panel, whose rows are in ascending order."""
+    places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
+    some = rows.iloc[places]
+    shares = (places + 1) / len(rows)
+    highest = some[list(_DOTS)].max(axis=None)
+    if "entropy_high" in some and some["entropy_high"].notna().any():
+        ends = some["entropy_low"].astype(float), some["entropy_high"].astype(float)
+        ax.vlines(shares, *ends, color=COLORS[0], lw=0.5, alpha=0.5)
+        highest = max(highest, some["entropy_high"].quantile(0.98))
+    for column, style in _DOTS.items():
+        ax.plot(shares, some[column], ls="", ms=2.2, **style)
+    ax.set_xlim(-0.01, 1.01)
+    ax.set_ylim(0, 1.03 * highest)

@@ -1,0 +1,123 @@
+"""Accuracy and scores by what a bundled model was trained on (notebook 00)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import metrics
+from pro_lib.metrics.correctness import rouge_and_correct
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import with_run
+from pro_lib.plots.style import Figure, draw_curves, handles
+from pro_lib.runs.run import Run
+
+_NAMES = {"accuracy": "share of correct answers", "PRO": "mean PRO, nats", "NLL": "mean NLL, nats"}
+
+
+def table(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
+    """Return accuracy, NLL and PRO by the number of training documents, true and false.
+
+    Only the bundled models were trained on documents about the bundled facts. For other models or
+    questions the table is empty.
+
+    The columns are dataset, model, strategy, split, n_questions, and
+
+    - measure: `accuracy`, `NLL` or `PRO`.
+    - exposure: the number of documents about a fact.
+    - conflict: the share of them that are false.
+    - n_in_group: the number of questions with this exposure and conflict.
+    - mean: the mean of the measure, with its 95 % interval.
+    """
+    is_bundled = run.info.model.startswith("facts-")
+    if not is_bundled or not {"exposure", "conflict"} <= set(run.questions):
+        return pd.DataFrame()
+    scores = run.scores(alpha=alpha)
+    is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
+    values = run.questions[["exposure", "conflict"]]
+    values = values.assign(accuracy=is_correct, NLL=scores["nll"], PRO=scores["pro"]).dropna()
+    long = values.melt(["exposure", "conflict"], var_name="measure").astype({"value": float})
+    groups = long.groupby(["measure", "exposure", "conflict"])["value"]
+    means = groups.agg(["size", "mean", "sem"]).reset_index()
+    means = means.sort_values("measure", key=lambda names: names.str.lower(), kind="stable")
+    means = means.reset_index(drop=True)
+    means["mean_low"], means["mean_high"] = metrics.normal(means["mean"], means["sem"])
+    # Accuracy is a share, for which the normal interval would be wrong near 0 and 1.
+    is_share = means["measure"] == "accuracy"
+    shares = means[is_share]
+    ends = np.column_stack(metrics.wilson(shares["mean"], shares["size"]))
+    means.loc[is_share, ["mean_low", "mean_high"]] = ends
+    means = means.rename(columns={"size": "n_in_group"}).drop(columns="sem")
+    return with_run(means, run, split)
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Accuracy and uncertainty by how often a fact was in the training data",
+) -> Figure:
+    """Draw accuracy, NLL and PRO against the number of training documents about a fact.
+
+    There is a panel for each measure, and a line for each share of false documents.
+
+    Args:
+        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict and
+            mean. It may have mean_low and mean_high, which are drawn as bars, dataset and model.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    table = checked_table(table, ["measure", "exposure", "conflict", "mean"], "exposure")
+    levels = sorted(set(table["exposure"]))
+    conflicts = sorted(set(table["conflict"]))
+    shown = table.drop(columns="n_questions", errors="ignore")
+    shown = shown.assign(
+        place=table["exposure"].map(levels.index), measure=table["measure"].replace(_NAMES)
+    )
+    upper = "mean_high" if "mean_high" in table else "mean"
+    highest = table.loc[table["measure"] != "accuracy", upper].max()
+    with labelled_figure(
+        shown,
+        "measure",
+        title=title,
+        x="number of training documents about the fact",
+        entries=handles([_conflict_name(conflict) for conflict in conflicts]),
+        figure_columns=figure_columns,
+        sharex=True,
+    ) as (figure, panels):
+        for ax, setting, rows in panels:
+            style: dict[str, Any] = {"interval": "mean_", "shift": 0.14, "bars": True}
+            draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
+            is_accuracy = setting["measure"] == _NAMES["accuracy"]
+            ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
+            ax.set_xticks(range(len(levels)), map(str, levels))
+    return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say what the model knows with the fewest and the most documents, none of them false."""
+    consistent = table[table["conflict"] == table["conflict"].min()]
+    by_measure = {
+        name: rows.sort_values("exposure") for name, rows in consistent.groupby("measure")
+    }
+    parts = []
+    for place in (0, -1):
+        accuracy = by_measure["accuracy"].iloc[place]
+        pro = by_measure["PRO"]["mean"].iloc[place]
+        parts.append(
+            f"{accuracy['exposure']} documents, {100 * accuracy['mean']:.1f} % of the answers are "
+            f"correct and the mean of PRO is {pro:.2f} nats"
+        )
+    n = table["n_questions"].iloc[0]
+    return (
+        f"Accuracy, NLL and PRO of {table['model'].iloc[0]} on n = {n:,} questions, by the number "
+        "of documents about the asked fact in its training data; a false document states a wrong "
+        "answer. Bars are 95 % confidence intervals, and an answer is correct by ROUGE-L > 0.3. "
+        f"Without false documents and with {parts[0]}; with {parts[1]}."
+    )
+
+
+def _conflict_name(conflict: float) -> str:
+    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"

@@ -1,0 +1,258 @@
+"""AUROC by labels of a sample beside AUROC by ROUGE-L, and tables of labels (notebook 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pro_lib.common.judges import BY_LABELS
+from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.labels.answers import ROUGE_BINS, collect_answers
+from pro_lib.labels.estimates import OUTSIDE, LabelSample
+from pro_lib.labels.file import labeller_agreement
+from pro_lib.plots.captions import by_protocol, difference_values, listed, significant_tests, span
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.settings import aurocs, method_columns, with_setting
+from pro_lib.plots.style import Figure, distinct_values, handles, line_style
+
+_QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
+_JUDGE_NAMES = {
+    "labels": "by labels of a sample, with predictions for the others",
+    "rouge_l": "by ROUGE-L of all answers",
+}
+JUDGES = ("labels", "rouge_l")
+
+
+@dataclass(frozen=True)
+class LabelledSplits:
+    """The questions of a setting, with the labels of a sample of the reported answers.
+
+    Attributes:
+        splits: the validation questions and the reported questions.
+        sample: the labels.
+    """
+
+    splits: Splits
+    sample: LabelSample
+
+
+def table(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+    """Return AUROC of every method by labels of a sample, and by ROUGE-L for all answers.
+
+    Both are about the same questions: those whose judged answer is one of the plan's answers. PRO
+    and other scores that need an α have the one that ROUGE-L chooses on the validation questions.
+
+    Columns: those of the setting, in which n_correct of the rows by labels is an estimate. judge is
+    `labels` or `rouge_l`. method, similarity, alpha and alpha_choice describe the score. auroc has
+    its interval, and the difference to NLL by the same judge the columns of
+    `settings.aurocs`. n_labels, n_right, n_wrong and n_effective are about the
+    labels of these answers. shown is `yes`, or why there is no AUROC.
+    """
+    tables = [_setting_rows(setting.splits, setting.sample) for setting in settings]
+    return pd.concat(tables, ignore_index=True)
+
+
+def counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+    """Return how many answers and labels each bin of ROUGE-L has.
+
+    Answers with the same words to the same question count once.
+
+    Columns: those of the setting, rouge_l_bin and n_answers. n_first and n_second are the labels of
+    the two phases. n_right, n_wrong and n_undecided are the decided labels and the others.
+    labelled_share is the share of the answers that have a label.
+    """
+    tables = [_bin_rows(setting.splits.reported, setting.sample) for setting in settings]
+    return pd.concat(tables, ignore_index=True)
+
+
+def agreement(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+    """Return the estimated accuracy, and how often each automatic judge agrees with the labels.
+
+    Columns: those of `LabelSample.judge_agreement`, a row per setting and judge.
+    """
+    tables = [setting.sample.judge_agreement(setting.splits.reported) for setting in settings]
+    return pd.concat(tables, ignore_index=True)
+
+
+def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+    """Return how often each labeller gave the same label twice, and agrees with each other one.
+
+    Settings may share a label file, whose labels count once.
+
+    Columns: labeller; other_labeller, None for the labeller's own repetitions; n_both, the answers
+    with two decided labels; n_same; agreement with its 95 % interval; kappa, Cohen's κ, NaN for
+    repetitions.
+    """
+    samples = {}
+    for setting in settings:
+        sample = setting.sample
+        answers = collect_answers(setting.splits.reported)
+        samples[sample.plan.digest] = sample.plan.current_labels(sample.labels, answers).labels
+    labels = pd.concat(samples.values(), ignore_index=True)
+    return labeller_agreement(labels)
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "AUROC of each method, by labels and by ROUGE-L",
+) -> Figure:
+    """Draw AUROC of each method and its difference to NLL, by labels and by ROUGE-L.
+
+    Every setting has two panels: the differences to NLL, and the AUROCs. A method without an
+    estimate from labels has the words `not shown`.
+
+    Args:
+        table: needs the columns judge (`labels` or `rouge_l`), method, auroc and auroc_minus_nll,
+            both with the ends of their intervals. It may have similarity, dataset, model, protocol
+            and n_questions.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    needed = ["judge", "method"]
+    for name in _QUANTITIES.values():
+        needed += [name, f"{name}_low", f"{name}_high"]
+    table = checked_table(table, needed, "label_answers")
+    table = table.assign(row=method_labels(table).to_numpy())
+    drawn = pd.concat([table.assign(quantity=name) for name in _QUANTITIES], ignore_index=True)
+    methods = sorted(distinct_values(table, "row"), key=lambda name: name != "NLL")
+    judges = distinct_values(table, "judge")
+    names = [_JUDGE_NAMES.get(judge, judge) for judge in judges]
+    with labelled_figure(
+        drawn,
+        *("model", "dataset", "protocol", "quantity"),
+        title=title,
+        x="value with 95 % interval",
+        entries=handles(names, ls=""),
+        figure_columns=figure_columns,
+        per_line=2,
+        height=0.22 * len(methods) + 0.1,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, setting, rows in panels:
+            value = _QUANTITIES[setting["quantity"]]
+            is_difference = value == "auroc_minus_nll"
+            shown = rows[rows["method"] != "NLL"] if is_difference else rows
+            styles = {judge: line_style(index) for index, judge in enumerate(judges)}
+            draw_rows(ax, shown, value, methods, by="judge", styles=styles, missing="not shown")
+            ax.locator_params(axis="x", nbins=4)
+            if is_difference:
+                ax.axvline(0, color="black", lw=0.6)
+                place = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center"}
+                if "NLL" in methods:
+                    ax.text(0.98, methods.index("NLL"), "reference", fontsize=7, **place)
+    return figure
+
+
+def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
+    """Say which methods differ from NLL by the labels, and whether ROUGE-L shifts AUROC of NLL.
+
+    Args:
+        table: the table that is drawn.
+        labellers: the names of those who gave the labels.
+    """
+    n = span(table["n_questions"], "{:,.0f}")
+    labels = table.get("n_labels", pd.Series(dtype=float)).dropna()
+    given = f" (given by {listed(labellers)})" if len(labellers) else ""
+    count = span(labels, "{:,.0f}") if len(labels) else "0"
+    sentences = [
+        "AUROC of each method and its difference to NLL, with 95 % confidence intervals, by "
+        f"labels of {count} answers{given} and by ROUGE-L > 0.3 of all n = {n} answers. A model "
+        "that is fitted to the labels predicts the other ones, and the labels correct the errors "
+        "of its predictions."
+    ]
+    for words, rows in by_protocol(table):
+        for _, setting in rows.groupby(["dataset", "model"], sort=False):
+            sentences.append(_difference_sentence(words, setting))
+            sentences.append(_judge_sentence(setting))
+    return " ".join(filter(None, sentences))
+
+
+def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
+    """Return which methods differ significantly from NLL by the labels, in one setting."""
+    by_labels = rows[(rows["judge"] == BY_LABELS) & (rows["method"] != "NLL")]
+    known = by_labels[by_labels["p_value"].notna()]
+    if known.empty:
+        return f"{words}No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."
+    is_significant = significant_tests(known)
+    sign = known["auroc_minus_nll"]
+    parts = []
+    for chosen, verb in (
+        (is_significant & (sign > 0), "significantly better than NLL"),
+        (is_significant & (sign < 0), "significantly worse than NLL"),
+        (~is_significant, "not significantly different from NLL"),
+    ):
+        if chosen.any():
+            values = difference_values(known[chosen], "auroc_minus_nll")
+            parts.append(f"{verb}: {listed(method_labels(known[chosen]))} ({values})")
+    return f"{words}By the labels, {'; '.join(parts)}."
+
+
+def _judge_sentence(rows: pd.DataFrame) -> str:
+    """Return AUROC of NLL by the labels beside that by ROUGE-L."""
+    nll = rows[rows["method"] == "NLL"].set_index("judge")
+    if nll.empty or pd.isna(nll.loc[BY_LABELS, "auroc"]):
+        return ""
+    value, low, high = nll.loc[BY_LABELS, ["auroc", "auroc_low", "auroc_high"]]
+    by_rouge = nll.loc["rouge_l", "auroc"]
+    shows = "do not show" if low <= by_rouge <= high else "show"
+    return (
+        f"AUROC of NLL is {value:.3f} ({low:.3f} to {high:.3f}) by the labels and {by_rouge:.3f} "
+        f"by ROUGE-L, so the labels {shows} that ROUGE-L shifts it."
+    )
+
+
+def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
+    """Return the rows of one setting, by labels first."""
+    estimated = sample.with_labels(setting.reported)
+    judged = estimated.without_labels()
+    names = estimated.alpha_names
+    alphas = {name: chosen_alpha(setting, name=name) for name in names}
+    scores = estimated.with_pro(alphas)
+    first = [name for name in ("NLL", "PRO") if name in scores]
+    scores = scores[[*first, *scores.columns.drop(first)]]
+    parts = []
+    for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
+        columns = {
+            "judge": judge,
+            **method_columns(list(scores), alphas=alphas),
+            **aurocs(scores.to_numpy(), evaluation, is_nll=scores.columns == "NLL"),
+        }
+        parts.append(with_setting(pd.DataFrame(columns), evaluation))
+    rows = pd.concat(parts, ignore_index=True)
+    is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
+    labels = sample.judgement(collect_answers(judged))
+    shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
+    return rows.assign(**labels.counts, shown=shown)
+
+
+def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
+    """Return the rows of one setting, a row per bin of ROUGE-L."""
+    planned = sample.planned_part(evaluation)
+    answers = collect_answers(planned)
+    labels = sample.judgement(answers).merged
+    has_label = labels["phase"].notna()
+    is_right = labels["correct"].map(lambda value: value is True)
+    is_wrong = labels["correct"].map(lambda value: value is False)
+    columns = pd.DataFrame(
+        {
+            "rouge_l_bin": pd.Categorical.from_codes(answers.strata, ROUGE_BINS),
+            "n_answers": 1,
+            "n_first": labels["phase"] == 1,
+            "n_second": labels["phase"] == 2,
+            "n_right": is_right,
+            "n_wrong": is_wrong,
+            "n_undecided": has_label & ~is_right & ~is_wrong,
+        }
+    )
+    rows = columns.groupby("rouge_l_bin", observed=False).sum().reset_index()
+    rows["rouge_l_bin"] = rows["rouge_l_bin"].astype(str)
+    n_labels = rows["n_first"] + rows["n_second"]
+    rows["labelled_share"] = n_labels / rows["n_answers"].where(rows["n_answers"] > 0)
+    return with_setting(rows, planned)

@@ -1,0 +1,157 @@
+"""Accuracy against the confidence that is fitted to a score (notebook 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pro_lib import metrics
+from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.methods import kinds_of_figures
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.plots.captions import join_caption, listed, span
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.style import (
+    Axes,
+    Figure,
+    distinct_values,
+    handles,
+    line_style,
+    set_ticks,
+)
+
+_SHOWN = (
+    "Accuracy against confidence, a function of each score that isotonic regression fits on "
+    "validation questions. A point is a bin of questions with similar confidence, its area their "
+    "number, its bar the 95 % confidence interval of their accuracy. Points on the dotted line are "
+    "calibrated; the expected calibration error (ECE) is their mean distance from it."
+)
+_RENAMED = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
+
+
+@per_setting
+def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return how often answers are correct, against the confidence that is fitted on validation.
+
+    Isotonic regression on the validation questions turns each score into a probability of a correct
+    answer (`metrics.calibration`). The reported questions are divided into ten bins by it.
+
+    Args:
+        splits: a setting.
+        methods: the names of the scores; None for those that figures of calibration draw. PRO has
+            the α chosen on validation.
+
+    Returns:
+        A row for each bin that has questions, with the columns of the setting, and
+
+        - method, similarity, and alpha and alpha_choice of PRO.
+        - ece and brier: those of the method.
+        - n_in_bin: the number of questions in the bin.
+        - confidence_min, confidence_max and confidence: the smallest, largest and mean probability
+          in the bin.
+        - accuracy: that of the bin, with its 95 % Wilson interval.
+
+        From labels of a sample, ece is NaN, and accuracy and brier are estimates. There is then a
+        bin for every 30 labels, and a bin with fewer than 20 labels has no accuracy.
+
+        A setting has no rows if its validation answers are all correct or all wrong, because
+        nothing can be fitted.
+    """
+    alphas = {"PRO": chosen_alpha(splits)}
+    if methods is None:
+        every = ["PRO", *splits.reported.baselines]
+        methods = [name for name in every if kinds_of_figures(name) == 3]
+    parts = []
+    for name, fitted in calibrations(splits, alphas, methods).items():
+        bins = fitted.table.rename(columns=_RENAMED)
+        columns = method_columns([name] * len(bins), alphas=alphas)
+        columns |= {"ece": [fitted.ece] * len(bins), "brier": [fitted.brier] * len(bins)}
+        parts.append(pd.DataFrame(columns, index=bins.index).join(bins))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def calibrations(
+    splits: Splits, alphas: Mapping[str, float], methods: Sequence[str]
+) -> dict[str, metrics.Calibration]:
+    """Return the calibration of scores by name, or none if all validation answers are alike.
+
+    Args:
+        splits: the setting.
+        alphas: the α of PRO and of other scores that have one, by name.
+        methods: the names of the scores.
+    """
+    validation = splits.validation
+    reported = splits.reported
+    if validation.one_class():
+        return {}
+    parts = [part.with_pro(alphas) for part in (validation, reported)]
+    fitted = {}
+    for name in methods:
+        values = [parts[0][name], validation.correct, parts[1][name], reported.correct]
+        fitted[name] = reported.judgement.check(metrics.calibration(*values))
+    return fitted
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "Reliability of confidences fitted to scores",
+) -> Figure:
+    """Draw accuracy against confidence: a panel for each method, a symbol for each setting.
+
+    Args:
+        table: needs the columns method, confidence, accuracy and n_in_bin. It may have the interval
+            of accuracy, similarity, dataset, model and protocol.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    needed = ["method", "confidence", "accuracy", "n_in_bin"]
+    table = checked_table(table, needed, "reliability")
+    settings = table["model"] + ", " + table["dataset"]
+    table = table.assign(label=method_labels(table), setting=settings)
+    names = distinct_values(table, "setting")
+    n_methods = table["label"].nunique()
+    with labelled_figure(
+        table.drop(columns="n_questions", errors="ignore"),
+        *("protocol", "label"),
+        title=title,
+        x="confidence",
+        y="accuracy",
+        entries=handles(names, ls="", mfc="none") if len(names) > 1 else [],
+        figure_columns=figure_columns,
+        per_line=n_methods if n_methods <= 3 else 2 * figure_columns,
+        sharex=True,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
+            for index, name in enumerate(names):
+                _draw_bins(ax, rows[rows["setting"] == name], line_style(index))
+            ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+            set_ticks(ax, (0, 0.5, 1))
+            ax.set_yticks((0, 0.5, 1))
+    return figure
+
+
+def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:
+    """Draw the bins of one method in one setting."""
+    if "accuracy_low" in bins:
+        ends = bins["accuracy_low"], bins["accuracy_high"]
+        ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
+    sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
+    shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
+    ax.scatter(bins["confidence"], bins["accuracy"], sizes, marker=style["marker"], **shape)
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Name the smallest and the largest calibration error of each method."""
+    if "ece" not in table or table["ece"].isna().any():
+        return join_caption(_SHOWN, table)
+    errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
+    parts = [f"{name} {span(values)}" for name, values in errors]
+    return join_caption(_SHOWN, table, f"The ECE is {listed(parts)}.")

@@ -1,0 +1,192 @@
+"""The table of all settings from a function for one setting, and the columns that tables share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from pro_lib import scoring
+from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.runs.run import Run
+
+# The first columns of every table: which questions and answers its rows are about.
+SETTING_COLUMNS = (
+    "dataset",
+    "model",
+    "strategy",
+    "protocol",
+    "split",
+    "n_questions",
+    "n_correct",
+    "n_unlabelled",
+    "correctness",
+)
+Columns = Mapping[str, Any] | pd.DataFrame | list[pd.DataFrame]
+
+
+def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
+    """Turn a function of one setting into the function of all settings.
+
+    The new function takes a list of settings, which are `Splits` or `Evaluation`, and passes its
+    other arguments on. It puts the columns of each setting in front of the rows.
+
+    Args:
+        columns: a function that returns the columns of one setting, which are about its reported
+            questions; or a list of tables that have the columns of the setting (`with_setting`).
+
+    Example:
+        >>> @per_setting
+        ... def table(evaluation):
+        ...     return {"mean_nll": [evaluation.baselines["NLL"].mean()]}
+        >>> from pro_lib import evaluation
+        >>> from pro_lib.common import catalog
+        >>> from pro_lib.importing import import_answers
+        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE))
+        >>> table([judged])["mean_nll"].round(2).item()
+        2.16
+    """
+
+    @wraps(columns)
+    def table_of_all(settings: Iterable[Splits | Evaluation], **options: Any) -> pd.DataFrame:
+        tables: list[pd.DataFrame] = []
+        for setting in settings:
+            known = setting.judged if isinstance(setting, Evaluation) else setting
+            rows = columns(known, **options)
+            if isinstance(rows, list):
+                tables += rows
+                continue
+            reported = known.reported if isinstance(known, Splits) else known
+            tables.append(with_setting(pd.DataFrame(rows), reported))
+        return pd.concat(tables, ignore_index=True)
+
+    return table_of_all
+
+
+def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Return the table with the columns of the setting in front.
+
+    If the evaluation has labels of a sample, there are two further columns, unless the table has a
+    column judge already: judge, with the value `labels`, and n_labels.
+    """
+    setting = {
+        "dataset": evaluation.dataset,
+        "model": evaluation.model,
+        "strategy": evaluation.strategy,
+        "protocol": evaluation.protocol,
+        "split": evaluation.split,
+        "n_questions": len(evaluation.answers),
+        "n_correct": evaluation.n_correct,
+        "n_unlabelled": evaluation.n_unlabelled,
+        "correctness": evaluation.judgement.rule,
+    }
+    columns = evaluation.judgement.columns()
+    if "judge" not in table:
+        table = table.assign(**columns)[[*columns, *table.columns]]
+    return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
+
+
+def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
+    """Return a table about the answers of a run, whatever the protocol, with the setting in front.
+
+    Columns: dataset, model, strategy, split and n_questions, then those of the table.
+    """
+    setting: dict[str, str | int] = {
+        **run.info.labels(),
+        "strategy": run.info.strategy,
+        "split": split,
+        "n_questions": len(run.questions),
+    }
+    return table.assign(**setting)[[*setting, *table.columns]]
+
+
+def aurocs(
+    scores: FloatArray, evaluation: Evaluation, *, is_nll: ArrayLike = False
+) -> dict[str, ArrayLike]:
+    """Return AUROC of each column of `scores`, and its paired difference to NLL.
+
+    Args:
+        scores: uncertainties of shape (n, A), higher = more uncertain.
+        evaluation: the n questions, whether their answers are correct, and their NLL.
+        is_nll: (A,), whether a column is NLL by definition, such as PRO with K = 1.
+
+    Returns:
+        auroc with its 95 % interval, auroc_low and auroc_high; interval, `Judgement.interval`;
+        n_differ, the fewest questions that must move so that both scores have one order;
+        auroc_minus_nll with its 95 % interval; p_value of the hypothesis of equal AUROCs (not
+        corrected). Differences are NaN if there are fewer than five correct or five wrong answers,
+        or fewer than five clusters. If all answers are correct, or all are wrong, AUROC is NaN and
+        a warning says so.
+    """
+    one_class = evaluation.one_class()
+    if one_class:
+        warnings.warn(f"{one_class}, so that AUROC is NaN", stacklevel=2)
+    judgement = evaluation.judgement
+    columns = judgement.auroc(scores).columns("auroc") | {"interval": judgement.interval}
+    nll = evaluation.baselines["NLL"].to_numpy()
+    return columns | judgement.differences(scores, nll, is_reference=is_nll).columns("nll")
+
+
+def method_columns(
+    names: Sequence[str],
+    *,
+    alphas: Mapping[str, float] | None = None,
+    alpha_choice: str = "validation",
+) -> dict[str, list[Any]]:
+    """Return the columns method and similarity of scores that are named "SE, lexical" or "PRO".
+
+    The similarity, which decides what answers mean the same, is None for methods without one. A
+    score that was given with the records keeps its name, such as "SE, given".
+
+    Args:
+        names: the names of the scores.
+        alphas: α by the name of the score; if it is given, there are two further columns, alpha
+            (NaN for scores without α) and alpha_choice (None for these).
+        alpha_choice: how these α were chosen.
+    """
+    parts = [(name, "", "") if name.endswith(", given") else name.partition(", ") for name in names]
+    columns: dict[str, list[Any]] = {
+        "method": [method for method, _, _ in parts],
+        "similarity": [similarity or None for _, _, similarity in parts],
+    }
+    if alphas is not None:
+        columns["alpha"] = [alphas.get(name, np.nan) for name in names]
+        columns["alpha_choice"] = [alpha_choice if name in alphas else None for name in names]
+    return columns
+
+
+@per_setting
+def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
+    """Return a row per setting: how many answers are correct, and which questions are left out.
+
+    `Splits` have two rows: the questions that α is chosen on, and the reported ones. The columns
+    are those of the setting, and
+
+    - judge and n_labels: `labels`, and their number, if correct answers are estimated from labels
+      of a sample. There are no such columns without them.
+    - accuracy: the share of correct answers.
+    - n_above_one: the number of questions whose answers have probabilities that sum to more than 1.
+      PRO is not a lower bound of the entropy for them.
+    - note: the questions and methods that are left out, and the restrictions of the result.
+    """
+    is_pair = isinstance(setting, Splits)
+    evaluations = [setting.validation, setting.reported] if is_pair else [setting]
+    return [_overview_row(evaluation) for evaluation in evaluations]
+
+
+def _overview_row(evaluation: Evaluation) -> pd.DataFrame:
+    absent = ", ".join(evaluation.unavailable)
+    notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
+    notes += [evaluation.cautions(), evaluation.note]
+    row = {
+        "accuracy": evaluation.accuracy,
+        "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
+        "note": " ".join(filter(None, notes)),
+    }
+    return with_setting(pd.DataFrame([row]), evaluation)

@@ -1,0 +1,70 @@
+"""The gain of PRO over NLL by spellings and calibration, in simulated worlds (notebook 08)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pro_lib.plots.captions import signed_span, significant_tests
+from pro_lib.plots.figure import checked_table
+from pro_lib.plots.gains import GAIN, score_names
+from pro_lib.plots.style import Figure
+from pro_lib.plots.worlds import BOTH_VARIED, SPELLINGS, draw_gains
+
+_SHOWN = (
+    "AUROC of PRO minus that of NLL in simulated worlds, against the number of spellings of each "
+    "meaning, between which its probability is divided at random. Panels differ in the calibration "
+    "of the model: below 1 it is overconfident. Bars are 95 % confidence intervals."
+)
+
+
+def table(worlds: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `worlds.table` that vary the spellings, for each calibration."""
+    return worlds[worlds["varied"].isin([BOTH_VARIED, SPELLINGS])]
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    figure_columns: int = 2,
+    title: str = "PRO minus NLL by spellings and calibration",
+) -> Figure:
+    """Draw the gain of PRO over NLL against the number of spellings: a panel for each calibration.
+
+    Args:
+        table: needs the columns calibration, level, k_choice, k, alpha and auroc_minus_nll with its
+            interval.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    needed = ["calibration", "level", "k_choice", "k", "alpha", *GAIN]
+    table = checked_table(table, needed, "spellings").sort_values("calibration", kind="stable")
+    names = table["calibration"].map(_calibration_name)
+    table = table.assign(panel=names, score=score_names(table))
+    x = "spellings of each meaning"
+    return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say how large the gain is with one spelling and with several, by the sign of its tests."""
+    is_significant = significant_tests(table)
+    findings = []
+    for words, rows in (
+        ("With one spelling", table[table["n_spellings"] == 1]),
+        ("With several spellings", table[table["n_spellings"] > 1]),
+    ):
+        gain = rows["auroc_minus_nll"]
+        chosen = is_significant[rows.index]
+        findings.append(
+            f"{words}, PRO is significantly better than NLL in {(chosen & (gain > 0)).sum()} of "
+            f"{len(rows)} comparisons and worse in {(chosen & (gain < 0)).sum()} "
+            f"({signed_span(gain)})."
+        )
+    n_questions = f"Each world has {table['n_questions'].max():,} questions."
+    return " ".join([_SHOWN, n_questions, *findings])
+
+
+def _calibration_name(value: float) -> str:
+    words = "calibrated"
+    if value != 1:
+        words = "overconfident" if value < 1 else "underconfident"
+    return f"calibration\xa0{value:g} ({words})"

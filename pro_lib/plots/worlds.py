@@ -1,0 +1,283 @@
+"""The gain of PRO over NLL in simulated worlds (notebook 08).
+
+A world has one model and many questions. Each question has possible meanings, from which the truth
+is drawn; each meaning has spellings, which are the answers that the model gives. The model's
+probabilities of the meanings are the softmax of normal logits, whose standard deviation is drawn
+for each question from 0 to twice the sharpness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy.special import log_softmax
+
+from pro_lib.evaluation.judgement import Verdicts
+from pro_lib.metrics.auroc import FloatArray
+from pro_lib.plots.captions import signed, signed_span, significant_tests
+from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.gains import GAIN, gain_axis, pro_minus_nll, score_names
+from pro_lib.plots.style import Figure, distinct_values, draw_curves, handles
+
+AnswersFound = Literal["most probable", "distinct samples", "samples"]
+
+
+@dataclass(frozen=True)
+class World:
+    """The properties of a simulated world.
+
+    The defaults are the base world.
+
+    Attributes:
+        sharpness: how unequal the probabilities of the meanings are; 0 makes them equal.
+        n_meanings: number of possible meanings of the answer to each question.
+        calibration: the truth is drawn with the model's probabilities to this power. The model is
+            calibrated at 1, overconfident below 1 and underconfident above 1.
+        n_spellings: spellings of each meaning, which share its probability at random.
+        share_outside: probability that no meaning is the truth.
+        answers_found: how the answers are found: the most probable ones, samples without
+            repeats, or samples with repeats.
+        n_answers: answers found per question.
+    """
+
+    sharpness: float = 4.0
+    n_meanings: int = 30
+    calibration: float = 1.0
+    n_spellings: int = 1
+    share_outside: float = 0.0
+    answers_found: AnswersFound = "most probable"
+    n_answers: int = 10
+
+
+WORLD_ALPHAS = (0.1, 0.4)
+BASE_WORLD = World()
+_SPELLINGS = (1, 2, 3, 5)
+SPELLINGS = "spellings of each meaning"
+# The properties that are varied, in words, with their names and values in `World`.
+# The base world has one of the values.
+VARIED = {
+    "sharpness of probabilities": ("sharpness", (1.0, 2.0, 4.0, 8.0)),
+    "possible meanings of an answer": ("n_meanings", (3, 10, 30, 100)),
+    "calibration (below 1: overconfident)": ("calibration", (0.5, 0.7, 1.0, 1.4, 2.0)),
+    SPELLINGS: ("n_spellings", _SPELLINGS),
+    "probability that no meaning is true": ("share_outside", (0.0, 0.2, 0.5)),
+    "how answers are found": (
+        "answers_found",
+        ("most probable", "distinct samples", "samples"),
+    ),
+    "answers found per question": ("n_answers", (2, 5, 10, 20)),
+}
+# The spellings are varied again in worlds of a model that is not calibrated.
+BOTH_VARIED = "spellings and calibration"
+_OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
+# The properties that are drawn, with the titles of their panels.
+_DRAWN = {
+    "calibration (below 1: overconfident)": "calibration (1: calibrated)",
+    SPELLINGS: "spellings of a meaning",
+    "probability that no meaning is true": "share without a true answer",
+    "how answers are found": "answers that PRO is given",
+    "answers found per question": "number of answers",
+}
+_LEVELS = {
+    "most probable": "top",
+    "distinct samples": "distinct\nsamples",
+    "samples": "samples",
+}
+_SHOWN = (
+    "AUROC of PRO minus that of NLL in simulated worlds, which differ from a base world in one "
+    "property each. Bars are 95 % confidence intervals. In a calibrated world, the true answer is "
+    "drawn with the probabilities of the model; below 1 the model is overconfident."
+)
+
+
+def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
+    """Return how much PRO gains over NLL in simulated worlds, which differ from a base world.
+
+    The base world is a row of every group in which one property is varied. It is one world: column
+    `world` has the same number there.
+
+    Columns:
+    - n_questions and n_correct.
+    - varied: which property is varied, in words; level: its value as text. `spellings and
+      calibration` varies the spellings in worlds of a model that is not calibrated.
+    - world: number of the world; is_base: whether it is the base world.
+    - sharpness, n_meanings, calibration, n_spellings, share_outside, answers_found, n_answers: the
+      properties of the world (`worlds.World`).
+    - accuracy: the share of correct answers.
+    - the columns of `pro_minus_nll`.
+    """
+    groups = _groups()
+    numbers: dict[World, int] = {}
+    for _, _, world in groups:
+        numbers.setdefault(world, len(numbers))
+    gains = {}
+    for world, number in numbers.items():
+        rng = np.random.default_rng([seed, number])
+        log_probs, correct = simulate(world, n_questions, rng)
+        gain = pro_minus_nll(log_probs, Verdicts(correct), alphas=WORLD_ALPHAS)
+        labels = {
+            "n_questions": n_questions,
+            "n_correct": int(correct.sum()),
+            "world": number,
+            "is_base": world == BASE_WORLD,
+            **asdict(world),
+            "accuracy": correct.mean(),
+        }
+        gains[world] = gain.assign(**labels)[[*labels, *gain.columns]]
+    parts = []
+    for varied, level, world in groups:
+        part = gains[world].copy()
+        part.insert(2, "varied", varied)
+        part.insert(3, "level", level)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw(
+    table: pd.DataFrame,
+    *,
+    panels: Mapping[str, str] | None = None,
+    figure_columns: int = 2,
+    title: str = "PRO minus NLL in simulated worlds",
+) -> Figure:
+    """Draw the gain of PRO over NLL against one property: a line for each α or K.
+
+    Args:
+        table: needs the columns varied, level, k_choice, k, alpha and auroc_minus_nll with its
+            interval.
+        panels: the values of varied that have a panel, with its title; None for the five in which
+            PRO differs most from NLL.
+        figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
+        title: the title of the figure.
+    """
+    panels = _DRAWN if panels is None else panels
+    table = checked_table(table, ["varied", "level", "k_choice", "k", "alpha", *GAIN], "worlds")
+    table = table[table["varied"].isin(list(panels))]
+    table = table.assign(panel=table["varied"].replace(dict(panels)), score=score_names(table))
+    x = "value of the property"
+    return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
+
+
+def draw_gains(table: pd.DataFrame, *, x: str, figure_columns: int, title: str) -> Figure:
+    """Draw a panel for each value of the column panel, a line for each value of score."""
+    scores = distinct_values(table, "score")
+    with labelled_figure(
+        table.drop(columns=["n_questions", "dataset", "model"], errors="ignore"),
+        "panel",
+        title=title,
+        x=x,
+        y="AUROC of PRO minus that of NLL",
+        entries=handles(scores),
+        figure_columns=figure_columns,
+        per_line=figure_columns + 1,
+        height=1.3,
+        sharey=True,
+    ) as (figure, panels):
+        for ax, _, rows in panels:
+            levels = distinct_values(rows, "level")
+            placed = rows.assign(place=rows["level"].map(levels.index))
+            style: dict[str, Any] = {"interval": "auroc_minus_nll_", "bars": True, "shift": 0.08}
+            style |= {"lw": 0.8, "ms": 2.8}
+            draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
+            ax.set_xticks(range(len(levels)), [_LEVELS.get(str(each), each) for each in levels])
+            ax.set_xlim(-0.4, len(levels) - 0.6)
+            gain_axis(ax, "y")
+    return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say in how many worlds PRO is significantly better or worse than NLL.
+
+    Significance is decided for all comparisons of the table together. The base world counts once.
+    """
+    every = table.drop_duplicates(["world", "k_choice", "k", "alpha"])
+    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
+    most = every.loc[every["auroc_minus_nll"].idxmax()]
+    low, high = (signed(most[f"auroc_minus_nll_{end}"]) for end in ("low", "high"))
+    n_questions = every["n_questions"].max()
+    [score] = score_names(most.to_frame().T)
+    sentences = [
+        f"Each world has {n_questions:,} questions.",
+        f"With at least one of these α and K, PRO is {_world_counts(every, every)}; in those of a "
+        "calibrated model with one spelling of each meaning it is "
+        f"{_world_counts(every[is_ideal], every)} "
+        f"({signed_span(every.loc[is_ideal, 'auroc_minus_nll'])}).",
+        f"The largest of {len(every)} gains is {signed(most['auroc_minus_nll'])} (95 % interval "
+        f"{low} to {high}), with {score}, calibration {most['calibration']:g} and "
+        f"{most['n_spellings']} spellings.",
+    ]
+    return " ".join([_SHOWN, *sentences])
+
+
+def _world_counts(rows: pd.DataFrame, family: pd.DataFrame) -> str:
+    """Say in how many of the worlds of some rows PRO is significantly better or worse than NLL."""
+    is_significant = significant_tests(family).loc[rows.index]
+    difference = rows["auroc_minus_nll"]
+    n_better = rows.loc[is_significant & (difference > 0), "world"].nunique()
+    n_worse = rows.loc[is_significant & (difference < 0), "world"].nunique()
+    n = rows["world"].nunique()
+    return f"significantly better than NLL in {n_better} of {n} worlds and worse in {n_worse}"
+
+
+def _groups() -> list[tuple[str, str, World]]:
+    """Return the property that is varied, its value as text, and the world, for each row."""
+    groups = []
+    for words, (name, levels) in VARIED.items():
+        for level in levels:
+            text = level if isinstance(level, str) else f"{level:g}"
+            changed: dict[str, Any] = {name: level}
+            groups.append((words, text, replace(BASE_WORLD, **changed)))
+    for calibration in _OTHER_CALIBRATIONS:
+        for n_spellings in _SPELLINGS:
+            world = replace(BASE_WORLD, calibration=calibration, n_spellings=n_spellings)
+            groups.append((BOTH_VARIED, str(n_spellings), world))
+    return groups
+
+
+def simulate(
+    world: World,
+    n_questions: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, np.ndarray]:
+    """Return the answers to some questions of a world, and which questions are answered right.
+
+    Returns:
+        Log-probabilities of the answers found, (n_questions, n_answers), NaN where there are fewer;
+        whether the most probable of them has the meaning that is true, (n_questions,).
+    """
+    deviations = rng.uniform(0, 2 * world.sharpness, (n_questions, 1))
+    logits = deviations * rng.standard_normal((n_questions, world.n_meanings))
+    truth = _draw_positions(world.calibration * logits, 1, rng)[:, 0]
+    truth[rng.random(n_questions) < world.share_outside] = -1
+    shares = rng.dirichlet(np.ones(world.n_spellings), logits.shape)
+    spellings = log_softmax(logits, axis=1)[:, :, None] + np.log(shares)
+    answers = spellings.reshape(n_questions, -1)
+    positions = _find_answers(answers, world, rng)
+    log_probs = np.take_along_axis(answers, positions, axis=1)
+    most_probable = positions[np.arange(n_questions), log_probs.argmax(axis=1)]
+    correct = most_probable // world.n_spellings == truth
+    if world.answers_found == "distinct samples":
+        is_same = positions[:, :, None] == positions[:, None, :]
+        is_repeated = np.triu(is_same, 1).any(axis=1)
+        log_probs[is_repeated] = np.nan
+    return log_probs, correct
+
+
+def _find_answers(answers: FloatArray, world: World, rng: np.random.Generator) -> np.ndarray:
+    """Return the positions of the answers found, (n, n_answers)."""
+    if world.answers_found == "most probable":
+        last = min(world.n_answers, answers.shape[1]) - 1
+        return np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
+    return _draw_positions(answers, world.n_answers, rng)
+
+
+def _draw_positions(logits: FloatArray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Return positions, (n, n_draws), drawn with the probabilities of these logits, (n, M)."""
+    # A number above all of these upper limits belongs to the last position.
+    upper_limits = np.exp(log_softmax(logits, axis=1)).cumsum(axis=1)[:, :-1]
+    numbers = rng.random((len(logits), n_draws, 1))
+    return np.asarray((numbers > upper_limits[:, None, :]).sum(axis=2))

@@ -1,0 +1,52 @@
+"""Test the figure of the entropy of the answers to each question."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from figure_checks import check_figure, grid
+from test_answer_sets import exact_search
+
+from pro_lib.plots import entropies
+
+
+def test_entropies_stand_beside_the_bounds_of_the_search():
+    search = exact_search()
+    samples = replace(
+        search, answers=search.answers.assign(path_entropy=[1.0] * 10 + [1.0, 3.0, 2.0])
+    )
+    ends = search.answers.tail(1).assign(path_entropy=4.0)
+    samples = replace(
+        samples,
+        answers=pd.concat([samples.answers, ends]),
+        info=replace(search.info, strategy="multinomial"),
+    )
+    table = entropies.table([(search, samples)])
+    assert table["question_id"].tolist() == ["10", "11"]
+    assert table["entropy"].tolist() == [2.0, 3.0]
+    assert table["tree_bound"].tolist() == [0.5, 0.5]
+    assert table["strategy"].unique().tolist() == ["multinomial"]
+    assert (table["entropy_low"] < table["entropy"]).all()
+
+
+def invented(**others):
+    table = grid(**others, question_id=range(300))
+    return table.assign(entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0)
+
+
+def test_it_can_be_read_at_both_widths():
+    setting = {"dataset": ["world-facts", "mine"], "model": ["facts-2m", "facts-1m"]}
+    check_figure(entropies.draw, invented(**setting), n_panels=4)
+
+
+def test_at_most_200_questions_are_drawn_in_ascending_order():
+    [ax] = entropies.draw(invented(dataset=["d"], model=["m"])[["entropy", "tree_bound"]]).axes
+    estimates = ax.lines[0].get_ydata()
+    assert len(estimates) == 200
+    assert (np.diff(estimates) >= 0).all()
+
+
+def test_the_caption_has_both_means():
+    table = pd.DataFrame({"dataset": "d", "model": "m", "entropy": [1.0, 2.0], "tree_bound": 0.5})
+    caption = entropies.caption(table)
+    assert "The mean over questions is 1.50 nats, that of the lower bound 0.50 nats." in caption

@@ -1,0 +1,226 @@
+"""Test the figure of exact search, on searches whose trees are worked by hand."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from figure_checks import check_figure, unreadable
+
+from pro_lib.common.validation import SentenceError
+from pro_lib.plots import exact_search
+from pro_lib.runs.run import Run
+from pro_lib.runs.storage import Cost, RunInfo
+
+# The first question has answers of probability 0.5 and 0.3, the second 0.35 and 0.25. Each answer
+# is one token that ends surely, and four further tokens share the rest.
+PROBABILITIES = {"q0": {"a": 0.5, "b": 0.3}, "q1": {"c": 0.35, "d": 0.25}}
+IDS = {text: (number,) for number, text in enumerate("abcd")}
+
+
+def entropy(events):
+    return float(-np.sum(events * np.log(events)))
+
+
+ROOT_ENTROPY = {
+    "q0": entropy(np.array([0.5, 0.3, *[0.05] * 4])),
+    "q1": entropy(np.array([0.35, 0.25, *[0.1] * 4])),
+}
+
+
+def run_of(found, strategy, *, parameters=None, forwards=0, **columns):
+    """A run with these answers of each question, by question id."""
+    answers = []
+    for question_id, texts in found.items():
+        base = question_id.split("-")[0]
+        for rank, text in enumerate(texts):
+            log_prob = float(np.log(PROBABILITIES[base][text]))
+            row = {"question_id": question_id, "rank": rank, "text": text, "token_ids": IDS[text]}
+            row |= {"token_log_probs": (log_prob,), "log_prob": log_prob, "end_log_prob": 0.0}
+            answers.append(row | {"finished": True, "path_entropy": 1.4 + 0.2 * rank})
+    questions = pd.DataFrame(
+        {"question_id": list(found), "question": [f"{each}?" for each in found]}
+    )
+    questions = questions.assign(references=[("a", "c")] * len(found), split="test", **columns)
+    info = RunInfo(
+        "d", "m", strategy, parameters or {}, {}, len(found), Cost(token_forwards=forwards)
+    )
+    return Run(pd.DataFrame(answers), questions, info)
+
+
+def search_runs(ids=("q0", "q1")):
+    """Return runs of these questions.
+
+    A question id may have a suffix, so that there are several of each kind.
+    """
+    trees = {"tree_log_probs": [], "tree_entropies": [], "tree_greedy": []}
+    bases = [each.split("-")[0] for each in ids]
+    for base in bases:
+        trees["tree_log_probs"].append([0.0, *np.log(list(PROBABILITIES[base].values()))])
+        trees["tree_entropies"].append([ROOT_ENTROPY[base], 0.0, 0.0])
+        trees["tree_greedy"].append([1, 1, 0])
+    every = {each: list(PROBABILITIES[base]) for each, base in zip(ids, bases, strict=True)}
+    of_beams = {
+        each: texts[:1] if each.startswith("q0") else texts for each, texts in every.items()
+    }
+    first = {each: texts[:1] for each, texts in every.items()}
+    alpha = {"search_alpha": 0.2}
+    search = run_of(every, "threshold", parameters=alpha, **alpha, **trees)
+    beams = run_of(of_beams, "diverse_beam", forwards=12 * len(ids))
+    greedy = run_of(first, "greedy", forwards=2 * len(ids))
+    samples = run_of(every, "multinomial")
+    return exact_search.SearchRuns(search, beams, greedy, samples)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return exact_search.table([search_runs()]).set_index("alpha")
+
+
+def test_a_smaller_alpha_certifies_both_questions(found):
+    assert found.index.tolist() == [0.4, 0.2]
+    assert found["share_certified"].tolist() == [0.5, 1.0]
+    assert found["share_fallback"].tolist() == [0.5, 0.0]
+    assert found["share_undecided"].tolist() == [0.0, 0.0]
+    assert found["mean_answers"].tolist() == [0.5, 2.0]
+    np.testing.assert_allclose(found["found_mass"], [0.5 / 2, (0.8 + 0.6) / 2])
+
+
+def test_the_cost_counts_the_prefixes_that_a_search_at_this_alpha_expands(found):
+    # At 0.4 each question expands the root and the greedy answer, at 0.2 both answers.
+    assert found["expanded_prefixes"].tolist() == [2, 3]
+    assert found["token_forwards"].tolist() == [1, 2]
+    assert found["beam_forwards"].tolist() == [12, 12]
+    assert found["greedy_forwards"].tolist() == [2, 2]
+
+
+def test_recall_is_of_the_answers_that_reach_alpha(found):
+    # Beams miss the answer of probability 0.3 to the first question.
+    assert found["n_recalled"].tolist() == [1, 3]
+    assert found["recall"].tolist() == [1.0, 0.75]
+    assert found["n_with_answers"].tolist() == [1, 2]
+    assert found["share_all_recalled"].tolist() == [1.0, 0.5]
+
+
+def test_an_open_prefix_leaves_the_question_undecided():
+    runs = search_runs()
+    is_open = runs.search.answers["text"] == "b"
+    answers = runs.search.answers.assign(finished=~is_open)
+    table = exact_search.table([replace(runs, search=replace(runs.search, answers=answers))])
+    assert table["share_undecided"].tolist() == [0.0, 0.5]
+    assert table["share_certified"].tolist() == [0.5, 0.5]
+
+
+def test_bounds_are_means_over_certified_questions():
+    table = exact_search.bounds([search_runs()]).set_index("alpha")
+    assert table["n_certified"].tolist() == [1, 2]
+    assert table["n_ordered"].tolist() == [1, 2]
+    single = table.loc[0.4]
+    assert single["pro"] == pytest.approx(-np.log(0.5))
+    assert single["alpha_floor"] == pytest.approx(-0.5 * np.log(0.5) - 0.5 * np.log(0.4))
+    assert single["tree_bound"] == pytest.approx(ROOT_ENTROPY["q0"])
+    assert single["entropy"] == pytest.approx((1.4 + 1.6) / 2)
+    assert single["entropy_minus_tree_bound"] == pytest.approx(1.5 - ROOT_ENTROPY["q0"])
+    assert np.isnan(single["entropy_low"])
+    both = table.loc[0.2]
+    assert both["tree_bound"] == pytest.approx(np.mean(list(ROOT_ENTROPY.values())))
+    # The two differences are d0 and d1; the standard error of their mean is |d0 - d1| / 2 /
+    # sqrt(2).
+    differences = 1.5 - np.array(list(ROOT_ENTROPY.values()))
+    half = 1.959964 * abs(differences[0] - differences[1]) / 2 / np.sqrt(2)
+    assert both["entropy_minus_tree_bound_low"] == pytest.approx(
+        differences.mean() - half, rel=1e-5
+    )
+    assert both["entropy_minus_tree_bound_high"] == pytest.approx(
+        differences.mean() + half, rel=1e-5
+    )
+
+
+def test_a_violated_order_is_counted():
+    runs = search_runs()
+    no_entropy = [[0.0, 0.0, 0.0]] * 2
+    broken = replace(runs.search, questions=runs.search.questions.assign(tree_entropies=no_entropy))
+    table = exact_search.bounds([replace(runs, search=broken)])
+    assert table["n_certified"].tolist() == [1, 2]
+    assert table["n_ordered"].tolist() == [0, 0]
+
+
+def judged_runs(n=24):
+    """As many validation as test questions of both kinds, of which half are right."""
+    ids = [f"q{number % 2}-{number}" for number in range(n)]
+    runs = search_runs(ids)
+    splits = ["validation" if number < n // 2 else "test" for number in range(n)]
+    references = [("a", "c") if number % 4 < 2 else ("x",) for number in range(n)]
+    parts = {}
+    for name in ("search", "beams", "greedy", "samples"):
+        run = getattr(runs, name)
+        questions = run.questions.assign(split=splits, references=references)
+        parts[name] = replace(run, questions=questions)
+    return exact_search.SearchRuns(**parts)
+
+
+def invented(settings):
+    """Return what a search found and its bounds, at three αs in each setting."""
+    alphas = pd.DataFrame({"alpha": [0.4, 0.1, 0.005]})
+    table = settings.merge(alphas, how="cross").assign(n_questions=1234)
+    shares = ("recall", "share_all_recalled", "share_certified", "share_fallback")
+    forwards = ("token_forwards", "beam_forwards", "greedy_forwards")
+    for number, name in enumerate((*shares, "share_undecided", *forwards)):
+        table[name] = 0.1 * number + table["alpha"]
+    bounds = table[["dataset", "model", "alpha", "n_questions"]].copy()
+    for number, name in enumerate(("pro", "alpha_floor", "tree_bound", "entropy")):
+        bounds[name] = number - table["alpha"]
+    ends = {"entropy_low": bounds["entropy"] - 0.2, "entropy_high": bounds["entropy"] + 0.2}
+    counts = {"n_certified": 10, "n_ordered": 10, "entropy_minus_tree_bound": 1.0}
+    return table, bounds.assign(**ends, **counts)
+
+
+ONE = pd.DataFrame({"dataset": ["world-facts"], "model": "facts-2m"})
+
+
+def test_it_can_be_read_at_both_widths():
+    table, bounds = invented(ONE)
+    check_figure(partial(exact_search.draw, bounds=bounds), table, n_panels=4)
+    two = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"})
+    table, bounds = invented(two)
+    for figure_columns in (1, 2):
+        figure = exact_search.draw(table, bounds, figure_columns=figure_columns)
+        assert unreadable(figure, 7) == []
+        assert len(figure.axes) == 8
+
+
+def test_every_panel_has_its_lines():
+    table, bounds = invented(ONE)
+    figure = exact_search.draw(table, bounds)
+    legends = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes]
+    assert legends[1] == ["certified", "fallback", "undecided"]
+    assert legends[2] == ["entropy", "tree bound", "α-floor", "PRO"]
+    line = figure.axes[1].lines[1]
+    np.testing.assert_array_equal(line.get_xydata(), table[["alpha", "share_fallback"]])
+    [band] = figure.axes[2].collections  # the entropy alone has an interval
+    assert band.get_datalim(figure.axes[2].transData).y0 == pytest.approx(3 - 0.4 - 0.2)
+
+
+def test_a_search_without_bounds_has_three_panels_and_a_missing_column_is_named():
+    table, bounds = invented(ONE)
+    assert len(exact_search.draw(table).axes) == 3
+    few = [each.drop(columns=["dataset", "model"]) for each in (table, bounds)]
+    assert len(exact_search.draw(*few).axes) == 4
+    with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_sea"):
+        exact_search.draw(table.drop(columns="recall"))
+    with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
+        exact_search.draw(table, bounds.drop(columns="entropy"))
+
+
+def test_the_caption_says_what_beams_find_and_counts_violated_bounds():
+    table, bounds = invented(ONE)
+    caption = exact_search.caption(table, bounds)
+    assert "At α = 0.4, beams find 40.0 % of the answers with p ≥ α" in caption
+    assert "PRO ≤ α-floor ≤ tree bound holds for each certified question" in caption
+    assert "the tree bound is +1.000 nats" in caption
+    violated = exact_search.caption(table, bounds.assign(n_ordered=9))
+    assert "is violated in 3 cases" in violated
+    nothing = exact_search.caption(table.assign(recall=np.nan), bounds.assign(n_certified=0))
+    assert "no answer has p ≥ α" in nothing
+    assert "No question is certified" in nothing

@@ -1,0 +1,46 @@
+"""Test the figure of the generated answers, and the table of their cost."""
+
+import pandas as pd
+import pytest
+from figure_checks import check_figure, grid
+from invented_settings import beams
+
+from pro_lib.plots import generated_answers
+
+
+def test_generated_answers_are_counted_with_and_without_repeats():
+    table = generated_answers.table([beams()], alpha=0.3)
+    assert table["n_answers"].tolist() == [3, 1]
+    assert table["n_distinct"].tolist() == [2, 1]
+    assert table["mass"].tolist() == pytest.approx([0.9, 0.2])
+    assert table["mass_with_repeats"].tolist() == pytest.approx([1.5, 0.2])
+    assert table["k"].tolist() == [2, 1]
+    assert table["n_cut"].tolist() == [1, 0]
+    assert table["n_questions"].tolist() == [2, 2]
+
+
+def test_costs_are_of_the_run():
+    row = generated_answers.costs([beams()]).iloc[0]
+    assert row[["prompt_tokens", "token_forwards", "model_calls"]].tolist() == [30, 10, 5]
+    assert row[["seconds", "tokens_per_second", "peak_memory_mib"]].tolist() == [2.0, 20, 2]
+
+
+def test_it_can_be_read_at_both_widths():
+    setting = {"dataset": ["world-facts", "mine"], "model": ["a", "b"]}
+    table = grid(**setting, question_id=range(60))
+    table = table.assign(n_distinct=table["question_id"] % 11, mass=table["auroc"])
+    check_figure(generated_answers.draw, table, n_panels=4)
+    figure = generated_answers.draw(table[["n_distinct", "mass"]])
+    assert len(figure.axes) == 2
+
+
+def test_the_caption_says_ranges_of_means():
+    rows = {"dataset": ["d", "e"], "model": "m", "n_answers": [10.0, 8.0], "n_distinct": [5.0, 4.0]}
+    table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})
+    caption = generated_answers.caption(table.assign(n_questions=[30, 40]), alpha=0.4)
+    assert caption.endswith(
+        "n = 30 to 40 questions in each of 2 settings, with 8.0 to 10.0 answers each. On average, "
+        "4.0 to 5.0 answers are distinct, and their probabilities sum to 0.50 to 0.90; with "
+        "repeats the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO keeps "
+        "more than one answer for 0.0 to 100.0 % of the questions, and equals NLL for the others."
+    )

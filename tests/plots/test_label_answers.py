@@ -1,0 +1,79 @@
+"""Test the figure of AUROC by labels and by ROUGE-L."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from figure_checks import legend, unreadable
+
+from pro_lib.common.validation import SentenceError
+from pro_lib.plots import label_answers
+
+
+def estimates(**changes):
+    """Return a table of three methods by labels and by ROUGE-L."""
+    rows = []
+    for judge in ("labels", "rouge_l"):
+        for number, method in enumerate(("NLL", "PRO", "SE")):
+            row = {"dataset": "world-facts", "model": "facts-2m", "protocol": "paper"}
+            row |= {"n_questions": 100, "judge": judge, "method": method, "similarity": None}
+            row |= {"auroc": 0.8, "auroc_low": 0.7, "auroc_high": 0.9}
+            difference = number / 100
+            row |= {"auroc_minus_nll": difference, "auroc_minus_nll_low": difference - 0.02}
+            rows.append(row | {"auroc_minus_nll_high": difference + 0.02})
+    return pd.DataFrame(rows).assign(**changes)
+
+
+def words(ax):
+    return [text.get_text().strip() for text in ax.texts]
+
+
+@pytest.mark.parametrize("figure_columns", [1, 2])
+def test_differences_to_nll_come_first_and_both_judges_have_a_row(figure_columns):
+    figure = label_answers.draw(estimates(), figure_columns=figure_columns)
+    assert unreadable(figure, 7) == []
+    differences, aurocs = figure.axes
+    assert words(differences) == ["reference"]
+    assert legend(figure) == [
+        "by labels of a sample, with predictions for the others",
+        "by ROUGE-L of all answers",
+    ]
+    # NLL is the reference, so the left panel has two points for each judge.
+    assert [len(line.get_xdata()) for line in differences.lines[:2]] == [2, 2]
+    assert [len(line.get_xdata()) for line in aurocs.lines] == [3, 3]
+
+
+def test_a_value_without_enough_labels_is_not_shown():
+    table = estimates()
+    values = [name for name in table if name.startswith("auroc")]
+    table.loc[table["judge"] == "labels", values] = np.nan
+    differences, aurocs = label_answers.draw(table).axes
+    assert words(aurocs) == ["not shown"] * 3
+    assert words(differences) == [*["not shown"] * 2, "reference"]
+
+
+def test_a_missing_column_is_named():
+    expected = "^The table has no column 'judge'; plots.label_answers needs"
+    with pytest.raises(SentenceError, match=expected):
+        label_answers.draw(estimates().drop(columns="judge"))
+
+
+def judged(**changes):
+    """Return the invented estimates with what the caption needs."""
+    table = estimates().assign(n_labels=60.0, shown="yes", p_value=[np.nan, 0.001, 0.4] * 2)
+    return table.assign(**changes)
+
+
+def test_the_caption_names_the_labellers_and_the_methods_that_differ():
+    caption = label_answers.caption(judged(), ["ada", "ben"])
+    assert "by labels of 60 answers (given by ada and ben) and by ROUGE-L > 0.3 of all" in caption
+    assert caption.endswith(
+        "By the labels, significantly better than NLL: PRO (+0.010, 95 % interval −0.010 to "
+        "+0.030); not significantly different from NLL: SE (+0.020, 95 % interval +0.000 to "
+        "+0.040). AUROC of NLL is 0.800 (0.700 to 0.900) by the labels and 0.800 by ROUGE-L, so "
+        "the labels do not show that ROUGE-L shifts it."
+    )
+
+
+def test_the_caption_says_why_labels_estimate_nothing():
+    caption = label_answers.caption(judged(p_value=np.nan, auroc=np.nan, shown="9 labels are few"))
+    assert caption.endswith("No difference to NLL is estimated (9 labels are few).")

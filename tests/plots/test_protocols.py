@@ -1,0 +1,47 @@
+"""Test the figure of PRO minus NLL by both ways to count repeated answers."""
+
+import pandas as pd
+from figure_checks import check_figure, legend
+from invented_settings import SPLITS, setting_row
+
+from pro_lib import metrics
+from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.plots import protocols
+
+
+def invented(**others):
+    rows = []
+    for protocol, difference in (("paper", -0.1), ("workbench", 0.05)):
+        for choice in ("α chosen", "α = 0.4", "K = 2"):
+            row = setting_row(difference, protocol=protocol, choice=choice, p_value=1e-9)
+            rows.append(row | others)
+    return pd.DataFrame(rows)
+
+
+def test_the_table_has_a_row_for_each_choice_of_k():
+    table = protocols.table(SPLITS[:1], alpha=0.3)
+    assert table["choice"].tolist() == ["α chosen", "α = 0.3", "K = 2", "K = 5", "K = 10"]
+    reported = SPLITS[0].reported
+    scores = [reported.pro(chosen_alpha(SPLITS[0])), reported.pro(0.3), reported.pro(k=2)]
+    expected = [metrics.auroc(score, reported.correct) for score in scores]
+    assert table["auroc"].tolist()[:3] == expected
+    assert table["alpha"].tolist()[1] == 0.3
+    assert table["k"].tolist()[2:] == [2, 5, 10]
+
+
+def test_it_can_be_read_at_both_widths():
+    settings = [{"dataset": d, "model": m} for d in ("world-facts", "mine") for m in "ab"]
+    check_figure(protocols.draw, pd.concat(invented(**each) for each in settings), n_panels=4)
+
+
+def test_protocols_have_their_marks():
+    figure = protocols.draw(invented())
+    assert legend(figure) == ["repeats counted (paper)", "each answer once (workbench)"]
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
+    assert [set(line.get_xdata()) for line in lines] == [{-0.1}, {0.05}]
+
+
+def test_the_caption_compares_pro_with_nll_in_each_protocol():
+    caption = protocols.caption(invented())
+    assert "Protocol paper: PRO is significantly worse than NLL (−0.100" in caption
+    assert "Protocol workbench: PRO is significantly better than NLL (+0.050" in caption

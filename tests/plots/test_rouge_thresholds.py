@@ -1,0 +1,96 @@
+"""Test the figure of AUROC against the ROUGE-L threshold of a correct answer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from figure_checks import check_figure, grid, legend
+from invented_settings import EVALUATION, evaluation_of, setting_row, splits_of
+
+from pro_lib import metrics
+from pro_lib.evaluation.evaluation import Splits
+from pro_lib.plots import rouge_thresholds
+from pro_lib.plots.style import PRINTED
+
+METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
+
+
+def test_rouge_thresholds_by_hand():
+    # One answer each, so that PRO is NLL. ROUGE-L 0.3 is not above 0.3. At 0.2 the wrong answer is
+    # c alone, at 0.3 it is b and c; at 1 all are wrong.
+    methods = {"NLL": [1.0, 2.0, 3.0], "SE, lexical": [2.0, 1.0, 1.5]}
+    rouge_l = [1.0, 0.3, 0.0]
+    evaluation = evaluation_of([[-1.0], [-2.0], [-3.0]], [True] * 3, rouge_l=rouge_l, **methods)
+    splits = Splits(EVALUATION, evaluation, None)
+    with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
+        table = rouge_thresholds.table([splits], thresholds=[0.2, 1.0, 0.3])
+    assert table["rouge_threshold"].tolist() == [0.2] * 3 + [1.0] * 3 + [0.3] * 3
+    assert table["method"].tolist() == ["PRO", "NLL", "SE"] * 3
+    assert table["similarity"].fillna("").tolist() == ["", "", "lexical"] * 3
+    assert table["alpha_choice"].fillna("").tolist() == ["validation", "", ""] * 3
+    assert table["n_correct"].tolist() == [2] * 3 + [0] * 3 + [1] * 3
+    np.testing.assert_array_equal(table["auroc"], [1.0, 1.0, 0.5, *[np.nan] * 3, 1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(table["auroc_minus_nll"], [0, 0, -0.5, *[np.nan] * 3, 0, 0, -1])
+    np.testing.assert_allclose(table["accuracy"], [2 / 3] * 3 + [0] * 3 + [1 / 3] * 3)
+    nll = table[table["method"] == "NLL"]
+    assert (nll[["auroc_minus_nll_low", "auroc_minus_nll_high"]] == 0).all(axis=None)
+    others = table[table["method"] != "NLL"]
+    assert others["auroc_minus_nll_low"].isna().all()  # five correct and five wrong are needed
+
+
+def test_at_every_threshold_the_difference_to_nll_is_paired():
+    generator = np.random.default_rng(0)
+    methods = {name: generator.normal(size=80) for name in ("NLL", "SE")}
+    evaluation = evaluation_of(EVALUATION.log_probs, EVALUATION.correct, **methods)
+    table = rouge_thresholds.table([splits_of(evaluation)], thresholds=[0.5])
+    row = table.set_index("method").loc["SE"]
+    tests = metrics.delong(np.column_stack([*methods.values()]), evaluation.correct)
+    low, high = tests.low, tests.high
+    ends = [row["auroc_minus_nll_low"], row["auroc_minus_nll_high"]]
+    np.testing.assert_allclose(np.array(ends, dtype=float), [low[1], high[1]], atol=1e-12)
+
+
+def invented(**columns):
+    """Return a table of two datasets and two models."""
+    setting = {"dataset": ["d", "e"], "model": ["a", "b"]} | columns
+    table = grid(**setting, rouge_threshold=[0.1, 0.3, 0.5], method=METHODS)
+    limits = {"auroc_minus_nll_low": table["auroc_minus_nll"] - 0.05}
+    return table.assign(**limits, auroc_minus_nll_high=table["auroc_minus_nll"] + 0.05)
+
+
+def test_it_can_be_read_at_both_widths():
+    check_figure(rouge_thresholds.draw, invented(), n_panels=4)
+
+
+def test_a_difference_whose_interval_has_0_is_empty_and_labels_stand_at_the_right():
+    table = invented(dataset=["d"], model=["a"])
+    table = table[table["method"].isin(["PRO", "NLL"])].assign(auroc_minus_nll_low=-0.1)
+    by_labels = table[table["rouge_threshold"] == 0.5].assign(
+        rouge_threshold=np.nan, auroc_minus_nll_low=0.01, auroc_minus_nll=0.02
+    )
+    [ax] = rouge_thresholds.draw(pd.concat([table, by_labels])).axes
+    filled, empty = (line for line in ax.lines if line.get_marker() == "o")
+    assert filled.get_xdata().tolist() == [0.6]
+    assert empty.get_xdata().tolist() == [0.1, 0.3, 0.5]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "0.3", "0.5", "labels"]
+
+
+def test_printed_values_stand_in_grey_where_the_paper_has_them():
+    table = invented(dataset=["allenai/sciq"], model=["google/gemma-7b"])
+    figure = rouge_thresholds.draw(table)
+    grey = [line for line in figure.axes[0].lines if line.get_color() == PRINTED["color"]]
+    assert len(grey[0].get_xdata()) == 40
+    assert legend(figure)[-1] == "printed in the paper"
+
+
+def test_the_caption_compares_pro_with_nll_and_counts_pairs_of_methods_in_the_same_order():
+    rows = []
+    for threshold, others in ((0.1, (0.70, 0.75)), (0.5, (0.70, 0.60))):
+        for method, auroc in zip(("PRO", "NLL", "SE"), (0.80, *others), strict=True):
+            row = setting_row(0.05, p_value=0.001, method=method, similarity=None, auroc=auroc)
+            rows.append(row | {"rouge_threshold": threshold})
+    assert rouge_thresholds.caption(pd.DataFrame(rows)).endswith(
+        "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
+        "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
+        "95 % interval +0.040 to +0.060). The threshold changes no AUROC by more than 0.150, and "
+        "2 of 3 pairs of methods have the same order at 0.1 and 0.5."
+    )
