@@ -210,16 +210,7 @@ class LabelSample:
             0    NLL  0.812      0.751       0.861
             1    PRO  0.815      0.752       0.865
         """
-        return self.estimate_planned(self.planned_answers(evaluation), alphas=alphas, scope=scope)
-
-    def estimate_planned(
-        self,
-        answers: Answers,
-        *,
-        alphas: Mapping[str, float] | None = None,
-        scope: Scope = "population",
-    ) -> pd.DataFrame:
-        """Return the table of `estimate` for answers that are all in the plan."""
+        answers = self.planned_answers(evaluation)
         judgement = self.judgement(answers, scope=scope)
         scores = method_scores(answers.evaluation, alphas)
         values = scores.to_numpy(np.float64)
@@ -293,6 +284,9 @@ class LabelSample:
 
     def planned_answers(self, evaluation: Evaluation) -> Answers:
         """Return the answers of `planned_part`."""
+        known = self.plan.answers
+        if known is not None and known.evaluation is evaluation:
+            return known
         answers = collect_answers(evaluation)
         evaluation = answers.evaluation
         is_planned = self._is_planned(answers)

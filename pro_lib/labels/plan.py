@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import Field
 
 from pro_lib.common.files import RunError, parse, reading, regular, write_whole
-from pro_lib.common.validation import Format, Name, PositiveInt, Probability, Text, WholeNumber
+from pro_lib.common.validation import (
+    Format,
+    Name,
+    PositiveInt,
+    Probability,
+    Text,
+    WholeNumber,
+)
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
@@ -34,7 +42,9 @@ _WITHOUT_QUESTION = (
     "noticed"
 )
 _OTHER_REFERENCES = "Labels that count, although the references have changed since"
-_Key = tuple[str, str, str]
+_LIST = Field(strict=False)  # a list of JSON becomes a tuple
+_Key = tuple[Text, Text, Text]
+_Positions = Annotated[tuple[WholeNumber, ...], _LIST]
 
 
 class _SavedPlan(Format):
@@ -47,13 +57,13 @@ class _SavedPlan(Format):
 
     version: Literal[1]
     digest: Name
-    answers: list[list[Text]]
+    answers: list[Annotated[_Key, _LIST]]
     questions: list[Text] | None = None
     n_labels: PositiveInt
     seed: WholeNumber
-    first: list[WholeNumber]
-    second: list[WholeNumber] | None
-    probabilities: list[Probability] | None
+    first: _Positions
+    second: _Positions | None
+    probabilities: Annotated[tuple[Probability, ...], _LIST] | None
 
 
 @dataclass(frozen=True)
@@ -183,8 +193,8 @@ class LabelPlan:
         saved = _read_saved(path)
         table = pd.DataFrame(saved.answers, columns=KEY)
         table["question"] = saved.questions or ""
-        plan = cls(table, saved.digest, saved.n_labels, saved.seed, tuple(saved.first))
-        plan = plan._with_second_phase(saved)
+        choices = (saved.first, saved.second, saved.probabilities)
+        plan = cls(table, saved.digest, saved.n_labels, saved.seed, *choices)
         if evaluation is None:
             return plan
         answers = collect_answers(evaluation)
@@ -208,21 +218,18 @@ class LabelPlan:
         Raises:
             RunError: if the file cannot be read, or has become another plan.
         """
-        saved = _read_saved(path)
+        saved = LabelPlan.read(path)
         mine = (self.digest, self.n_labels, self.seed, self.first)
-        if (saved.digest, saved.n_labels, saved.seed, tuple(saved.first)) != mine:
+        if (saved.digest, saved.n_labels, saved.seed, saved.first) != mine:
             raise RunError(f"{path} was replaced by another plan; open the label file again")
-        return self._with_second_phase(saved)
-
-    def _with_second_phase(self, saved: _SavedPlan) -> LabelPlan:
-        if saved.second is None or saved.probabilities is None:
-            return self
         return self._with_second(saved.second, saved.probabilities)
 
-    def _with_second(self, second: Sequence[int], probabilities: Sequence[float]) -> LabelPlan:
+    def _with_second(
+        self, second: tuple[int, ...] | None, probabilities: tuple[float, ...] | None
+    ) -> LabelPlan:
         # The cached positions stay valid; finding them again takes long.
         plan = copy(self)
-        vars(plan).update(second=tuple(second), probabilities=tuple(probabilities))
+        vars(plan).update(second=second, probabilities=probabilities)
         return plan
 
     def save(self, path: str | Path) -> None:
@@ -364,8 +371,8 @@ class LabelPlan:
         )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
         units = list(self._rows)
-        second = [units[row] for row in chosen]
-        return self._with_second(second, probabilities[chosen].tolist())
+        second = tuple(units[row] for row in chosen)
+        return self._with_second(second, tuple(probabilities[chosen].tolist()))
 
     def is_first_complete(self, current: pd.DataFrame) -> bool:
         """Return whether all answers of the first phase that exist have a label.
@@ -544,17 +551,17 @@ def _read_saved(path: str | Path) -> _SavedPlan:
     with reading(path):
         values = json.loads(regular(path).read_text(encoding="utf-8"))
     saved: _SavedPlan = parse(_SavedPlan, values, str(path))
-    if any(len(answer) != len(KEY) for answer in saved.answers):
-        raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
-    if len(set(map(tuple, saved.answers))) < len(saved.answers):
-        raise RunError(f"{path}: an answer is listed twice")
-    if saved.questions is not None and len(saved.questions) != len(saved.answers):
-        raise RunError(f"{path}: questions and answers must have the same length")
-    positions = [*saved.first, *(saved.second or [])]
-    if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
-        raise RunError(
-            f"{path}: first and second must be different positions below {len(saved.answers)}"
-        )
-    if len(saved.second or []) != len(saved.probabilities or []):
-        raise RunError(f"{path}: second and probabilities must have the same length")
+    n_answers = len(saved.answers)
+    positions = [*saved.first, *(saved.second or ())]
+    problem = ""
+    if len(set(saved.answers)) < n_answers:
+        problem = "an answer is listed twice"
+    elif len(saved.questions or saved.answers) != n_answers:
+        problem = "questions and answers must have the same length"
+    elif len(set(positions)) < len(positions) or max(positions, default=0) >= n_answers:
+        problem = f"first and second must be different positions below {n_answers}"
+    elif len(saved.second or ()) != len(saved.probabilities or ()):
+        problem = "second and probabilities must have the same length"
+    if problem:
+        raise RunError(f"{path}: {problem}")
     return saved

@@ -19,7 +19,6 @@ from pro_lib.labels.estimates import FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
     append_undo,
-    consistency,
     first_labels,
     label_table,
     labeller_agreement,
@@ -279,11 +278,11 @@ class LabelSession:
             if self.is_adjudication:
                 state["answer"]["votes"] = _votes(current, request.unit)
             return state
-        if len(current["labeller"].unique()) > 1:
-            state["labellers"] = labeller_agreement(current).to_dict("records")
-        if len(own) and not self.is_adjudication:
-            shares = consistency(current).set_index("labeller")
-            state["consistency"] = shares.loc[self.labeller].to_dict()
+        rows = labeller_agreement(current)
+        is_pair = rows["other_labeller"].notna()
+        state["labellers"] = rows[is_pair].to_dict("records")
+        repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
+        state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = []
         for unit in self._disputed(current)["unit"]:
             shown = self._shown(self.plan.request(unit, False))
@@ -340,8 +339,7 @@ class LabelSession:
         return rows
 
     def _table(self, labels: pd.DataFrame) -> pd.DataFrame:
-        sample = LabelSample(labels, self.plan)
-        return sample.estimate_planned(self.plan.today, alphas=self.alphas)
+        return LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
 
 
 def _open_plan(

@@ -18,7 +18,7 @@ from pro_lib.evaluation.tables.settings import (
 )
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
-from pro_lib.labels.file import consistency, labeller_agreement
+from pro_lib.labels.file import labeller_agreement
 
 JUDGES = ("labels", "rouge_l")
 
@@ -101,11 +101,7 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
         answers = collect_answers(setting.splits.reported)
         samples[sample.plan.digest] = sample.plan.current_labels(sample.labels, answers).labels
     labels = pd.concat(samples.values(), ignore_index=True)
-    own = consistency(labels).rename(columns={"n_repeated": "n_both"})
-    own.insert(1, "other_labeller", None)
-    own = own.astype({"other_labeller": object}).assign(kappa=np.nan)
-    pairs = labeller_agreement(labels)
-    return own if pairs.empty else pd.concat([own, pairs], ignore_index=True)
+    return labeller_agreement(labels)
 
 
 def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
