@@ -215,34 +215,20 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     decide, and a tie is undecided. An adjudication decides alone.
 
     Args:
-        labels: from `read_label_file`, of one plan. All labellers of a plan use one file, because
-            each file has its own second phase.
+        labels: from `read_label_file`, of one plan (`LabelPlan.check`). All labellers of a plan use
+            one file, because each file has its own second phase.
 
     Returns:
         A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
         `is_disputed`: whether they differ, without an adjudication. `correct` is None where nobody
         decides or as many say right as wrong.
 
-    Raises:
-        RunError: if the labels belong to different plans.
-
     Example:
         >>> merged = merge_labels(read_label_file("labels.jsonl"))  # doctest: +SKIP
         >>> merged["is_disputed"].sum()  # doctest: +SKIP
         3
     """
-    for column in ("plan", "n_answers", "n_first"):
-        _check_one_plan(labels[column], column)
-    _check_one_plan(labels["n_second"][labels["phase"] == 2], "n_second")
     first = first_labels(labels)
-    has_differences = first.groupby(KEY)[["phase", "probability"]].nunique().gt(1).any(axis=1)
-    if has_differences.any():
-        _, question_id, text = has_differences.idxmax()
-        where = f"question {question_id!r}, answer {text!r}"
-        raise RunError(
-            f"labels of {where} have different phases or probabilities, so they belong to "
-            "different plans; restore the plan of these labels, or start a new label file"
-        )
     is_vote = ~first["adjudication"]
     votes = first.assign(
         n_right=(first["correct"].eq(True) & is_vote).astype(int),
@@ -258,16 +244,6 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     merged.loc[decisions.index, "correct"] = decisions
     merged.loc[decisions.index, "is_disputed"] = False
     return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
-
-
-def _check_one_plan(values: pd.Series, column: str) -> None:
-    """Raise `RunError` if a column that all labels of a plan share has several values."""
-    different = values.unique()
-    if len(different) > 1:
-        some = ", ".join(map(str, different[:3]))
-        raise RunError(
-            f"labels belong to different plans ({column} {some}); estimate once for each plan"
-        )
 
 
 def first_labels(labels: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field
 
 from pro_lib.common.files import RunError, parse, reading, regular, write_whole
@@ -29,6 +28,7 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
+from pro_lib.labels.inference import IntArray
 from pro_lib.questions.repeats import normalized_question
 
 FEWEST_PLANNED = 20
@@ -72,19 +72,19 @@ class Request:
 
     Attributes:
         unit: its position among the answers of the plan.
+        is_repetition: whether it was shown before. The labeller must not see this.
         question_id: the smallest of the questions with this text, as the evaluation has it.
         question: the text of the question; empty if it is unknown.
         references: a hash of the references.
         text: the answer.
-        is_repetition: whether it was shown before. The labeller must not see this.
     """
 
     unit: int
+    is_repetition: bool
     question_id: str
     question: str
     references: str
     text: str
-    is_repetition: bool
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class LabelPlan:
                 f"{path} is a plan for other answers: none of its {len(table)} answers is among "
                 f"these {len(answers)}; use another label file"
             )
-        n_outside = np.count_nonzero(~is_planned)
+        n_outside = int((~is_planned).sum())
         if n_outside:
             answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
         return replace(plan, answers=answers, n_outside=n_outside)
@@ -248,17 +248,16 @@ class LabelPlan:
         write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
 
     def check(self, labels: pd.DataFrame) -> None:
-        """Raise `RunError` if a label belongs to another plan.
+        """Raise `RunError` if a label belongs to another plan, or to another draw of this plan.
 
         Args:
             labels: from `read_label_file`.
         """
-        units = self.positions(labels)
-        is_second = (labels["phase"] == 2).to_numpy()
-        is_planned = np.where(
-            is_second, np.isin(units, self.second or ()), np.isin(units, self.first)
-        )
-        is_other = ~is_planned | (labels["plan"] != self.digest).to_numpy()
+        draws = self._draws()
+        labelled = zip(labels["phase"], labels["probability"], strict=True)
+        units = self.positions(labels).tolist()
+        is_drawn = [draws.get(unit) == draw for unit, draw in zip(units, labelled, strict=True)]
+        is_other = ~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest).to_numpy()
         if is_other.any():
             question_id = labels["question_id"].to_numpy()[is_other][0]
             raise RunError(
@@ -267,14 +266,21 @@ class LabelPlan:
                 "label file"
             )
 
-    def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
+    def _draws(self) -> dict[int, tuple[int, float]]:
+        """Return the phase and the inclusion probability of each chosen answer."""
+        draws = {unit: (1, len(self.first) / len(self.table)) for unit in self.first}
+        for unit, probability in zip(self.second or (), self.probabilities or (), strict=True):
+            draws[unit] = (2, probability)
+        return draws
+
+    def positions(self, labels: pd.DataFrame) -> IntArray:
         """Return the position in the plan of each label; -1 for an answer that is not in it.
 
         Labels have the question_id of their plan, also if the question has another one today.
         """
         return np.array([self._place_of_key.get(key, -1) for key in _keys(labels)], dtype=np.intp)
 
-    def places(self, answers: Answers) -> NDArray[np.intp]:
+    def places(self, answers: Answers) -> IntArray:
         """Return the position in the plan of each answer of today; -1 if it is not in the plan.
 
         The text of the question decides. If the plan does not have the text, the question_id
@@ -462,8 +468,7 @@ class LabelPlan:
     def request(self, unit: int, is_repetition: bool) -> Request:
         """Return an answer of the plan that exists, to be shown."""
         row = self.today.table.iloc[self._rows[unit]]
-        names = ("question_id", "question", "references", "text")
-        return Request(unit, *(row[name] for name in names), is_repetition)
+        return Request(unit, is_repetition, *row[["question_id", "question", "references", "text"]])
 
     def label(
         self, request: Request, correct: bool | None, *, labeller: str, **values: Any
@@ -481,11 +486,7 @@ class LabelPlan:
         """
         # The plan's own question_id, because labels and plan must agree if ids change.
         planned = self.table.iloc[request.unit]
-        values |= {"phase": 1, "probability": len(self.first) / len(self.table), "n_second": 0}
-        if request.unit not in self.first:
-            second = self.second or ()  # drawn, because it has the request
-            probability = (self.probabilities or ())[second.index(request.unit)]
-            values |= {"phase": 2, "probability": probability, "n_second": len(second)}
+        phase, probability = self._draws()[request.unit]
         return Label(
             dataset=planned["dataset"],
             question_id=planned["question_id"],
@@ -495,7 +496,10 @@ class LabelPlan:
             correct=correct,
             labeller=labeller,
             repetition=request.is_repetition,
+            phase=phase,
+            probability=probability,
             n_first=len(self.first),
+            n_second=len(self.second or ()) if phase == 2 else 0,
             n_answers=len(self.table),
             plan=self.digest,
             **values,
@@ -517,7 +521,7 @@ def plan_path(path: str | Path) -> Path:
     return path.with_name(f"{name}.plan.json")
 
 
-def _row_of_place(places: NDArray[np.intp]) -> dict[int, int]:
+def _row_of_place(places: IntArray) -> dict[int, int]:
     """Return the row of each place."""
     return {place: row for row, place in enumerate(places.tolist())}
 

@@ -32,7 +32,8 @@ from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 ADJUDICATOR = "adjudicator"
-_ACTIONS = ("open", "give", "undo", "change", "guideline", "labels", "estimates", "history")
+_CHANGES = ("give", "undo", "change", "guideline")
+_ACTIONS = ("open", *_CHANGES, "labels", "estimates", "history")
 _HISTORY_STEP = 20  # labels
 _LONGEST_PAUSE = 300  # seconds between two labels; a longer one is a break
 _N_RECENT = 30  # labels that tell how long one takes
@@ -171,21 +172,17 @@ class LabelSession:
             raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
         if correct not in (True, False, None):
             raise RunError(f"correct must be true, false or null; got {correct!r}")
-        # A key must not wait for estimates, so these are computed without the lock.
-        if action in ("estimates", "history"):
-            current = self._read_current().labels
-            data = self._estimates(current) if action == "estimates" else self._history(current)
-            return _json_data({"kind": "label", action: data})
         with self._lock, _lock_of(self.path):
             current = self._read_current()
-            own = self._own(current.labels)
             is_same_file = labels_file in (None, str(self.path))
-            if is_same_file and n_given == len(own) and action not in ("open", "labels"):
+            is_current = is_same_file and n_given == len(self._own(current.labels))
+            if is_current and action in _CHANGES:
                 self._act(action, current.labels, correct, text, place)
                 current = self._read_current()
-            if action == "labels":
-                return _json_data({"kind": "label", "labels": self._list(current.labels)})
-            return _json_data(self._state(current))
+        # Other keys do not wait for estimates, because these are computed without the lock.
+        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
+        data = {action: views[action](current.labels)} if action in views else self._state(current)
+        return {"kind": "label", **_json_data(data)}
 
     def _act(
         self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
@@ -258,7 +255,6 @@ class LabelSession:
         if self.is_adjudication:
             n_left = len(self._disputed(current))
         state: dict[str, Any] = {
-            "kind": "label",
             "n_given": len(own),
             "n_left": n_left,
             "n_requests": len(own) + n_left,
@@ -421,7 +417,8 @@ def _seconds_per_label(own: pd.DataFrame) -> float:
 def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
     """Return what each labeller said about an answer of the plan."""
     labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
-    return labels[["labeller", "correct", "comment"]].to_dict("records")
+    votes: list[dict[str, Any]] = labels[["labeller", "correct", "comment"]].to_dict("records")
+    return votes
 
 
 def _lock_of(path: Path) -> FileLock:

@@ -218,15 +218,6 @@ def test_repetitions_do_not_count_twice():
     assert merged["n_wrong"].tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    "change", [{"plan": "other"}, {"probability": 0.1}, {"n_answers": 9}, {"n_first": 3}]
-)
-def test_labels_of_different_plans_are_refused(change):
-    rows = [label("1", True), label("1", True, labeller="ben", **change)]
-    with pytest.raises(RunError, match="different plans"):
-        merge_labels(label_table(rows))
-
-
 def test_cohens_kappa_by_hand():
     # Of ten answers both say right to 4 and wrong to 3. Expected by chance: .6 · .5 + .4 · .5.
     pairs = [(True, True)] * 4 + [(False, False)] * 3 + [(True, False)] * 2 + [(False, True)]
@@ -342,6 +333,17 @@ def test_a_damaged_plan_is_named(tmp_path):
     (tmp_path / "plan.json").write_text('{"version": 1}')
     with pytest.raises(RunError, match=r"plan.json: digest is missing"):
         LabelPlan.read(tmp_path / "plan.json", judged)
+
+
+@pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"phase": 2}])
+def test_labels_of_another_draw_are_refused(change):
+    judged, truth = evaluation()
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    labels[3] = labels[3].model_copy(update=change)
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
+        plan.check(label_table(labels))
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
+        estimated(plan, labels, judged)
 
 
 def test_labels_of_a_plan_with_another_seed_are_refused():

@@ -131,8 +131,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
 
 def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, a row per bin of ROUGE-L."""
-    planned = sample.planned_part(evaluation)
-    answers = collect_answers(planned)
+    answers = sample.planned_answers(evaluation)
     labels = sample.judgement(answers).merged
     has_label = labels["phase"].notna()
     is_right = labels["correct"].map(lambda value: value is True)
@@ -152,4 +151,4 @@ def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     table["rouge_l_bin"] = table["rouge_l_bin"].astype(str)
     n_labels = table["n_first"] + table["n_second"]
     table["labelled_share"] = n_labels / table["n_answers"].where(table["n_answers"] > 0)
-    return with_setting(table, planned)
+    return with_setting(table, answers.evaluation)
