@@ -329,7 +329,7 @@ def intervals(
     estimates = sample.aurocs(ranking)
     auroc = estimates.auroc()
     yield "auroc", auroc.low[0], auroc.high[0], exact[0]
-    difference = estimates.difference(0)
+    difference, _ = estimates.difference(0)
     for column in (1, 2):
         yield f"difference_{column}", difference.low[column], difference.high[column], exact[column]
     signs = np.where(questions.rouge > 0.3, 1.0, -1.0)

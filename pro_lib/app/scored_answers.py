@@ -32,7 +32,7 @@ from pro_lib.evaluation.evaluation import (
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
-from pro_lib.labels.answers import choose_alphas
+from pro_lib.labels.answers import choose_alphas, collect_answers
 from pro_lib.labels.estimates import LabelSample, SampledVerdicts
 from pro_lib.labels.session import with_placeholder
 from pro_lib.metrics.auroc import FloatArray
@@ -110,7 +110,7 @@ class SampleLabels:
         """
         splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
         split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = sample.is_planned(judged)
+        is_planned = sample.is_planned(collect_answers(judged))
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
         # The folds of the label model depend on the order, which is that of the page.
         ids = judged.answers["question_id"].to_numpy(object)

@@ -10,17 +10,15 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.file import KEY, answer_key
-from pro_lib.labels.inference import Ranking
+from pro_lib.labels.inference import FloatArray, IntArray, Ranking
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 _FEATURES = ("exact_match", "alias_match", "NLL", "ALL")
 

@@ -1,13 +1,11 @@
 """Which answers to label, in two phases: pure functions of arrays, in float64."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pro_lib.labels.inference import Ranking, areas
+from pro_lib.labels.inference import BoolArray, FloatArray, IntArray, Ranking, areas
 from pro_lib.labels.label_model import fit_logistic, predict_logistic
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
 FEWEST_FIRST = 20
 
@@ -75,14 +73,15 @@ def sampling_scores(influence: FloatArray, model: FloatArray) -> FloatArray:
     result = shares[0]
     if has_influence[1:].any():
         result = result + shares[1:][has_influence[1:]].mean(axis=0)
-    return np.sqrt(result)
+    scores: FloatArray = np.sqrt(result)
+    return scores
 
 
 def second_probabilities(
     ranking: Ranking,
     features: FloatArray,
     labels: FloatArray,
-    is_first: NDArray[np.bool_],
+    is_first: BoolArray,
     *,
     n_second: int,
 ) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
@@ -25,6 +25,7 @@ from pro_lib.labels.inference import (
     FEWEST_CLUSTERS,
     SCOPES,
     AurocEstimates,
+    BoolArray,
     FloatArray,
     IntArray,
     Ranking,
@@ -100,27 +101,13 @@ class LabelSample:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
-        return bool(self.is_planned(evaluation).mean() >= 1 - MISSING_SHARE)
+        is_planned = self.is_planned(collect_answers(evaluation))
+        return bool(is_planned.mean() >= 1 - MISSING_SHARE)
 
-    def is_planned(self, evaluation: Evaluation) -> NDArray[np.bool_]:
+    def is_planned(self, answers: Answers) -> BoolArray:
         """Return whether each judged answer (n,) is one of the plan's answers."""
-        return self._is_planned(collect_answers(evaluation))
-
-    def planned_part(self, evaluation: Evaluation) -> Evaluation:
-        """Return the questions whose judged answer is one of the plan's answers.
-
-        A label cannot be estimated for another answer, because the plan could not choose it.
-
-        Args:
-            evaluation: the questions.
-
-        Returns:
-            The evaluation. Its exclusions say how many questions are left out.
-
-        Raises:
-            RunError: if more than 5 % of the questions would be left out.
-        """
-        return self.planned_answers(evaluation).evaluation
+        is_planned: BoolArray = self.plan.places(answers) >= 0
+        return is_planned[answers.codes]
 
     def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
@@ -142,6 +129,7 @@ class LabelSample:
         if scope not in SCOPES:
             raise RunError(f"unknown scope {scope!r}; choose {' or '.join(SCOPES)}")
         plan = self.plan
+        plan.check(self.labels)
         current = plan.current_labels(self.labels, answers)
         merged = merge_labels(current.labels).set_index("unit")
         # Rows and weights by the position in the plan
@@ -159,11 +147,16 @@ class LabelSample:
         if (places < 0).any():
             raise RunError(
                 f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
-                "so their labels cannot be estimated; leave them out by LabelSample.planned_part"
+                "so their labels cannot be estimated; leave them out by LabelSample.planned_answers"
             )
         merged = merged.iloc[places].reset_index(drop=True)
-        options = {"scope": scope, "clusters": answers.clusters}
-        sample = Sample.fit(decided[places], weights[places], answers.features, **options)
+        sample = Sample.fit(
+            decided[places],
+            weights[places],
+            answers.features,
+            scope=scope,
+            clusters=answers.clusters,
+        )
         return SampledVerdicts(sample, merged.drop(columns=KEY), answers.codes, current.notes)
 
     def estimate(
@@ -210,16 +203,7 @@ class LabelSample:
             0    NLL  0.812      0.751       0.861
             1    PRO  0.815      0.752       0.865
         """
-        return self.estimate_planned(self.planned_answers(evaluation), alphas=alphas, scope=scope)
-
-    def estimate_planned(
-        self,
-        answers: Answers,
-        *,
-        alphas: Mapping[str, float] | None = None,
-        scope: Scope = "population",
-    ) -> pd.DataFrame:
-        """Return the table of `estimate` for answers that are all in the plan."""
+        answers = self.planned_answers(evaluation)
         judgement = self.judgement(answers, scope=scope)
         scores = method_scores(answers.evaluation, alphas)
         values = scores.to_numpy(np.float64)
@@ -278,24 +262,33 @@ class LabelSample:
             limit = ROUGE_THRESHOLD if judge == "rouge_l" else 0.0
             is_right = judged[judge].to_numpy(float) > limit
             signs = np.where(is_right, 1.0, -1.0)
-            shares = judgement.shares(np.stack([np.ones(len(signs)), signs]))
+            shares = judgement.accuracies(np.stack([np.ones(len(signs)), signs]))
             row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
             for place, name in enumerate(("accuracy", "agreement")):
                 row |= {key: ends[place] for key, ends in shares.columns(name).items()}
             is_missing = np.isnan([*shares.value, *shares.low]).any()
             shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
-            rows.append(row | judgement.counts | {"scope": scope, "shown": shown})
+            rows.append(row | dict(judgement.counts) | {"scope": scope, "shown": shown})
         return _with_setting(pd.DataFrame(rows), answers.evaluation)
 
-    def _is_planned(self, answers: Answers) -> NDArray[np.bool_]:
-        is_planned: NDArray[np.bool_] = self.plan.places(answers) >= 0
-        return is_planned[answers.codes]
-
     def planned_answers(self, evaluation: Evaluation) -> Answers:
-        """Return the answers of `planned_part`."""
+        """Return the judged answers that are among those of the plan.
+
+        A label cannot be estimated for another answer, because the plan could not choose it. The
+        exclusions of the evaluation say how many questions are left out.
+
+        Args:
+            evaluation: the questions.
+
+        Raises:
+            RunError: if more than 5 % of the questions would be left out.
+        """
+        known = self.plan.answers
+        if known is not None and known.evaluation is evaluation:
+            return known
         answers = collect_answers(evaluation)
         evaluation = answers.evaluation
-        is_planned = self._is_planned(answers)
+        is_planned = self.is_planned(answers)
         n_unplanned = np.count_nonzero(~is_planned)
         if not n_unplanned:
             return answers
@@ -332,11 +325,11 @@ class SampledVerdicts:
         labels = self.sample.labels[members]
         weights = self.sample.weights[members]
         rows = self.merged.iloc[members]
-        n_labels = np.count_nonzero(~np.isnan(labels))
+        n_labels = int((~np.isnan(labels)).sum())
         return {
             "n_labels": n_labels,
-            "n_right": np.count_nonzero(labels == 1),
-            "n_wrong": np.count_nonzero(labels == 0),
+            "n_right": int((labels == 1).sum()),
+            "n_wrong": int((labels == 0).sum()),
             "n_undecided": int(rows["phase"].count()) - n_labels,
             "n_disputed": int(rows["is_disputed"].eq(True).sum()),
             "n_effective": float(weights.sum() ** 2 / (weights**2).sum()) if n_labels else 0.0,
@@ -375,7 +368,7 @@ class SampledVerdicts:
         return f"labels of {self.counts['n_labels']} answers"
 
     @property
-    def verdicts(self) -> NDArray[np.bool_]:
+    def verdicts(self) -> BoolArray:
         """Raise `SentenceError`, because only some answers have a label."""
         raise SentenceError(
             "This needs a verdict for each question, but only a sample of the answers has labels."
@@ -411,7 +404,7 @@ class SampledVerdicts:
         problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
         return " ".join([text, *problem, *self.notes])
 
-    def rows(self, places: NDArray[np.intp]) -> SampledVerdicts:
+    def rows(self, places: IntArray) -> SampledVerdicts:
         """Return the labels of some of the answers.
 
         Args:
@@ -432,7 +425,7 @@ class SampledVerdicts:
         """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
         return self._shown(self._estimates(scores).auroc())
 
-    def shares(self, weights: FloatArray) -> Estimate:
+    def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
 
         It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
@@ -441,15 +434,15 @@ class SampledVerdicts:
         shares, n_labels = self.sample.shares(self.codes, weights)
         return _hidden(shares, (n_labels < FEWEST_LABELS) | bool(self.accuracy_problem))
 
-    def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
+    def accuracy_at(self, scores: ArrayLike, n_answered: IntArray) -> Estimate:
         """Return the accuracy among the k least uncertain answers, for some k (A,)."""
-        return self.shares(answered_weights(scores, n_answered))
+        return self.accuracies(answered_weights(scores, n_answered))
 
-    def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
+    def accuracy_of(self, is_chosen: BoolArray) -> Estimate:
         """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
         if not is_chosen.any():
             return Estimate(np.nan, np.nan, np.nan)
-        group = self.shares(is_chosen[None].astype(np.float64))
+        group = self.accuracies(is_chosen[None].astype(np.float64))
         return Estimate(group.value.item(), group.low.item(), group.high.item())
 
     def compare(
@@ -520,7 +513,7 @@ class SampledVerdicts:
         numbers = bin_numbers(probability, n_bins)
         table = confidence_bins(probability, numbers)
         members = numbers == table.index.to_numpy()[:, None]
-        accuracies = self.shares(members.astype(np.float64)).columns("accuracy")
+        accuracies = self.accuracies(members.astype(np.float64)).columns("accuracy")
         # The expectation of (p - r)², because r² = r
         right = self._pseudo_labels
         brier = np.mean(probability**2 - 2 * probability * right + right)
@@ -536,7 +529,8 @@ class SampledVerdicts:
     ) -> Differences:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
         estimates = self._estimates(np.column_stack([reference, scores]))
-        difference = self._shown(estimates.difference(0))
+        difference, p_values = estimates.difference(0)
+        difference = self._shown(difference)
         by_definition = np.broadcast_to(is_reference, scores.shape[1])
         is_hidden = by_definition | bool(self.problem)
         is_zero = by_definition & (not self.problem)
@@ -544,14 +538,14 @@ class SampledVerdicts:
         return Differences(
             metrics.count_moved(scores, reference),
             Estimate(difference.value[1:], low, high),
-            np.where(is_hidden, np.nan, estimates.p_values(0)[1:]),
+            np.where(is_hidden, np.nan, p_values[1:]),
         )
 
     def _shown(self, estimate: Estimate) -> Estimate:
         return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
 
 
-def _hidden(estimate: Estimate, is_hidden: NDArray[np.bool_]) -> Estimate:
+def _hidden(estimate: Estimate, is_hidden: BoolArray) -> Estimate:
     """Return an estimate with NaN where `is_hidden` (A,)."""
     parts = (estimate.value, estimate.low, estimate.high)
     return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))

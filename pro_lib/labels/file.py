@@ -32,6 +32,7 @@ from pro_lib.metrics.auroc import wilson
 from pro_lib.metrics.correctness import normalized_words
 
 KEY = ["dataset", "question_id", "answer"]
+_Decisions = dict[tuple[str, ...], bool]
 _MINUS = re.compile(r"(?<!\w)[-\u2212](?=[\d.])")
 
 
@@ -214,34 +215,20 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     decide, and a tie is undecided. An adjudication decides alone.
 
     Args:
-        labels: from `read_label_file`, of one plan. All labellers of a plan use one file, because
-            each file has its own second phase.
+        labels: from `read_label_file`, of one plan (`LabelPlan.check`). All labellers of a plan use
+            one file, because each file has its own second phase.
 
     Returns:
         A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
         `is_disputed`: whether they differ, without an adjudication. `correct` is None where nobody
         decides or as many say right as wrong.
 
-    Raises:
-        RunError: if the labels belong to different plans.
-
     Example:
         >>> merged = merge_labels(read_label_file("labels.jsonl"))  # doctest: +SKIP
         >>> merged["is_disputed"].sum()  # doctest: +SKIP
         3
     """
-    for column in ("plan", "n_answers", "n_first"):
-        _check_one_plan(labels[column], column)
-    _check_one_plan(labels["n_second"][labels["phase"] == 2], "n_second")
     first = first_labels(labels)
-    has_differences = first.groupby(KEY)[["phase", "probability"]].nunique().gt(1).any(axis=1)
-    if has_differences.any():
-        _, question_id, text = has_differences.idxmax()
-        where = f"question {question_id!r}, answer {text!r}"
-        raise RunError(
-            f"labels of {where} have different phases or probabilities, so they belong to "
-            "different plans; restore the plan of these labels, or start a new label file"
-        )
     is_vote = ~first["adjudication"]
     votes = first.assign(
         n_right=(first["correct"].eq(True) & is_vote).astype(int),
@@ -259,16 +246,6 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
 
 
-def _check_one_plan(values: pd.Series, column: str) -> None:
-    """Raise `RunError` if a column that all labels of a plan share has several values."""
-    different = values.unique()
-    if len(different) > 1:
-        some = ", ".join(map(str, different[:3]))
-        raise RunError(
-            f"labels belong to different plans ({column} {some}); estimate once for each plan"
-        )
-
-
 def first_labels(labels: pd.DataFrame) -> pd.DataFrame:
     """Return the first label of each labeller for each answer, without the repetitions."""
     shown_first = labels[~labels["repetition"]]
@@ -276,88 +253,58 @@ def first_labels(labels: pd.DataFrame) -> pd.DataFrame:
 
 
 def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
-    """Compare each pair of labellers on the answers that both decided.
+    """Compare the labels of each labeller who saw an answer twice, and those of each two labellers.
 
     Args:
-        labels: from `read_label_file`, of several labellers.
+        labels: from `read_label_file`. Adjudications do not count.
 
     Returns:
-        A row per pair: labeller, other_labeller, n_both, n_same, agreement with agreement_low and
-        agreement_high (Wilson's 95 % interval) and kappa, Cohen's κ; NaN if both gave all answers
-        the same label, or without answers.
+        A row per labeller, in which other_labeller is None, and a row per pair: labeller,
+        other_labeller, n_both (answers with two decided labels), n_same, agreement with
+        agreement_low and agreement_high (Wilson's 95 % interval; NaN without answers) and kappa,
+        Cohen's κ of a pair; NaN if both gave all answers the same label.
 
     Example:
         >>> labeller_agreement(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
     labels = labels[~labels["adjudication"]]
-    decided = first_labels(labels).dropna(subset="correct")
-    by_labeller = {
-        name: part.set_index(KEY)["correct"] for name, part in decided.groupby("labeller")
-    }
-    rows = []
-    for labeller, other in itertools.combinations(sorted(labels["labeller"].unique()), 2):
-        pair = {name: by_labeller.get(name, pd.Series(dtype=object)) for name in (labeller, other)}
-        both = pd.concat(pair, axis=1, join="inner").astype(bool)
-        n_same = int((both[labeller] == both[other]).sum())
-        rows.append(
-            {
-                "labeller": labeller,
-                "other_labeller": other,
-                **_share(n_same, len(both)),
-                "kappa": _cohens_kappa(both[labeller], both[other]),
-            }
-        )
-    columns = ["labeller", "other_labeller", *_share(0, 0), "kappa"]
-    return pd.DataFrame(rows, columns=columns).rename(columns={"n": "n_both"})
+    labellers = sorted(labels["labeller"].unique())
+    first = _decisions(first_labels(labels), labellers)
+    again = _decisions(labels[labels["repetition"]], labellers)
+    rows = [
+        {"labeller": name, "other_labeller": None, **_comparison(first[name], again[name])}
+        | {"kappa": np.nan}
+        for name in labellers
+    ]
+    for labeller, other in itertools.combinations(labellers, 2):
+        pair = {"labeller": labeller, "other_labeller": other}
+        rows.append(pair | _comparison(first[labeller], first[other]))
+    columns = ["labeller", "other_labeller", *_comparison({}, {})]
+    others = pd.Series([row["other_labeller"] for row in rows], dtype=object)  # None stays None
+    return pd.DataFrame(rows, columns=columns).assign(other_labeller=others)
 
 
-def _cohens_kappa(first: pd.Series, second: pd.Series) -> float:
-    """Return Cohen's κ of two series of Boolean labels; NaN if all labels are the same."""
-    if len(first) == 0:
-        return np.nan
-    share = first.mean()
-    other_share = second.mean()
-    by_chance = share * other_share + (1 - share) * (1 - other_share)
-    if by_chance == 1:
-        return np.nan
-    return float(((first == second).mean() - by_chance) / (1 - by_chance))
+def _decisions(labels: pd.DataFrame, labellers: list[str]) -> dict[str, _Decisions]:
+    """Return the decided labels of each labeller, by answer."""
+    decisions: dict[str, _Decisions] = {name: {} for name in labellers}
+    for label in labels.dropna(subset="correct").to_dict("records"):
+        answer = tuple(label[name] for name in KEY)
+        decisions[label["labeller"]].setdefault(answer, label["correct"])
+    return decisions
 
 
-def consistency(labels: pd.DataFrame) -> pd.DataFrame:
-    """Return how often each labeller gave an answer the same label when it was shown a second time.
-
-    Args:
-        labels: from `read_label_file`.
-
-    Returns:
-        A row per labeller: labeller, n_repeated (decided both times), n_same, agreement with
-        agreement_low and agreement_high (Wilson's 95 % interval); NaN without repetitions.
-
-    Example:
-        >>> consistency(read_label_file("labels.jsonl"))  # doctest: +SKIP
-    """
-    first = first_labels(labels).dropna(subset="correct")
-    second = (
-        labels[labels["repetition"]].dropna(subset="correct").drop_duplicates([*KEY, "labeller"])
-    )
-    pairs = first.merge(second, on=[*KEY, "labeller"], suffixes=("", "_again"))
-    rows = []
-    for labeller in sorted(labels["labeller"].unique()):
-        repeated = pairs[pairs["labeller"] == labeller]
-        n_same = int((repeated["correct"] == repeated["correct_again"]).sum())
-        rows.append({"labeller": labeller, **_share(n_same, len(repeated))})
-    return pd.DataFrame(rows, columns=["labeller", *_share(0, 0)]).rename(
-        columns={"n": "n_repeated"}
-    )
-
-
-def _share(n_same: int, n: int) -> dict[str, float]:
-    share = n_same / n if n else np.nan
-    low, high = wilson(share, n) if n else (np.nan, np.nan)
-    return {
-        "n": n,
-        "n_same": n_same,
-        "agreement": share,
-        "agreement_low": float(low),
-        "agreement_high": float(high),
-    }
+def _comparison(one: _Decisions, other: _Decisions) -> dict[str, float]:
+    """Return how often two series of labels agree on the answers of both, and Cohen's κ."""
+    pairs = np.array([[one[key], other[key]] for key in one if key in other]).reshape(-1, 2)
+    n = len(pairs)
+    n_same = int((pairs[:, 0] == pairs[:, 1]).sum())
+    agreement = low = high = kappa = np.nan
+    if n:
+        agreement = n_same / n
+        low, high = map(float, wilson(agreement, n))
+        share, other_share = pairs.mean(axis=0)
+        by_chance = share * other_share + (1 - share) * (1 - other_share)
+        if by_chance < 1:
+            kappa = float((agreement - by_chance) / (1 - by_chance))
+    shares = {"agreement": agreement, "agreement_low": low, "agreement_high": high}
+    return {"n_both": n, "n_same": n_same, **shares, "kappa": kappa}

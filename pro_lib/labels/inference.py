@@ -21,6 +21,7 @@ from pro_lib.metrics.auroc import tie_numbers
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 Scope = Literal["population", "questions"]
 SCOPES = ("population", "questions")
 FEWEST_CLUSTERS = 5
@@ -32,7 +33,7 @@ _LEAST_FREEDOM = 1.5
 
 def label_weights(
     labels: FloatArray,
-    is_first: NDArray[np.bool_],
+    is_first: BoolArray,
     probabilities: FloatArray,
     *,
     n_first: int,
@@ -65,7 +66,7 @@ def label_weights(
     """
     has_label = ~np.isnan(labels)
     n = len(labels)
-    n_labels = np.count_nonzero(has_label)
+    n_labels = int(has_label.sum())
     weights = np.zeros(n)
     second = has_label & ~is_first
     weights[has_label & is_first] = n / max(n_labels, 1)
@@ -85,9 +86,10 @@ def sum_by_unit(values: FloatArray, codes: IntArray, n_units: int) -> FloatArray
         >>> sum_by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 1]), 3)
         array([[1., 6., 0.]])
     """
-    if n_units == values.shape[1] and np.array_equal(codes, np.arange(n_units)):
-        return values
-    return np.stack([np.bincount(codes, weights=row, minlength=n_units) for row in values])
+    sums = np.empty((len(values), n_units))
+    for row, weights in enumerate(values):
+        sums[row] = np.bincount(codes, weights=weights, minlength=n_units)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -358,29 +360,24 @@ class AurocEstimates:
         half = stdtrit(freedom, 0.975) * np.sqrt(variance) / (auroc * (1 - auroc))
         return Estimate(auroc, expit(logit(auroc) - half), expit(logit(auroc) + half))
 
-    def difference(self, reference: int) -> Estimate:
-        """Return the differences (M,) to one AUROC, with Student's intervals.
+    def difference(self, reference: int) -> tuple[Estimate, FloatArray]:
+        """Return the differences (M,) to one AUROC, with Student's intervals and tests.
 
         They exist even if one of the AUROCs is estimated as 1 or more.
+
+        Returns:
+            The differences, and the two-sided p-values of equal AUROCs. These are 1 for scores
+            without a difference whose variance is 0.
         """
         differences = self.areas.minus(reference)
         variance, freedom = self._variance(differences)
-        half = stdtrit(freedom, 0.975) * np.sqrt(variance)
         values = differences.auroc
-        return Estimate(values, np.clip(values - half, -1, 1), np.clip(values + half, -1, 1))
-
-    def p_values(self, reference: int) -> FloatArray:
-        """Return two-sided p-values (M,) of equal AUROCs, by Student's test.
-
-        They are 1 for scores without a difference whose variance is 0.
-        """
-        differences = self.areas.minus(reference)
-        variance, freedom = self._variance(differences)
-        values = np.abs(differences.auroc)
+        error = np.sqrt(variance)
+        half = stdtrit(freedom, 0.975) * error
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where((variance == 0) & (values == 0), 0.0, values / np.sqrt(variance))
-        p_values: FloatArray = 2 * stdtr(freedom, -ratio)
-        return p_values
+            ratio = np.where((error == 0) & (values == 0), 0.0, np.abs(values) / error)
+        estimate = Estimate(values, np.clip(values - half, -1, 1), np.clip(values + half, -1, 1))
+        return estimate, 2 * stdtr(freedom, -ratio)
 
     def _variance(self, compared: Areas) -> tuple[FloatArray, FloatArray]:
         """Return variance and degrees of freedom of AUROCs, or of their differences.
@@ -431,7 +428,7 @@ def label_variance(
     terms = squares * (spread * residuals**2)
     variance = terms.sum(axis=1)
     n_terms = effective_number(terms)
-    excess = len(labels) / max(np.count_nonzero(has_label), 1) - 1
+    excess = len(labels) / max(int(has_label.sum()), 1) - 1
     uncertain = model * (1 - model)
     predicted = (squares @ (spread * uncertain) + excess * (squares @ uncertain)) / 2
     blended = (n_terms * variance + _PRIOR_TERMS * predicted) / (n_terms + _PRIOR_TERMS)

@@ -74,7 +74,7 @@ def cross_fitted(features: FloatArray, labels: FloatArray, *, seed: int = 0) -> 
     """
     rng = np.random.default_rng(seed)
     has_label = ~np.isnan(labels)
-    n_folds = max(2, min(_N_FOLDS, np.count_nonzero(has_label)))
+    n_folds = max(2, min(_N_FOLDS, int(has_label.sum())))
     folds = np.empty(len(labels), dtype=np.intp)
     for members in (np.flatnonzero(has_label), np.flatnonzero(~has_label)):
         folds[rng.permutation(members)] = np.arange(len(members)) % n_folds

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from pydantic import Field
 
 from pro_lib.common.files import RunError, parse, reading, regular, write_whole
-from pro_lib.common.validation import Format, Name, PositiveInt, Probability, Text, WholeNumber
+from pro_lib.common.validation import (
+    Format,
+    Name,
+    PositiveInt,
+    Probability,
+    Text,
+    WholeNumber,
+)
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
+from pro_lib.labels.inference import IntArray
 from pro_lib.questions.repeats import normalized_question
 
 FEWEST_PLANNED = 20
@@ -34,7 +42,9 @@ _WITHOUT_QUESTION = (
     "noticed"
 )
 _OTHER_REFERENCES = "Labels that count, although the references have changed since"
-_Key = tuple[str, str, str]
+_LIST = Field(strict=False)  # a list of JSON becomes a tuple
+_Key = tuple[Text, Text, Text]
+_Positions = Annotated[tuple[WholeNumber, ...], _LIST]
 
 
 class _SavedPlan(Format):
@@ -47,13 +57,13 @@ class _SavedPlan(Format):
 
     version: Literal[1]
     digest: Name
-    answers: list[list[Text]]
+    answers: list[Annotated[_Key, _LIST]]
     questions: list[Text] | None = None
     n_labels: PositiveInt
     seed: WholeNumber
-    first: list[WholeNumber]
-    second: list[WholeNumber] | None
-    probabilities: list[Probability] | None
+    first: _Positions
+    second: _Positions | None
+    probabilities: Annotated[tuple[Probability, ...], _LIST] | None
 
 
 @dataclass(frozen=True)
@@ -62,19 +72,19 @@ class Request:
 
     Attributes:
         unit: its position among the answers of the plan.
+        is_repetition: whether it was shown before. The labeller must not see this.
         question_id: the smallest of the questions with this text, as the evaluation has it.
         question: the text of the question; empty if it is unknown.
         references: a hash of the references.
         text: the answer.
-        is_repetition: whether it was shown before. The labeller must not see this.
     """
 
     unit: int
+    is_repetition: bool
     question_id: str
     question: str
     references: str
     text: str
-    is_repetition: bool
 
 
 @dataclass(frozen=True)
@@ -183,8 +193,8 @@ class LabelPlan:
         saved = _read_saved(path)
         table = pd.DataFrame(saved.answers, columns=KEY)
         table["question"] = saved.questions or ""
-        plan = cls(table, saved.digest, saved.n_labels, saved.seed, tuple(saved.first))
-        plan = plan._with_second_phase(saved)
+        choices = (saved.first, saved.second, saved.probabilities)
+        plan = cls(table, saved.digest, saved.n_labels, saved.seed, *choices)
         if evaluation is None:
             return plan
         answers = collect_answers(evaluation)
@@ -194,7 +204,7 @@ class LabelPlan:
                 f"{path} is a plan for other answers: none of its {len(table)} answers is among "
                 f"these {len(answers)}; use another label file"
             )
-        n_outside = np.count_nonzero(~is_planned)
+        n_outside = int((~is_planned).sum())
         if n_outside:
             answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
         return replace(plan, answers=answers, n_outside=n_outside)
@@ -208,21 +218,18 @@ class LabelPlan:
         Raises:
             RunError: if the file cannot be read, or has become another plan.
         """
-        saved = _read_saved(path)
+        saved = LabelPlan.read(path)
         mine = (self.digest, self.n_labels, self.seed, self.first)
-        if (saved.digest, saved.n_labels, saved.seed, tuple(saved.first)) != mine:
+        if (saved.digest, saved.n_labels, saved.seed, saved.first) != mine:
             raise RunError(f"{path} was replaced by another plan; open the label file again")
-        return self._with_second_phase(saved)
-
-    def _with_second_phase(self, saved: _SavedPlan) -> LabelPlan:
-        if saved.second is None or saved.probabilities is None:
-            return self
         return self._with_second(saved.second, saved.probabilities)
 
-    def _with_second(self, second: Sequence[int], probabilities: Sequence[float]) -> LabelPlan:
+    def _with_second(
+        self, second: tuple[int, ...] | None, probabilities: tuple[float, ...] | None
+    ) -> LabelPlan:
         # The cached positions stay valid; finding them again takes long.
         plan = copy(self)
-        vars(plan).update(second=tuple(second), probabilities=tuple(probabilities))
+        vars(plan).update(second=second, probabilities=probabilities)
         return plan
 
     def save(self, path: str | Path) -> None:
@@ -241,17 +248,16 @@ class LabelPlan:
         write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
 
     def check(self, labels: pd.DataFrame) -> None:
-        """Raise `RunError` if a label belongs to another plan.
+        """Raise `RunError` if a label belongs to another plan, or to another draw of this plan.
 
         Args:
             labels: from `read_label_file`.
         """
-        units = self.positions(labels)
-        is_second = (labels["phase"] == 2).to_numpy()
-        is_planned = np.where(
-            is_second, np.isin(units, self.second or ()), np.isin(units, self.first)
-        )
-        is_other = ~is_planned | (labels["plan"] != self.digest).to_numpy()
+        draws = self._draws()
+        labelled = zip(labels["phase"], labels["probability"], strict=True)
+        units = self.positions(labels).tolist()
+        is_drawn = [draws.get(unit) == draw for unit, draw in zip(units, labelled, strict=True)]
+        is_other = ~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest).to_numpy()
         if is_other.any():
             question_id = labels["question_id"].to_numpy()[is_other][0]
             raise RunError(
@@ -260,14 +266,21 @@ class LabelPlan:
                 "label file"
             )
 
-    def positions(self, labels: pd.DataFrame) -> NDArray[np.intp]:
+    def _draws(self) -> dict[int, tuple[int, float]]:
+        """Return the phase and the inclusion probability of each chosen answer."""
+        draws = {unit: (1, len(self.first) / len(self.table)) for unit in self.first}
+        for unit, probability in zip(self.second or (), self.probabilities or (), strict=True):
+            draws[unit] = (2, probability)
+        return draws
+
+    def positions(self, labels: pd.DataFrame) -> IntArray:
         """Return the position in the plan of each label; -1 for an answer that is not in it.
 
         Labels have the question_id of their plan, also if the question has another one today.
         """
         return np.array([self._place_of_key.get(key, -1) for key in _keys(labels)], dtype=np.intp)
 
-    def places(self, answers: Answers) -> NDArray[np.intp]:
+    def places(self, answers: Answers) -> IntArray:
         """Return the position in the plan of each answer of today; -1 if it is not in the plan.
 
         The text of the question decides. If the plan does not have the text, the question_id
@@ -364,8 +377,8 @@ class LabelPlan:
         )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
         units = list(self._rows)
-        second = [units[row] for row in chosen]
-        return self._with_second(second, probabilities[chosen].tolist())
+        second = tuple(units[row] for row in chosen)
+        return self._with_second(second, tuple(probabilities[chosen].tolist()))
 
     def is_first_complete(self, current: pd.DataFrame) -> bool:
         """Return whether all answers of the first phase that exist have a label.
@@ -455,8 +468,7 @@ class LabelPlan:
     def request(self, unit: int, is_repetition: bool) -> Request:
         """Return an answer of the plan that exists, to be shown."""
         row = self.today.table.iloc[self._rows[unit]]
-        names = ("question_id", "question", "references", "text")
-        return Request(unit, *(row[name] for name in names), is_repetition)
+        return Request(unit, is_repetition, *row[["question_id", "question", "references", "text"]])
 
     def label(
         self, request: Request, correct: bool | None, *, labeller: str, **values: Any
@@ -474,11 +486,7 @@ class LabelPlan:
         """
         # The plan's own question_id, because labels and plan must agree if ids change.
         planned = self.table.iloc[request.unit]
-        values |= {"phase": 1, "probability": len(self.first) / len(self.table), "n_second": 0}
-        if request.unit not in self.first:
-            second = self.second or ()  # drawn, because it has the request
-            probability = (self.probabilities or ())[second.index(request.unit)]
-            values |= {"phase": 2, "probability": probability, "n_second": len(second)}
+        phase, probability = self._draws()[request.unit]
         return Label(
             dataset=planned["dataset"],
             question_id=planned["question_id"],
@@ -488,7 +496,10 @@ class LabelPlan:
             correct=correct,
             labeller=labeller,
             repetition=request.is_repetition,
+            phase=phase,
+            probability=probability,
             n_first=len(self.first),
+            n_second=len(self.second or ()) if phase == 2 else 0,
             n_answers=len(self.table),
             plan=self.digest,
             **values,
@@ -510,7 +521,7 @@ def plan_path(path: str | Path) -> Path:
     return path.with_name(f"{name}.plan.json")
 
 
-def _row_of_place(places: NDArray[np.intp]) -> dict[int, int]:
+def _row_of_place(places: IntArray) -> dict[int, int]:
     """Return the row of each place."""
     return {place: row for row, place in enumerate(places.tolist())}
 
@@ -544,17 +555,17 @@ def _read_saved(path: str | Path) -> _SavedPlan:
     with reading(path):
         values = json.loads(regular(path).read_text(encoding="utf-8"))
     saved: _SavedPlan = parse(_SavedPlan, values, str(path))
-    if any(len(answer) != len(KEY) for answer in saved.answers):
-        raise RunError(f"{path}: each of the answers must be a list of {', '.join(KEY)}")
-    if len(set(map(tuple, saved.answers))) < len(saved.answers):
-        raise RunError(f"{path}: an answer is listed twice")
-    if saved.questions is not None and len(saved.questions) != len(saved.answers):
-        raise RunError(f"{path}: questions and answers must have the same length")
-    positions = [*saved.first, *(saved.second or [])]
-    if len(set(positions)) < len(positions) or max(positions, default=0) >= len(saved.answers):
-        raise RunError(
-            f"{path}: first and second must be different positions below {len(saved.answers)}"
-        )
-    if len(saved.second or []) != len(saved.probabilities or []):
-        raise RunError(f"{path}: second and probabilities must have the same length")
+    n_answers = len(saved.answers)
+    positions = [*saved.first, *(saved.second or ())]
+    problem = ""
+    if len(set(saved.answers)) < n_answers:
+        problem = "an answer is listed twice"
+    elif len(saved.questions or saved.answers) != n_answers:
+        problem = "questions and answers must have the same length"
+    elif len(set(positions)) < len(positions) or max(positions, default=0) >= n_answers:
+        problem = f"first and second must be different positions below {n_answers}"
+    elif len(saved.second or ()) != len(saved.probabilities or ()):
+        problem = "second and probabilities must have the same length"
+    if problem:
+        raise RunError(f"{path}: {problem}")
     return saved

@@ -19,7 +19,6 @@ from pro_lib.labels.estimates import FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
     append_undo,
-    consistency,
     first_labels,
     label_table,
     labeller_agreement,
@@ -33,7 +32,8 @@ from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 ADJUDICATOR = "adjudicator"
-_ACTIONS = ("open", "give", "undo", "change", "guideline", "labels", "estimates", "history")
+_CHANGES = ("give", "undo", "change", "guideline")
+_ACTIONS = ("open", *_CHANGES, "labels", "estimates", "history")
 _HISTORY_STEP = 20  # labels
 _LONGEST_PAUSE = 300  # seconds between two labels; a longer one is a break
 _N_RECENT = 30  # labels that tell how long one takes
@@ -172,21 +172,17 @@ class LabelSession:
             raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
         if correct not in (True, False, None):
             raise RunError(f"correct must be true, false or null; got {correct!r}")
-        # A key must not wait for estimates, so these are computed without the lock.
-        if action in ("estimates", "history"):
-            current = self._read_current().labels
-            data = self._estimates(current) if action == "estimates" else self._history(current)
-            return _json_data({"kind": "label", action: data})
         with self._lock, _lock_of(self.path):
             current = self._read_current()
-            own = self._own(current.labels)
             is_same_file = labels_file in (None, str(self.path))
-            if is_same_file and n_given == len(own) and action not in ("open", "labels"):
+            is_current = is_same_file and n_given == len(self._own(current.labels))
+            if is_current and action in _CHANGES:
                 self._act(action, current.labels, correct, text, place)
                 current = self._read_current()
-            if action == "labels":
-                return _json_data({"kind": "label", "labels": self._list(current.labels)})
-            return _json_data(self._state(current))
+        # Other keys do not wait for estimates, because these are computed without the lock.
+        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
+        data = {action: views[action](current.labels)} if action in views else self._state(current)
+        return {"kind": "label", **_json_data(data)}
 
     def _act(
         self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
@@ -259,7 +255,6 @@ class LabelSession:
         if self.is_adjudication:
             n_left = len(self._disputed(current))
         state: dict[str, Any] = {
-            "kind": "label",
             "n_given": len(own),
             "n_left": n_left,
             "n_requests": len(own) + n_left,
@@ -279,11 +274,11 @@ class LabelSession:
             if self.is_adjudication:
                 state["answer"]["votes"] = _votes(current, request.unit)
             return state
-        if len(current["labeller"].unique()) > 1:
-            state["labellers"] = labeller_agreement(current).to_dict("records")
-        if len(own) and not self.is_adjudication:
-            shares = consistency(current).set_index("labeller")
-            state["consistency"] = shares.loc[self.labeller].to_dict()
+        rows = labeller_agreement(current)
+        is_pair = rows["other_labeller"].notna()
+        state["labellers"] = rows[is_pair].to_dict("records")
+        repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
+        state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = []
         for unit in self._disputed(current)["unit"]:
             shown = self._shown(self.plan.request(unit, False))
@@ -340,8 +335,7 @@ class LabelSession:
         return rows
 
     def _table(self, labels: pd.DataFrame) -> pd.DataFrame:
-        sample = LabelSample(labels, self.plan)
-        return sample.estimate_planned(self.plan.today, alphas=self.alphas)
+        return LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
 
 
 def _open_plan(
@@ -423,7 +417,8 @@ def _seconds_per_label(own: pd.DataFrame) -> float:
 def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
     """Return what each labeller said about an answer of the plan."""
     labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
-    return labels[["labeller", "correct", "comment"]].to_dict("records")
+    votes: list[dict[str, Any]] = labels[["labeller", "correct", "comment"]].to_dict("records")
+    return votes
 
 
 def _lock_of(path: Path) -> FileLock:

@@ -118,8 +118,8 @@ def _paired_difference(
     weights = weights.round(9)  # so that rounding is not a share of an answer
     share = np.maximum(weights, 0).sum(axis=1) / n_answered
     is_moved = share > 0
-    ours = judgement.shares(np.maximum(weights[is_moved], 0))
-    theirs = judgement.shares(np.maximum(-weights[is_moved], 0))
+    ours = judgement.accuracies(np.maximum(weights[is_moved], 0))
+    theirs = judgement.accuracies(np.maximum(-weights[is_moved], 0))
     below = np.hypot(ours.value - ours.low, theirs.high - theirs.value)
     above = np.hypot(ours.high - ours.value, theirs.value - theirs.low)
     ends = np.zeros((3, len(n_answered)))

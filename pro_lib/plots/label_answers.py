@@ -234,8 +234,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
 
 def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, a row per bin of ROUGE-L."""
-    planned = sample.planned_part(evaluation)
-    answers = collect_answers(planned)
+    answers = sample.planned_answers(evaluation)
     labels = sample.judgement(answers).merged
     has_label = labels["phase"].notna()
     is_right = labels["correct"].map(lambda value: value is True)
@@ -255,4 +254,4 @@ def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     rows["rouge_l_bin"] = rows["rouge_l_bin"].astype(str)
     n_labels = rows["n_first"] + rows["n_second"]
     rows["labelled_share"] = n_labels / rows["n_answers"].where(rows["n_answers"] > 0)
-    return with_setting(rows, planned)
+    return with_setting(rows, answers.evaluation)

@@ -286,7 +286,7 @@ def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consisten
     state = give(session, 33)
     assert len(labels_of(session)) == 33
     assert (state["answer"], state["n_left"]) == (None, 0)
-    assert state["consistency"]["n_repeated"] == state["consistency"]["n_same"] == 3
+    assert state["consistency"]["n_both"] == state["consistency"]["n_same"] == 3
     shown = estimates_of(session)
     words, sentence = expected_words(session)
     rows = [{name: row[name] for name in words} for row in shown["rows"]]
@@ -320,7 +320,7 @@ def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(
     [pair] = state["labellers"]
     assert (pair["labeller"], pair["other_labeller"]) == ("ada", "ben")
     assert (pair["n_both"], pair["n_same"]) == (30, 29)
-    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"][0])
+    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"].iloc[-1])
     [disagreement] = state["disagreements"]
     assert (disagreement["question"], disagreement["text"]) == (answer["question"], answer["text"])
     votes = {vote["labeller"]: vote["correct"] for vote in disagreement["votes"]}

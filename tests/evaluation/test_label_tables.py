@@ -83,7 +83,8 @@ def test_a_part_of_the_planned_answers_keeps_the_weights_of_the_plan(labelled):
 def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelled):
     judged, _, sample = labelled
     texts = judged.answers["text"].mask(judged.answers["question_id"] == "q7", "another answer")
-    planned = sample.planned_part(replace(judged, answers=judged.answers.assign(text=texts)))
+    changed = replace(judged, answers=judged.answers.assign(text=texts))
+    planned = sample.planned_answers(changed).evaluation
     assert "q7" not in set(planned.answers["question_id"])
     assert len(planned.answers) == 119
     expected = "Left out: 1 of 120 answers are not among those of the label plan."
@@ -94,7 +95,7 @@ def test_labels_of_other_answers_are_refused(labelled):
     _, _, sample = labelled
     other, _ = evaluation(120, prefix="other")
     with pytest.raises(RunError, match="120 of 120 answers are not among those of the label plan"):
-        sample.planned_part(other)
+        sample.planned_answers(other)
 
 
 def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):

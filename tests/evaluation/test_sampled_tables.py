@@ -241,7 +241,7 @@ def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
     has_label = ~np.isnan(labels.sample.labels[labels.codes])
     counts = np.cumsum(has_label)
     weights = np.stack([counts <= 19, counts <= 20]).astype(float)
-    accuracy = labels.shares(weights).value
+    accuracy = labels.accuracies(weights).value
     assert np.isnan(accuracy).tolist() == [True, False]
 
 

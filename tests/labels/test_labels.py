@@ -17,7 +17,6 @@ from pro_lib.labels import (
     append_label,
     append_undo,
     collect_answers,
-    consistency,
     label_table,
     labeller_agreement,
     merge_labels,
@@ -189,7 +188,7 @@ def test_an_adjudication_decides_alone_and_is_no_vote():
     assert merged["correct"].tolist() == [False, None]
     assert merged["is_disputed"].tolist() == [False, True]
     assert merged[["n_right", "n_wrong"]].to_numpy().tolist() == [[2, 1], [1, 1]]
-    agreement = labeller_agreement(label_table(rows))
+    agreement = labeller_agreement(label_table(rows)).dropna(subset="other_labeller")
     assert set(agreement["labeller"]) | set(agreement["other_labeller"]) == {"ada", "ben", "cy"}
 
 
@@ -219,15 +218,6 @@ def test_repetitions_do_not_count_twice():
     assert merged["n_wrong"].tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    "change", [{"plan": "other"}, {"probability": 0.1}, {"n_answers": 9}, {"n_first": 3}]
-)
-def test_labels_of_different_plans_are_refused(change):
-    rows = [label("1", True), label("1", True, labeller="ben", **change)]
-    with pytest.raises(RunError, match="different plans"):
-        merge_labels(label_table(rows))
-
-
 def test_cohens_kappa_by_hand():
     # Of ten answers both say right to 4 and wrong to 3. Expected by chance: .6 · .5 + .4 · .5.
     pairs = [(True, True)] * 4 + [(False, False)] * 3 + [(True, False)] * 2 + [(False, True)]
@@ -237,7 +227,7 @@ def test_cohens_kappa_by_hand():
         for name, vote in zip(("ada", "ben"), pair, strict=True)
     ]
     rows.append(label("99", True))
-    [row] = labeller_agreement(label_table(rows)).to_dict("records")
+    *_, row = labeller_agreement(label_table(rows)).to_dict("records")
     assert (row["n_both"], row["n_same"]) == (10, 7)
     assert row["kappa"] == pytest.approx((0.7 - 0.5) / 0.5)
     assert row["agreement_low"] < 0.7 < row["agreement_high"]
@@ -247,7 +237,7 @@ def test_kappa_is_unknown_if_all_labels_are_the_same():
     rows = [
         label(str(number), True, labeller=name) for number in range(3) for name in ("ada", "ben")
     ]
-    [row] = labeller_agreement(label_table(rows)).to_dict("records")
+    *_, row = labeller_agreement(label_table(rows)).to_dict("records")
     assert row["agreement"] == 1
     assert np.isnan(row["kappa"])
 
@@ -260,9 +250,10 @@ def test_the_consistency_of_each_labeller():
         label("2", False, repetition=True),
     ]
     rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
-    ada, ben = consistency(label_table(rows)).to_dict("records")
-    assert (ada["n_repeated"], ada["n_same"], ada["agreement"]) == (2, 1, 0.5)
-    assert ben["n_repeated"] == 0
+    ada, ben, _ = labeller_agreement(label_table(rows)).to_dict("records")
+    assert (ada["other_labeller"], ada["n_both"], ada["n_same"]) == (None, 2, 1)
+    assert ada["agreement"] == 0.5
+    assert (ben["other_labeller"], ben["n_both"]) == (None, 0)
     assert np.isnan(ben["agreement"])
 
 
@@ -342,6 +333,17 @@ def test_a_damaged_plan_is_named(tmp_path):
     (tmp_path / "plan.json").write_text('{"version": 1}')
     with pytest.raises(RunError, match=r"plan.json: digest is missing"):
         LabelPlan.read(tmp_path / "plan.json", judged)
+
+
+@pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"phase": 2}])
+def test_labels_of_another_draw_are_refused(change):
+    judged, truth = evaluation()
+    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    labels[3] = labels[3].model_copy(update=change)
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
+        plan.check(label_table(labels))
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
+        estimated(plan, labels, judged)
 
 
 def test_labels_of_a_plan_with_another_seed_are_refused():
@@ -493,8 +495,7 @@ def test_tables_exist_before_there_are_enough_labels(n_labels):
     assert sample.judge_agreement(judged)["agreement"].isna().all()
     judgement = sample.with_labels(judged).labels
     assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
-    assert len(consistency(table)) == min(n_labels, 1)
-    assert labeller_agreement(table).empty
+    assert len(labeller_agreement(table)) == min(n_labels, 1)
 
 
 def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():

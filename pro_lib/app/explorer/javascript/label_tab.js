@@ -59,7 +59,7 @@ import { formatCount, formatNumber } from "./formats.js";
  * @property {{ text: string, correct: boolean | null, comment: string } | null} last
  * @property {ShownAnswer | null} answer
  * @property {LabellerPair[]} labellers
- * @property {{ n_repeated: number, n_same: number }} [consistency]
+ * @property {{ n_both: number, n_same: number } | null} [consistency]
  * @property {ShownAnswer[]} [disagreements]
  * @property {GivenLabel[]} [labels]
  * @property {LabelEstimates} [estimates]
@@ -531,7 +531,7 @@ function describeVote({ labeller, correct, comment }) {
  * @returns {HTMLElement}
  */
 function createEnd({ labels_file: file, is_adjudication: isDecided, consistency, ...state }) {
-  const repeated = consistency?.n_repeated ?? 0;
+  const repeated = consistency?.n_both ?? 0;
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
   const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
   const disputed = state.disagreements?.length
