@@ -209,9 +209,6 @@ def converted_gguf(gguf_file: Path) -> Path | None:
     file. Without it, Transformers reads the file several times at each load, which takes a minute
     for a few hundred megabytes.
 
-    Args:
-        gguf_file: the file.
-
     Returns:
         The folder; None for a small file, or if the model cannot be converted or stored.
     """

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,7 @@ def load_options(model: Model, n_gpus: int) -> dict[str, Any]:
     return options | {"device": model.device.type}
 
 
+@dataclass
 class Worker:
     """A Ray actor, which loads the model once, then answers parts and writes them.
 
@@ -175,21 +177,16 @@ class Worker:
         info: the description of the run.
     """
 
-    def __init__(
-        self,
-        load: Mapping,
-        fingerprint: str,
-        settings: tuple,
-        n_threads: int,
-        path: Path,
-        info: RunInfo,
-    ):
-        self.load = load
-        self.fingerprint = fingerprint
-        self.settings = settings
-        self.path = path
-        self.info = info
-        torch.set_num_threads(n_threads)
+    load: Mapping
+    fingerprint: str
+    settings: tuple
+    n_threads: int
+    path: Path
+    info: RunInfo
+
+    def __post_init__(self) -> None:
+        """Set the number of threads."""
+        torch.set_num_threads(self.n_threads)
 
     @cached_property
     def job(self) -> Job:

@@ -2,7 +2,7 @@
 
 import heapq
 import reprlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -58,7 +58,7 @@ def _probe_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     return f"server.probe, whose log-probabilities differ by {nats:.2g} nats"
 
 
-def largest_difference(first: Mapping[Hashable, float], second: Mapping[Hashable, float]) -> float:
+def largest_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> float:
     """Return the largest difference in nats between two lists of likely tokens of one place.
 
     The likeliest tokens of both are compared, as many as the shorter list has, but at most 20. A

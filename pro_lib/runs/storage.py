@@ -596,9 +596,6 @@ def _read_part(
 def read_info(path: Path) -> RunInfo:
     """Return the info in the file `run.json` of a run folder.
 
-    Args:
-        path: the run folder.
-
     Raises:
         RunError: the file is missing, was altered, or has another format.
     """

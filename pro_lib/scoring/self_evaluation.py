@@ -96,4 +96,5 @@ def p_true(
         for question, answer, idea in zip(questions, answers, ideas, strict=True)
     ]
     log_probs = yes_no_log_probs(model, prompts, cache=cache, progress=progress)
-    return expit(log_probs[:, 1] - log_probs[:, 0])
+    uncertainties: NDArray[np.float64] = expit(log_probs[:, 1] - log_probs[:, 0])
+    return uncertainties

@@ -7,8 +7,6 @@ reach it. See docs/explanation/exact_search.md for the proofs.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -406,51 +404,20 @@ def _is_answer(events: np.ndarray, log_alpha: float) -> np.ndarray:
     return (events["kind"] == _COMPLETE) & events["named"] & reaches_alpha
 
 
-@dataclass(frozen=True)
 class _Findings:
-    """The events of one question at the end of a search.
+    """The events of one question at the end of a search, and which of them are of each kind."""
 
-    Attributes:
-        places: places of the events in `Search.events`, `(events,)`.
-        events: the events, `(events,)`.
-        log_alpha: log α of the certificate, in nats.
-        near: events that reach α, or may reach it within their error, `(events,)`.
-    """
-
-    places: np.ndarray
-    events: np.ndarray
-    log_alpha: float
-    near: np.ndarray
-
-    @cached_property
-    def probs(self) -> np.ndarray:
-        """Return the probability of each event."""
-        return np.exp(self.events["log_prob"])
-
-    @cached_property
-    def is_open(self) -> np.ndarray:
-        """Return which events are prefixes that are not expanded."""
-        return self.events["kind"] == _OPEN
-
-    @cached_property
-    def is_complete(self) -> np.ndarray:
-        """Return which events are answers that ended."""
-        return self.events["kind"] == _COMPLETE
-
-    @cached_property
-    def is_cut(self) -> np.ndarray:
-        """Return which events are prefixes of the greatest length."""
-        return self.events["kind"] == _CUT
-
-    @cached_property
-    def is_expanded(self) -> np.ndarray:
-        """Return which events are prefixes whose next events are known."""
-        return self.events["kind"] == _EXPANDED
-
-    @cached_property
-    def is_answer(self) -> np.ndarray:
-        """Return which events are answers with p ≥ α."""
-        return _is_answer(self.events, self.log_alpha)
+    def __init__(self, places: np.ndarray, events: np.ndarray, log_alpha: float, near: np.ndarray):
+        self.places = places  # of the events in `Search.events`, (events,)
+        self.events = events
+        self.log_alpha = log_alpha  # of the certificate, in nats
+        self.near = near  # events that reach α, or may reach it within their error
+        self.probs = np.exp(events["log_prob"])
+        self.is_open = events["kind"] == _OPEN
+        self.is_complete = events["kind"] == _COMPLETE
+        self.is_cut = events["kind"] == _CUT
+        self.is_expanded = events["kind"] == _EXPANDED
+        self.is_answer = _is_answer(events, log_alpha)
 
     def masses(self) -> dict[str, Any]:
         """Return the five masses of a certificate."""
