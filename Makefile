@@ -6,7 +6,7 @@ EXECUTED := build/notebooks
 SITE := build/site
 
 .DEFAULT_GOAL := help
-.PHONY: help install figures figures-real figures-smollm2 figures-gemma model-figures notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
+.PHONY: help install figures redraw figures-real figures-smollm2 figures-gemma model-figures notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -45,7 +45,7 @@ notebook-%: | $(GENERATED)
 	@$(RUN) run --executed $(EXECUTED) $*
 
 # What is drawn of published outputs of large models, and of which.
-REAL_NOTEBOOKS := 02 03 04 06 08 09
+REAL_NOTEBOOKS := 02 03 04 06 08 09 11 12
 comma := ,
 REAL := $(foreach name,gpt-3.5-turbo_nq-open gpt-3.5-turbo_meadow Llama-2-7b-chat-hf_nq-open,"$(CURDIR)/data/published/$(name).jsonl"$(comma))
 
@@ -58,7 +58,7 @@ figures-real: install  ## the figures of real models, from published outputs tha
 # without them only world-facts is asked.
 LITCAB_SETS := $(if $(LITCAB),$(CURDIR)/build/litcab/sciq.txt $(CURDIR)/build/litcab/nq.txt)
 MODEL_SETS := world-facts $(LITCAB_SETS)
-MODEL_NOTEBOOKS := 01 02 03 04 05 06 07 09
+MODEL_NOTEBOOKS := 01 02 03 04 05 06 07 09 11 12
 MODEL_FIGURES = -p limit 1000 -p figures_dir "$(CURDIR)/figures/$(FOLDER)"
 
 figures-smollm2: MODEL := smollm2-135m
@@ -76,6 +76,9 @@ model-figures: install
 	@for n in $(MODEL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/$(FOLDER) $$n \
 		-p model '["$(MODEL)"]' -p dataset '[$(foreach set,$(MODEL_SETS),"$(set)"$(comma))]' $(MODEL_FIGURES) || exit 1; done
 	@for n in 00 08; do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/$(FOLDER) $$n -p model $(MODEL) $(MODEL_FIGURES) || exit 1; done
+
+redraw: install  ## draw all figures anew from their CSV files, without a model
+	@$(BIN)/python docs/redraw.py figures figures/smollm2 figures/gemma-3-270m figures/real_models
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

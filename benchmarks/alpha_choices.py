@@ -35,7 +35,7 @@ FEWEST_LEFT = 200
 def record_settings(folder: Path) -> Iterator[tuple[str, Evaluation]]:
     """Yield the name and the evaluation of each records file of a folder, for each protocol."""
     for path in sorted(folder.glob("*.jsonl")):
-        experiment = Experiment(records=str(path))
+        experiment = Experiment(records=str(path), protocol=["paper", "workbench"])
         model, dataset = experiment.pairs()[0]
         for evaluation in experiment.evaluations(model, dataset, "all"):
             yield path.stem, evaluation
@@ -50,6 +50,7 @@ def run_settings(
             model=model,
             dataset=dataset,
             strategy=strategy,
+            protocol=["paper", "workbench"],
             limit=1000 if model.startswith("smollm2") else None,
             generations_dir=str(folder),
         )

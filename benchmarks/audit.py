@@ -453,7 +453,6 @@ def main(words: list[str] | None = None) -> None:
         dataset=arguments.dataset,
         similarity=arguments.similarity,
         limit=arguments.limit,
-        reported=True,
     )
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.

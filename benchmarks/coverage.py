@@ -115,7 +115,7 @@ def single(*, repetitions: int, seed: int) -> Iterator[dict]:
     """Yield a row for each distribution, number of questions, share of right answers and AUROC."""
     populations = [(name, auroc, make(auroc)) for name, make in SCORES.items() for auroc in AUROCS]
     experiment = Experiment(
-        model="facts-2m", dataset="world-facts", similarity=["lexical"], reported=True
+        model="facts-2m", dataset="world-facts", similarity=["lexical"], protocol="workbench"
     )
     evaluation = experiment.evaluations("facts-2m", "world-facts", "test", methods="all")[-1]
     for name, values in evaluation.with_pro({"PRO": 0.4})[list(METHODS)].items():

@@ -44,7 +44,7 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     """Return the answers of facts-2m to world-facts, and which facts have exposure ≥ 8."""
     pair = "facts-2m", "world-facts"
     experiment = Experiment(
-        search_alpha=0.005, other_strategies=["threshold"], similarity=["lexical", "alias"]
+        search_alpha=0.005, protocol="workbench", similarity=["lexical", "alias"]
     )
     judged = experiment.evaluations(*pair, "all", methods="all")[-1]
     exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")[

@@ -119,9 +119,11 @@ def fit_confidence(
 
 def load_splits(model: str, dataset: str, correctness: str) -> Splits:
     """Return the validation and reported questions of a setting, judged by a rule."""
-    experiment = Experiment(model=model, dataset=dataset, correctness=correctness)
-    [workbench] = [part for part in experiment.splits() if part.reported.protocol == "workbench"]
-    return workbench
+    experiment = Experiment(
+        model=model, dataset=dataset, correctness=correctness, protocol="workbench"
+    )
+    [splits] = experiment.splits()
+    return splits
 
 
 def compute_scores(evaluation: Evaluation) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from pro_lib import metrics
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.tables import with_setting
+from pro_lib.plots.settings import with_setting
 
 ALPHA = 0.4
 N_RESAMPLES = 4000
@@ -92,11 +92,9 @@ def main(words: list[str] | None = None) -> None:
         dataset=arguments.dataset,
         limit=arguments.limit,
         similarity=["lexical", "alias"],
-        reported=True,
+        protocol="workbench",
     )
-    splits = [
-        part for part in experiment.splits("all") if part.reported.protocol.startswith("workbench")
-    ]
+    splits = experiment.splits("all")
     if arguments.clusters:
         table = cluster_intervals(splits[0].reported)
         table.to_csv(arguments.clusters, index=False, float_format="%.6g")

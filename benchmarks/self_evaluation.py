@@ -44,7 +44,7 @@ COLUMNS = [
 
 def methods(experiment: Experiment) -> pd.DataFrame:
     """Return AUROC of P(True), NLL and PRO, a row per method and question set."""
-    table = benchmark.table(experiment.splits("all"), default=experiment.alpha)
+    table = benchmark.table(experiment.splits("all"))
     is_shown = table["method"].isin(METHODS) & ~table["alpha_choice"].isin(["oracle", "default"])
     table = table[is_shown]
     return table.assign(accuracy=table["n_correct"] / table["n_questions"])
@@ -104,7 +104,6 @@ def main() -> None:
         similarity=["lexical", "alias"],
         generations_dir=arguments.generations,
         protocol="workbench",
-        reported=True,
     )
     rows = [judged(experiment, dataset) for dataset in arguments.dataset]
     table = pd.concat([methods(experiment), pd.DataFrame(rows)])[COLUMNS]

@@ -7,6 +7,9 @@ import nbformat
 from formulas import PageError
 from nbconvert import MarkdownExporter
 
+from pro_lib.plots import read_caption
+
+ROOT = Path(__file__).resolve().parents[2]
 STORED = re.compile(r'(?:experiment\.store|experiment\.save|plots\.save)\([^"]*?"(\d\d_\w+)"')
 # A warning begins with the path of a file on this machine and ends with a line of its code.
 WARNING = re.compile(r"^\S+\.py:\d+: (\w+: .*)$", re.MULTILINE)
@@ -76,8 +79,7 @@ def page(source: Path, copy: Path | None, folder: Path) -> str:
 
 def figures(code: str) -> list[str]:
     """Return the names of the figures that a cell stores; tables without a figure are left out."""
-    root = Path(__file__).resolve().parents[2]
-    return [name for name in STORED.findall(code) if (root / "figures" / f"{name}.png").is_file()]
+    return [name for name in STORED.findall(code) if (ROOT / "figures" / f"{name}.png").is_file()]
 
 
 def _shown(output: nbformat.NotebookNode, stored: list[str]) -> list[nbformat.NotebookNode]:
@@ -92,6 +94,8 @@ def _shown(output: nbformat.NotebookNode, stored: list[str]) -> list[nbformat.No
         return [_markdown(EXPLORER.format(place="../"))]
     if "image/png" in output.data and stored:
         return [_markdown("\n\n".join(map(_figure, stored)))]
+    if stored and output.data.get("text/markdown") in [caption(f"figures/{n}") for n in stored]:
+        return []  # the caption is below the stored figure
     if "text/html" in output.data:
         table = re.sub(r"(?s)<style.*?</style>|\n\s*", "", output.data["text/html"])
         output = _markdown(
@@ -106,8 +110,21 @@ def _markdown(text: str) -> nbformat.NotebookNode:
 
 def _figure(name: str) -> str:
     place = f"../figures/{name}"
+    text = caption(f"figures/{name}")
     links = f"[PNG]({place}.png) · [SVG]({place}.svg) · [numbers]({place}.csv)"
-    return f"![{name}]({place}.png)\n\n{links}"
+    return "\n\n".join(filter(None, [f"![{name}]({place}.png)", text, links]))
+
+
+def caption(figure: str) -> str:
+    """Return the caption of a figure, whose path has no ending; empty without one."""
+    path = ROOT / f"{figure}.md"
+    return read_caption(path) if path.is_file() else ""
+
+
+def with_captions(text: str) -> str:
+    """Return a page with the caption of each figure below its picture."""
+    picture = re.compile(r"^!\[[^\]]*\]\((?:\.\./)*(figures/[^)]+)\.png\)$", re.MULTILINE)
+    return picture.sub(lambda found: f"{found[0]}\n\n{caption(found[1])}".strip(), text)
 
 
 def title(source: Path) -> str:
@@ -115,25 +132,14 @@ def title(source: Path) -> str:
     return nbformat.read(source, as_version=4).cells[0].source.partition("\n")[0].removeprefix("# ")
 
 
-def what_to_see(source: Path) -> dict[str, tuple[str, str]]:
-    """Return for each figure its heading and the sentence that describes it."""
+def headings(source: Path) -> dict[str, str]:
+    """Return the heading above each figure of a notebook."""
     heading = ""
-    text = ""
-    descriptions = {}
+    found = {}
     for cell in nbformat.read(source, as_version=4).cells:
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#+ (.*)$", cell.source, re.MULTILINE)
             heading = headings[-1] if headings else heading
-            prose = re.sub(r"^#.*$|\$\$.*?\$\$", "", cell.source, flags=re.MULTILINE)
-            text = " ".join(prose.split())
         elif cell.cell_type == "code":
-            for name in figures(cell.source):
-                descriptions[name] = (heading, _finding(text))
-    return descriptions
-
-
-def _finding(text: str) -> str:
-    """Return the first sentence after "What to see:", or of the text without it."""
-    described = text.partition("**What to see:** ")[2] or text
-    sentence = re.match(r".*?[.:](?= [^a-zα]|$)", described)[0][:-1]
-    return re.sub("^[a-z]", lambda first: first[0].upper(), sentence) + "."
+            found |= dict.fromkeys(figures(cell.source), heading)
+    return found

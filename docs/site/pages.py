@@ -67,7 +67,7 @@ def make(out: Path, executed: Path | None) -> None:
     """
     shutil.rmtree(out, ignore_errors=True)
     (out / "notebooks").mkdir(parents=True)
-    texts = {name: (ROOT / name).read_text() for name in [*PAGES, *DOCS]}
+    texts = {name: cells.with_captions((ROOT / name).read_text()) for name in [*PAGES, *DOCS]}
     explorer_frame = cells.EXPLORER.format(place="")
     texts["README.md"], count = EXPLORER_PICTURE.subn(explorer_frame, texts["README.md"])
     if count != 1:
@@ -129,7 +129,7 @@ def unescaped(markdown: str) -> str:
 
 
 def gallery() -> str:
-    """Return a page with every figure, the sentence that its notebook says about it, and links."""
+    """Return a page with every figure, its caption and links."""
     parts = [
         "# All figures\n",
         "This page shows all figures of the notebooks for the bundled models. Some figures also",
@@ -139,7 +139,7 @@ def gallery() -> str:
     ]
     for name in NOTEBOOKS:
         parts.append(f"## {cells.title(ROOT / name)}\n")
-        for figure, (heading, sentence) in cells.what_to_see(ROOT / name).items():
+        for figure, heading in cells.headings(ROOT / name).items():
             paths = [figure]
             paths += [f"{folder}/{figure}" for folder in ("smollm2", "gemma-3-270m", "real_models")]
             drawn = [f for f in paths if (ROOT / "figures" / f"{f}.png").is_file()]
@@ -147,7 +147,8 @@ def gallery() -> str:
                 f"[![{f}](../figures/{f}.png){{ loading=lazy }}](../{name})" for f in drawn
             )
             files = [f"[SVG](../figures/{f}.svg) · [numbers](../figures/{f}.csv)" for f in drawn]
-            text = f"**{heading}.** {sentence} {' · real models: '.join(files)}"
+            caption = cells.caption(f"figures/{figure}")
+            text = f"**{heading}.** {caption} {' · real models: '.join(files)}"
             parts.append(f'<div class="gallery" markdown="1">\n\n{pictures}\n\n{text}\n\n</div>\n')
     return "\n".join(parts)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 from doc_sentences import SENTENCES, Pair, Sentence
-from doc_sources import difference_with_interval, interval, read_csv, row, signed
+from doc_sources import ROOT, difference_with_interval, interval, read_csv, row, signed
 
-from pro_lib.evaluation import findings
+from pro_lib.plots import read_caption
 
 CLAIMS = "docs/results/claims.md"
 
@@ -145,12 +145,9 @@ def _notebooks() -> str:
     )
     lines = [IN_NOTEBOOKS, head]
     lines += [_line(compared) for compared in NOTEBOOKS]
-    lines.append("\nThe findings of notebooks 02 and 04, from these files:\n\n")
-    for number, text in (
-        ("02", findings.alpha_sweep(read_csv("figures/02_alpha_choices.csv"))),
-        ("04", findings.fixed_k(read_csv("figures/04_fixed_k.csv").astype({"k": "Int64"}))),
-    ):
-        lines += [f"> {number}: {paragraph}\n\n" for paragraph in text.split("\n\n")]
+    lines.append("\nThe captions of figures 02 and 04, from these files:\n\n")
+    for name in ("02_alpha_sweep", "04_fixed_k"):
+        lines.append(f"> {name[:2]}: {read_caption(ROOT / 'figures' / f'{name}.md')}\n\n")
     return "".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 
 import pandas as pd
 from doc_sources import (
@@ -30,9 +31,35 @@ from doc_sources import (
     signed,
 )
 
+from pro_lib.app.parameters import Parameters, default_values, help_texts
 from pro_lib.evaluation.methods import BUILT_IN, INPUTS
 from pro_lib.evaluation.methods import METHODS as REGISTRY
 
+# The types of parameters in words.
+_TYPE_WORDS = {
+    "Names": "text or list of texts",
+    "Text": "text",
+    "Template": "text",
+    "Name": "text",
+    "Convention": "text",
+    "Dtype": "text",
+    "Engine": "text",
+    "_Folder": "path",
+    "tuple[Name, ...]": "list of texts",
+    "Probability": "number from 0 to 1",
+    "Probabilities": "list of numbers from 0 to 1",
+    "PositiveShare": "number above 0, at most 1",
+    "Positive": "number above 0",
+    "NotNegative": "number, 0 or more",
+    "PositiveInt": "whole number above 0",
+    "WholeNumber": "whole number, 0 or more",
+    "Flag": "True or False",
+    "Chat": "True, False or dict",
+    "Columns": "dict",
+    "Rule": "text or function",
+    "Literal[1, 2]": "1 or 2",
+    "Literal['log', 'linear']": "text",
+}
 EMPTY = " "  # the head of a column without a name; further ones have more spaces
 
 
@@ -733,6 +760,17 @@ def methods() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
 
 
+def parameters() -> pd.DataFrame:
+    """Return the parameters of notebooks with their types in words."""
+    types = {item.name: str(item.type).split(" | ") for item in fields(Parameters)}
+    defaults = default_values() | {"generations_dir": None, "figures_dir": None}
+    lines = []
+    for name, text in help_texts().items():
+        words = " or ".join(_TYPE_WORDS.get(kind, kind) for kind in types[name])
+        lines.append([f"`{name}`", words, f"`{defaults[name]!r}`", text])
+    return pd.DataFrame(lines, columns=["parameter", "type", "default", "meaning"])
+
+
 def method_inputs() -> pd.DataFrame:
     """Return the inputs that a method may have."""
     lines = [[f"`{name}`", words] for name, words in INPUTS.items()]
@@ -744,6 +782,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     for function in (
         methods,
         method_inputs,
+        parameters,
         alpha_choices,
         alpha_choice_coverage,
         benchmark_auroc,

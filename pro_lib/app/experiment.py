@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -12,15 +12,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
-from pro_lib.app.kept_tables import kept_table
 from pro_lib.app.label_files import label_file
-from pro_lib.app.notebook_parameters import (
-    injected_names,
-    notebook_use,
-    notebook_values,
-    read_shipped,
-)
-from pro_lib.app.parameter_use import check_use
+from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
     BEAMS,
     EXACT,
@@ -28,15 +21,15 @@ from pro_lib.app.parameters import (
     SAMPLES,
     Parameters,
     as_list,
+    default_values,
     plain_value,
+    same_value,
 )
 from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
 from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import tables
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.labels import LabelSample, is_label_sample
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
@@ -59,63 +52,52 @@ _FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
-    """Models, datasets and strategies, with the runs, evaluations and figures made from them.
+    """Models, datasets and strategies, with the runs and evaluations made from them.
 
-    An experiment takes the parameters of `Parameters`. A parameter that is wrong or has no effect
-    raises a `SentenceError` that names it.
-
-    Methods such as `alpha_sweep` return one tidy table each, with the columns that
-    `docs/reference/table_columns.md` describes. Answers that are not stored are generated first.
+    An experiment takes the parameters of `Parameters`. A parameter that is wrong, or contradicts
+    another, raises a `SentenceError` that names it. Answers that are not stored are generated when
+    they are needed. The modules of `plots` make tables and figures from `splits()`.
 
     Example:
         experiment = Experiment(model="facts-2m", dataset="world-facts", n_answers=10)
-        table = experiment.alpha_sweep()
-        figure = plots.alpha_sweep(table)
+        table = plots.fixed_k.table(experiment.splits())
+        figure = plots.fixed_k.draw(table)
     """
 
-    def __init__(
-        self,
-        *,
-        notebook: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        **parameters: Any,
-    ) -> None:
+    def __init__(self, *, notebook: str | None = None, **parameters: Any) -> None:
         """Check the parameters.
 
         Args:
-            notebook: the shipped notebook that makes the experiment. If its parameters differ from
-                those that it ships with, its figures go to a folder of their own in
+            notebook: the shipped notebook that makes the experiment. Parameters that papermill has
+                injected into it and that its parameters cell does not have are then used, too. If
+                its user has changed parameters, its figures go to a folder of their own in
                 `figures/custom/`, unless `figures_dir` is given.
-            options: parameters by name that the notebook does not declare.
             parameters: the parameters of `Parameters`, by name. `model` may also be a model that
                 `load_model` returned, and `correctness` a function of texts and their references
                 (`metrics.Choices`).
 
         Raises:
-            SentenceError: if a value is wrong, or has no effect.
+            SentenceError: if a value is wrong, or contradicts another.
         """
+        values = _with_model_names(parameters)
         if notebook is None:
-            super().__init__(**_with_model_names(parameters | dict(options or {})))
+            super().__init__(**values)
+            defaults = default_values()
+            known = [name for name in values if name in defaults]
+            self.check_records(
+                [name for name in known if not same_value(values[name], defaults[name])]
+            )
             return
-        parameters = _with_model_names(parameters)
-        shipped = read_shipped(notebook)
-        values, changed = notebook_values(shipped, parameters, options, injected_names())
-        folder_parts = {}
-        for name, value in changed.items():
-            if not name.endswith("_dir"):
-                folder_parts[name] = plain_value(value)
-        has_own_folder = bool(folder_parts) and values.get("figures_dir") is None
+        values, changed = notebook_values(notebook, values)
+        parts = {name: plain_value(changed[name]) for name in changed if name[-4:] != "_dir"}
+        has_own_folder = bool(parts) and values.get("figures_dir") is None
         if has_own_folder:
-            folder = catalog.HOME / "figures" / "custom" / files.folder_name(**folder_parts)
-            values["figures_dir"] = folder
-        super().__init__(**values, use=notebook_use(shipped, changed))
+            values["figures_dir"] = catalog.HOME / "figures" / "custom" / files.folder_name(**parts)
+        super().__init__(**values)
+        self.check_records(changed)
         _ = self.choices  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
-            print(f"Figures go to {folder}")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_use(self)
+            print(f"Figures go to {self.figures_dir}")
 
     @property
     def choices(self) -> Choices:
@@ -159,11 +141,9 @@ class Experiment(Parameters):
         pairs = self.pairs()
         if len(pairs) > 1:
             names = ("model", "dataset") if self.records is None else ("records",)
-            several = [name for name in names if len(as_list(getattr(self, name))) > 1]
-            name = several[0]
-            value = getattr(self, name)
-            problem = f"has several values, but this notebook takes one {name}"
-            raise SentenceError(f"{name}={value!r} {problem}; give one")
+            name = next(name for name in names if len(as_list(getattr(self, name))) > 1)
+            problem = f"has several values, but this notebook takes one {name}; give one"
+            raise SentenceError(f"{name}={getattr(self, name)!r} {problem}")
         return pairs[0]
 
     def questions(self, dataset: str, *splits: str) -> question_sets.QuestionSet:
@@ -228,7 +208,7 @@ class Experiment(Parameters):
         *splits: str | None,
         methods: str = "own",
     ) -> list[Evaluation]:
-        """Return the evaluations of each split, one for each protocol.
+        """Return the evaluations of each split, one for each of `protocol`.
 
         Labels of a sample are the judgement of the reported splits. The validation questions are
         judged by ROUGE-L, because α is chosen without the labels.
@@ -239,11 +219,8 @@ class Experiment(Parameters):
             splits: names of splits; None or `all` stands for all questions.
             methods: `own` evaluates the scores of the run's answers. `all` also evaluates methods
                 that need samples, on the most probable answer of all runs.
-
-        Raises:
-            OneClassError: if all answers of a reported split are correct, or all are wrong.
         """
-        options: dict[str, Any] = {"protocols": list(PROTOCOLS), "choices": self.choices}
+        options: dict[str, Any] = {"protocols": as_list(self.protocol), "choices": self.choices}
         answers = self.both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
@@ -259,11 +236,6 @@ class Experiment(Parameters):
             split = None if name == "all" else name
             every = evaluation.evaluations(answers, split=split, **options)
             evaluations += [one.judged for one in every]
-        for judged in evaluations:
-            one_class = judged.one_class()
-            if self.reported and judged.split != "validation" and one_class:
-                reason = "so scores cannot be compared"
-                raise metrics.OneClassError(f"{one_class}, {reason}")
         sample = self.label_sample
         if sample is None:
             return evaluations
@@ -273,12 +245,42 @@ class Experiment(Parameters):
         ]
 
     def splits(self, methods: str = "own") -> list[Splits]:
-        """Return the validation and reported questions of every pair, as `protocol` counts answers.
+        """Return the validation and the reported questions of every pair and protocol.
 
-        `methods` is explained in `evaluations`. Each call returns the same objects.
+        Each call returns the same objects. `methods` is explained in `evaluations`.
+
+        Raises:
+            SentenceError: if `split` is `validation`, on which α is chosen.
+            OneClassError: if all answers of a reported split are correct, or all are wrong.
         """
-        every = self.all_splits if methods == "all" else self.own_splits
-        return [pair for pair in every if self._is_chosen(pair.reported)]
+        if self.split == "validation":
+            reason = "is used to choose alpha; report on another split"
+            raise SentenceError(f"split='validation' {reason}")
+        if methods not in self._known_splits:
+            pairs = [self._splits_of(pair, methods) for pair in self.pairs()]
+            self._known_splits[methods] = list(chain.from_iterable(pairs))
+        return self._known_splits[methods]
+
+    @cached_property
+    def _known_splits(self) -> dict[str, list[Splits]]:
+        return {}
+
+    def _splits_of(self, pair: tuple[str, str], methods: str) -> list[Splits]:
+        """Return the validation questions and the reported ones of one pair, by protocol."""
+        options = self._values("n_validation", "seed", "alphas")
+        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
+        n_protocols = len(evaluations) // 2
+        splits = []
+        for pool, reported in zip(
+            evaluations[:n_protocols], evaluations[n_protocols:], strict=True
+        ):
+            one_class = reported.without_labels().one_class()
+            if one_class:
+                raise metrics.OneClassError(f"{one_class}, so scores cannot be compared")
+            # A method may be left out on the questions of one split only.
+            both = pool.with_methods_of(reported), reported.with_methods_of(pool)
+            splits.append(Splits(*both, **options))
+        return splits
 
     def similarities(self, model: str, dataset: str) -> dict[str, Similarity | None]:
         """Return the similarities that decide whether answers mean the same, by name.
@@ -289,22 +291,6 @@ class Experiment(Parameters):
         for name in as_list(self.similarity):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
-
-    @kept_table
-    def overview(self, methods: str = "own") -> pd.DataFrame:
-        """Return a row per setting: its questions, the share of correct answers, exclusions.
-
-        The settings are the reported ones, and the validation questions where α is chosen on them.
-
-        Args:
-            methods: `own`, the scores of the run's own answers, or `all`, those of samples too,
-                for which more questions may be left out.
-        """
-        if not self.reported:
-            return tables.overview(self.reported_evaluations)
-        pairs = self.all_splits if methods == "all" else self.own_splits
-        both = [(splits.validation, splits.reported) for splits in pairs]
-        return tables.overview(list(chain.from_iterable(both)))
 
     def shuffled_run(self) -> Run:
         """Return the run of both splits for the explorer, its questions in random order.
@@ -334,11 +320,11 @@ class Experiment(Parameters):
         """The runs of every pair that notebook 07 compares with an exact search."""
         from pro_lib.plots.exact_search import SearchRuns
 
-        runs = []
-        for pair in self.pairs():
-            parts = [self.both_splits(*pair, name) for name in (EXACT, BEAMS, GREEDY, SAMPLES)]
-            runs.append(SearchRuns(*parts))
-        return runs
+        strategies = (EXACT, BEAMS, GREEDY, SAMPLES)
+        return [
+            SearchRuns(*(self.both_splits(*pair, name) for name in strategies))
+            for pair in self.pairs()
+        ]
 
     @cached_property
     def labelled_splits(self) -> list[plots.label_answers.LabelledSplits]:
@@ -350,42 +336,18 @@ class Experiment(Parameters):
         """
         from pro_lib.plots.label_answers import LabelledSplits
 
-        options = self._values("n_validation", "seed", "alphas")
         labelled = []
         for pair in self.pairs():
-            for both in self._pools_and_reports_of(pair, "all"):
-                if self._is_chosen(both[1]):
-                    sample = self._label_sample_of(pair, both[1])
-                    labelled.append(LabelledSplits(Splits(*both, **options), sample))
+            for splits in self._splits_of(pair, "all"):
+                sample = self._label_sample_of(pair, splits.reported)
+                labelled.append(LabelledSplits(splits, sample))
         return labelled
 
     @cached_property
-    def own_splits(self) -> list[Splits]:
-        """The splits of every pair and protocol, for the scores of the run's own answers."""
-        return self._all_splits("own")
-
-    @cached_property
-    def all_splits(self) -> list[Splits]:
-        """The splits of every pair and protocol, for the scores of samples too."""
-        return self._all_splits("all")
-
-    def _all_splits(self, methods: str) -> list[Splits]:
-        options = self._values("n_validation", "seed", "alphas")
-        return [Splits(*both, **options) for both in self._pools_and_reports(methods)]
-
-    @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
-        """The evaluations of `split`, for every pair, as `protocol` counts answers."""
+        """The evaluations of `split`, for every pair and protocol."""
         evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
-        return [each for each in chain.from_iterable(evaluations) if self._is_chosen(each)]
-
-    def _is_chosen(self, evaluation: Evaluation) -> bool:
-        return evaluation.protocol.split(", ")[0] in as_list(self.protocol)
-
-    def shown(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table that a figure shows: those of `split` and `protocol`."""
-        protocols = table["protocol"].str.split(", ").str[0]
-        return table[protocols.isin(as_list(self.protocol)) & (table["split"] == self.split)]
+        return list(chain.from_iterable(evaluations))
 
     def save(
         self,
@@ -442,24 +404,6 @@ class Experiment(Parameters):
             return LabelSample.read(path)
         examples = LabelSample.read(catalog.EXAMPLE_LABELS)
         return examples if examples.covers(reported) else LabelSample.without_labels(reported)
-
-    def _pools_and_reports(self, methods: str) -> list[tuple[Evaluation, Evaluation]]:
-        """Return all validation questions and the reported ones, of every pair and protocol."""
-        parts = [self._pools_and_reports_of(pair, methods) for pair in self.pairs()]
-        return list(chain.from_iterable(parts))
-
-    def _pools_and_reports_of(
-        self, pair: tuple[str, str], methods: str
-    ) -> list[tuple[Evaluation, Evaluation]]:
-        """Return the validation questions and the reported ones of one pair, by protocol."""
-        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-        pools = evaluations[: len(PROTOCOLS)]
-        reported = evaluations[len(PROTOCOLS) :]
-        both: list[tuple[Evaluation, Evaluation]] = []
-        for pool, report in zip(pools, reported, strict=True):
-            # A method may be left out on the questions of one split only.
-            both.append((pool.with_methods_of(report), report.with_methods_of(pool)))
-        return both
 
     def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:
         """Return the run with the score P(True), which the model gives to its own answers."""

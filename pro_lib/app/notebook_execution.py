@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,39 +13,6 @@ from pro_lib.common.files import temporary_file, write_whole
 from pro_lib.common.validation import SentenceError, refusing
 
 _FIGURES_LINE = "Figures go to "  # begins the line that `Experiment` prints about its figures
-
-
-def declared_parameters(notebook: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of parameters as a notebook takes them.
-
-    Parameters that the notebook does not declare go into its parameter `options`. A notebook
-    without this parameter gets all of them by name.
-
-    Raises:
-        SentenceError: if the value of `options` is not a dict.
-    """
-    declared = set(_declared_names(notebook))
-    if "options" not in declared:
-        return dict(values)
-    parameters = {name: value for name, value in values.items() if name in declared}
-    others = {name: value for name, value in values.items() if name not in declared}
-    if others:
-        options = parameters.get("options") or {}
-        if not isinstance(options, dict):
-            raise SentenceError(f"options={options!r} must be a dict of parameters by name")
-        parameters["options"] = {**options, **others}
-    return parameters
-
-
-def _declared_names(notebook: Path) -> list[str]:
-    """Return the names in the parameters cell of a notebook, or none if it cannot be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        for cell in json.loads(notebook.read_bytes())["cells"]:
-            if "parameters" in cell["metadata"].get("tags", []):
-                statements = ast.parse("".join(cell["source"])).body
-                assignments = [node for node in statements if isinstance(node, ast.AnnAssign)]
-                return [ast.unparse(node.target) for node in assignments]
-    return []
 
 
 def is_executed_copy(file: Path, notebook: Path) -> bool:
@@ -100,6 +66,8 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
 
+    # It warns about a parameter that the notebook does not declare, which `Experiment` accepts.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     with refusing(SentenceError, f"{notebook} is not a notebook that can be read"):
         nbformat.read(notebook, as_version=4)
     manager = _kernel_manager()

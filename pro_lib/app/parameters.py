@@ -1,18 +1,13 @@
-"""The parameters that notebooks and the command line share: names, types, defaults, help texts.
-
-`parameter_use` checks that something uses a parameter that is given.
-"""
+"""The parameters that notebooks and the command line share: names, types, defaults, help texts."""
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, PlainValidator
-from pydantic_core import PydanticCustomError
 
 from pro_lib import importing
 from pro_lib.app.self_evaluation import P_TRUE
@@ -22,12 +17,14 @@ from pro_lib.common.validation import (
     Dtype,
     Engine,
     Flag,
+    Name,
     NotNegative,
     Positive,
     PositiveInt,
     PositiveShare,
     Probabilities,
     Probability,
+    SentenceError,
     Text,
     WholeNumber,
     checked,
@@ -52,33 +49,13 @@ EXACT = "threshold"
 GREEDY = "greedy"
 N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
 
-# Values that a notebook gives and its user does not.
-NOT_FOR_USERS = ("other_strategies", "reported", "use", "loaded_models")
-# The types of parameters in words.
-_TYPE_NAMES = {
-    "Names": "text or list of texts",
-    "Text": "text",
-    "Template": "text",
-    "_Name": "text",
-    "Convention": "text",
-    "Dtype": "text",
-    "Engine": "text",
-    "_Folder": "path",
-    "tuple[_Name, ...]": "list of texts",
-    "Probability": "number from 0 to 1",
-    "Probabilities": "list of numbers from 0 to 1",
-    "PositiveShare": "number above 0, at most 1",
-    "Positive": "number above 0",
-    "NotNegative": "number, 0 or more",
-    "PositiveInt": "whole number above 0",
-    "WholeNumber": "whole number, 0 or more",
-    "Flag": "True or False",
-    "Chat": "True, False or dict",
-    "Columns": "dict",
-    "Callable": "function",
-    "Literal[1, 2]": "1 or 2",
-    "Literal['log', 'linear']": "text",
-}
+_IN_MEMORY = "loaded_models"  # not a parameter of users
+# Parameters that decide how a model answers, which contradict answers that come from records.
+_OF_THE_MODEL = (
+    *("model", "strategy", "dtype", "loading", "engine", "n_workers", "batch_size"),
+    *("n_shots", "header", "template", "chat", "max_new_tokens", "stop", "search_alpha"),
+    *("temperature", "top_p", "diversity_penalty"),
+)
 
 
 def as_list(names: str | Sequence[str]) -> list[str]:
@@ -90,77 +67,42 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("rule", "must not be empty or white space")
-    return text
+def _are_names(names: object) -> bool:
+    is_list = isinstance(names, list | tuple) and len(names) > 0
+    return is_list and all(map(_is_name, names)) if is_list else _is_name(names)
 
 
-_NAMES = rule(
-    (str, list, tuple),
-    lambda names: len(names) > 0 and all(map(_is_name, as_list(names))),
-    "must be a name or a list of names, none of them empty",
-)
-Names = Annotated[str | Sequence[str], _NAMES]
+Names = Annotated[
+    str | Sequence[str],
+    rule(object, _are_names, "must be a name or a list of names, none of them empty"),
+]
 
 
-def _check_columns(columns: object) -> object:
-    """Check the names of columns.
-
-    The width of a figure has another parameter.
-    """
-    if isinstance(columns, int):
-        expected = "must be names of columns, such as {'question': 'Frage'}"
-        remedy = "the width of a figure is figure_columns"
-        raise PydanticCustomError("rule", f"{expected}; {remedy}")
-    if not isinstance(columns, Mapping):
-        raise PydanticCustomError(
-            "rule", "must be a dict, such as {'question': 'Frage', 'references': 'Antwort'}"
-        )
-    for ours, names in columns.items():
-        if ours not in COLUMN_NAMES:
-            choices = ", ".join(COLUMN_NAMES)
-            raise PydanticCustomError(
-                "rule", f"must have keys among {choices}; {ours!r:.40} is not one of them"
-            )
-        if (
-            not isinstance(names, (str, list, tuple))
-            or not names
-            or not all(map(_is_name, as_list(names)))
-        ):
-            raise PydanticCustomError(
-                "rule", "must name a column, or several, for each key; none may be empty"
-            )
-    return dict(columns)
-
-
-Columns = Annotated[Any, PlainValidator(_check_columns)]
-_Name = Annotated[Text, AfterValidator(_not_blank)]
+Columns = Annotated[
+    Any,
+    rule(
+        dict,
+        lambda columns: (
+            set(columns) <= set(COLUMN_NAMES) and all(map(_are_names, columns.values()))
+        ),
+        "must be a dict of names of columns, such as {'question': 'Frage'}; its keys may be "
+        f"{', '.join(COLUMN_NAMES)}",
+    ),
+]
 _FOLDER = rule(
     (str, Path, type(None)),
     lambda folder: folder is None or _is_name(str(folder)),
     "must be a path, or None; it must not be empty",
 )
 _Folder = Annotated[Any, _FOLDER]
+Rule = Annotated[
+    Any, rule(object, lambda given: callable(given) or _is_name(given), "must be a name")
+]
 
 
 def parameter(default: Any, help_text: str) -> Any:
     """Declare a parameter: its default, and the help text that notebooks, CLI and docs show."""
     return field(default=default, metadata={"help": help_text})
-
-
-@dataclass(frozen=True)
-class NotebookUse:
-    """The parameters that a notebook reads, and those that its user has changed.
-
-    Attributes:
-        uses: the parameters that the notebook reads, besides those of its questions, runs and
-            figures; None if the notebook does not say.
-        changed: the parameters whose values differ from those that the notebook comes with.
-    """
-
-    uses: tuple[str, ...] | None
-    changed: tuple[str, ...]
 
 
 @checked
@@ -181,9 +123,8 @@ class Parameters:
     dataset: Names = parameter(
         "world-facts", "one or several: bundled, trivia_qa, sciq, nq or file"
     )
-    split: _Name = parameter("test", "the split whose results are reported")
-    strategy: _Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
-    other_strategies: tuple[_Name, ...] = parameter((), "strategies that are run beside `strategy`")
+    split: Name = parameter("test", "the split whose results are reported")
+    strategy: Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
 
     # Scores and guarantees
     protocol: Names = parameter(
@@ -223,7 +164,7 @@ class Parameters:
     max_new_tokens: PositiveInt | None = parameter(
         None, "T, the most tokens of an answer; None for 32, or 64 in a chat"
     )
-    stop: tuple[_Name, ...] = parameter((), "further texts that end an answer, each of one token")
+    stop: tuple[Name, ...] = parameter((), "further texts that end an answer, each of one token")
 
     # Questions and prompts
     columns: Columns | None = parameter(
@@ -247,7 +188,7 @@ class Parameters:
 
     # Loading and running the model
     batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
-    device: _Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
+    device: Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
     dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
     loading: dict | None = parameter(
         None, "further options of load_model, such as {'device_map': 'auto'}"
@@ -265,7 +206,7 @@ class Parameters:
     methods: Names | None = parameter(
         None, "further methods: P(True), which asks the model, and file.py:name; None for none"
     )
-    correctness: _Name | Callable = parameter(
+    correctness: Rule = parameter(
         "rouge_l", "rouge_l, exact_match, alias_match, a file of labels, or a function"
     )
 
@@ -280,11 +221,6 @@ class Parameters:
         "log", "scale of α in figures: log, or linear as in the paper"
     )
 
-    # Values that a notebook gives and its user does not
-    reported: Flag = False  # results are for `split`, so it may not be validation
-    use: NotebookUse | None = (
-        None  # the parameters that a notebook reads and those that its user changed
-    )
     loaded_models: dict = field(default_factory=dict)  # models in memory, by the names in `model`
 
     def __post_init__(self) -> None:
@@ -292,16 +228,10 @@ class Parameters:
         for name, folder in _default_folders().items():
             value = getattr(self, name)
             object.__setattr__(self, name, folder if value is None else Path(value))
-        if self.reported and self.split == "validation":
-            raise ValueError("split='validation' is used to choose alpha; report on another split")
-        for name in ("strategy", "other_strategies"):
-            for value in as_list(getattr(self, name)):
-                if value not in STRATEGIES:
-                    choices = ", ".join(STRATEGIES)
-                    raise ValueError(f"{name}={value!r} is an unknown strategy; choose {choices}")
+        self._check_known("strategy", STRATEGIES)
         self._check_known("protocol", PROTOCOLS, "a list of them")
-        other_similarity = "an NLI model's folder or hub id"
-        self._check_known("similarity", SIMILARITIES, other_similarity, os.path.dirname)
+        nli = "an NLI model's folder or hub id"
+        self._check_known("similarity", SIMILARITIES, nli, os.path.dirname)
         self._check_methods()
         if not callable(self.correctness):
             self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
@@ -309,10 +239,33 @@ class Parameters:
         self._check_distinct("similarity", lambda name: Path(name).name)
         self._check_distinct("target", str)
         self._check_options()
+        if self.n_workers is not None and self.engine == "local":
+            raise ValueError(f"n_workers={self.n_workers} needs engine='ray'; only ray has workers")
+        files = [name for name in as_list(self.dataset) if os.path.isfile(name)]
+        if self.columns and not files:
+            raise ValueError(f"columns={self.columns!r} needs a question file as dataset")
         if self.records is not None:
             self._check_records()
         else:
             self._check_generation()
+
+    def check_records(self, changed: Collection[str]) -> None:
+        """Raise an error if answers come from records, and a changed parameter contradicts that.
+
+        Args:
+            changed: the parameters whose values are not the defaults.
+        """
+        if self.records is None:
+            return
+        datasets = as_list(self.dataset)
+        if "dataset" in changed and (len(datasets) > 1 or not os.path.isfile(datasets[0])):
+            problem = "contradicts records; beside them, dataset is one file of their questions"
+            raise SentenceError(f"dataset={self.dataset!r} {problem}")
+        for name in changed:
+            if name in _OF_THE_MODEL:
+                value = getattr(self, name)
+                reason = f"the answers come from records={self.records!r}"
+                raise SentenceError(f"{name}={value!r} contradicts records: {reason}; remove it")
 
     def _check_methods(self) -> None:
         """Check the methods that are not part of every comparison."""
@@ -333,20 +286,14 @@ class Parameters:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
-            problem = (
-                f"has no exact search, so strategy={EXACT!r} needs a model; give model= instead"
-            )
-            raise ValueError(f"records={self.records!r} {problem}")
+            problem = f"has no exact search, so strategy={EXACT!r} needs a model"
+            raise ValueError(f"records={self.records!r} {problem}; give model= instead")
 
     def _check_generation(self) -> None:
         """Check the parameters of answers that a model generates."""
         if self.split == "all":
             raise ValueError("split='all' needs records; without them, report on one split")
-        if self.split not in question_sets.SPLITS:
-            choices = ", ".join(question_sets.SPLITS)
-            raise ValueError(
-                f"split={self.split!r} is unknown; choose {choices}; records also allow all"
-            )
+        self._check_known("split", question_sets.SPLITS, "all with records")
         if self.strategy == EXACT and self.alpha < self.search_alpha:
             bound = f"search_alpha={self.search_alpha!r}"
             raise ValueError(
@@ -364,14 +311,15 @@ class Parameters:
         self,
         name: str,
         choices: Collection[str],
-        other: str,
+        other: str = "",
         is_other: Callable = lambda _: False,
     ) -> None:
         """Check that every value of a parameter is known or is of the other kind."""
         for value in as_list(getattr(self, name)):
             if value not in choices and not is_other(value):
+                or_other = f", or give {other}" if other else ""
                 known = ", ".join(choices)
-                raise ValueError(f"{name}={value!r} is unknown; choose {known}, or give {other}")
+                raise ValueError(f"{name}={value!r} is unknown; choose {known}{or_other}")
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
@@ -401,26 +349,22 @@ class Parameters:
 
 def default_values() -> dict[str, Any]:
     """Return the default of every parameter that a user may give."""
-    defaults = {item.name: item.default for item in fields(Parameters)}
-    defaults |= _default_folders()
-    for name in NOT_FOR_USERS:
-        del defaults[name]
-    return defaults
+    defaults = {item.name: item.default for item in fields(Parameters) if item.name != _IN_MEMORY}
+    return defaults | _default_folders()
 
 
 def help_texts() -> dict[str, str]:
     """Return the help text of every parameter that a user may give."""
-    texts = {item.name: item.metadata.get("help", "") for item in fields(Parameters)}
-    return {name: texts[name] for name in default_values()}
+    return {item.name: item.metadata["help"] for item in fields(Parameters) if item.metadata}
 
 
-def type_names() -> dict[str, str]:
-    """Return the type of every parameter that a user may give, in words."""
-    names = {}
-    for item in fields(Parameters):
-        kinds = [_TYPE_NAMES.get(kind, kind) for kind in str(item.type).split(" | ")]
-        names[item.name] = " or ".join(kinds)
-    return {name: names[name] for name in default_values()}
+def check_names(names: Iterable[str]) -> None:
+    """Raise `SentenceError` for the first name that is not one of a parameter."""
+    known = list(help_texts())
+    for name in names:
+        if name not in known:
+            [nearest] = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            raise SentenceError(f"{name} is not a parameter; the nearest is {nearest}")
 
 
 def same_value(value: object, other: object) -> bool:

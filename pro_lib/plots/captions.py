@@ -52,6 +52,9 @@ def answer_sentence(table: pd.DataFrame) -> str:
         n = span(table["n_questions"], "{:,.0f}")
         n_settings = len(table[_setting_columns(table)].drop_duplicates())
         parts.append(f"n = {n} questions{' in each setting' if n_settings > 1 else ''}")
+    n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
+    if n_unlabelled:
+        parts.append(f"{n_unlabelled:,.0f} further questions have no label")
     rules = distinct_values(table, "correctness")
     if is_by_labels(table):
         labels = table.get("n_labels", pd.Series(dtype=float)).dropna()

@@ -96,29 +96,15 @@ def appendix(run: Run) -> pd.DataFrame:
         run: the three questions of the appendix, with the printed probabilities.
 
     Returns:
-        A table with question, k, text, probability, is_kept (at α = 0.1, repeats counted),
+        A table with question, k, text, probability, is_kept and pro (at α = 0.1, repeats counted),
         is_correct, pro_at_k, and printed_pro, which is missing where the paper prints nothing.
     """
     printed = catalog.paper("appendix_scores").rename(columns={"pro": "printed_pro"})
     rows = details(run, alpha=0.1, distinct=False).astype({"k": "Int64"})
     keys = ["question", "k"]
     rows = rows.merge(printed[[*keys, "printed_pro"]], on=keys, how="left")
-    values = ["probability", "is_kept", "is_correct", "pro_at_k", "printed_pro"]
+    values = ["probability", "is_kept", "is_correct", "pro", "pro_at_k", "printed_pro"]
     return rows[[*keys, "text", *values]]
-
-
-def appendix_pro(run: Run) -> pd.DataFrame:
-    """Return PRO at α = 0.1 of the questions of the paper's appendix, as printed and as computed.
-
-    Columns: question; printed_pro; pro_with_repeats, if repeated answers are counted; pro, if each
-    answer counts once.
-    """
-    printed = catalog.paper("appendix_scores").dropna(subset="alpha").set_index("question")
-    rows = printed[["pro"]].rename(columns={"pro": "printed_pro"})
-    for name, distinct in (("pro_with_repeats", False), ("pro", True)):
-        answers = details(run, alpha=0.1, distinct=distinct)
-        rows[name] = answers.groupby("question")["pro"].first()
-    return rows.reset_index()
 
 
 def draw(

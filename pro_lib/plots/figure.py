@@ -119,9 +119,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     known = [table[name].iloc[0] for name in ("dataset", "model") if name in constant]
     in_legend = [entry.get_label() for entry in entries]
     shared = ", ".join(name for name in known if name and name not in in_legend)
-    if per_line is None:
-        n_values = len(distinct_values(table, varied[0])) if varied else 1
-        per_line = _panels_per_line(n_values, len(settings), figure_columns)
+    per_line = per_line or _panels_per_line(table, varied, len(settings), figure_columns)
     per_line = min(len(settings), per_line)
     n_lines = ceil(len(settings) / per_line)
     width = WIDTHS[figure_columns]
@@ -183,27 +181,25 @@ def _check_split(rows: pd.DataFrame) -> None:
         )
 
 
-def _panels_per_line(n_values: int, n_panels: int, figure_columns: int) -> int:
-    """Return how many panels lie side by side if titles have this many values of one column."""
+def _panels_per_line(
+    table: pd.DataFrame, varied: Sequence[str], n_panels: int, figure_columns: int
+) -> int:
+    """Return how many panels lie side by side: one for each value of the last column, if few."""
     if figure_columns == 1:
         return 1 if n_panels <= 3 else 2
+    n_values = len(distinct_values(table, varied[0])) if varied else 1
     return n_values if 1 < n_values <= 6 else 3
 
 
 def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     """Return the title of a panel: its values in these columns, and the number of questions."""
-    names = [_spoken(name, rows[name].iloc[0]) for name in columns]
+    names = []
+    for column in columns:
+        value = str(rows[column].iloc[0])
+        names.append(_PROTOCOLS.get(value, value) if column == "protocol" else value)
     if "n_questions" in rows:
         names.append(f"n\xa0=\xa0{rows['n_questions'].max():,.0f}")
     return ", ".join(names)
-
-
-def _spoken(column: str, value: object) -> str:
-    """Return a value of a column as titles show it; only protocols have other names there."""
-    protocol, separator, rest = str(value).partition(", ")
-    if column == "protocol" and protocol in _PROTOCOLS:
-        return f"{_PROTOCOLS[protocol]}{separator}{rest}"
-    return str(value)
 
 
 def _wrapped_titles(titles: Sequence[str], panel_width: float) -> tuple[list[str], int]:

@@ -101,7 +101,6 @@ def draw(
     models = distinct_values(table, "model")
     largest = int(table["n_distinct"].max())
     highest = max(1.0, float(table["mass"].max()))
-    largest_share = 1.1 * _largest_share(table)
     n_datasets = len(distinct_values(table, "dataset"))
     per_line = min(n_datasets, 3 if figure_columns == 2 else 2)
     measured = [table.assign(measure=name) for name in _MEASURES]
@@ -113,6 +112,7 @@ def draw(
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=per_line,
+        sharey="row" if per_line == n_datasets else False,
     ) as (figure, panels):
         for place, (ax, setting, rows) in enumerate(panels):
             measure = setting["measure"]
@@ -127,9 +127,10 @@ def draw(
                     _draw_distribution(ax, some["mass"].to_numpy(), highest, index)
             x_label, y_label = _MEASURES[measure]
             ax.set_xlabel(x_label)
-            ax.set_ylim(0, largest_share if measure == "n_distinct" else None)
             if place % per_line == 0:
                 ax.set_ylabel(y_label)
+        for ax, _, _ in panels:
+            ax.set_ylim(bottom=0)
     return figure
 
 
@@ -156,12 +157,6 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
         f"than one answer for {percent_span(means['has_several'])} of the questions, and equals "
         "NLL for the others."
     )
-
-
-def _largest_share(table: pd.DataFrame) -> float:
-    """Return the largest share of the questions of a setting that have one number of answers."""
-    groups = table.groupby(["dataset", "model"])["n_distinct"]
-    return max(counts.value_counts(normalize=True).max() for _, counts in groups)
 
 
 def _draw_counts(ax: Axes, counts: pd.Series, largest: int, index: int, shift: float) -> None:

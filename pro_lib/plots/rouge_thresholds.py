@@ -135,7 +135,7 @@ def draw(
         *("model", "dataset", "protocol"),
         title=title,
         x="ROUGE-L above which an answer is correct",
-        y="AUROC minus that of NLL (log scale beyond ±0.05)",
+        y="AUROC minus that of NLL\n(log scale beyond ±0.05)",
         entries=entries,
         figure_columns=figure_columns,
         sharex=True,

@@ -2,11 +2,10 @@
 
 import json
 import math
-from dataclasses import fields
 
-from pro_lib.app.parameters import NOT_FOR_USERS, Parameters
+from pro_lib.app.parameters import help_texts
 
-PARAMETERS = [field.name for field in fields(Parameters) if field.name not in NOT_FOR_USERS]
+PARAMETERS = list(help_texts())
 # Parameters that `Experiment` hands to the cells of notebooks and does not use itself.
 FOR_CELLS = ("alpha", "target", "confidence", "figure_columns", "alpha_scale")
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")

@@ -29,7 +29,6 @@ from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.app.explorer.labelling import LabelSession
-from pro_lib.app.notebook_execution import declared_parameters
 from pro_lib.evaluation.labels import read_label_file
 from pro_lib.questions.question_sets import load_questions
 
@@ -61,9 +60,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 def notebook_with(folder, base, **parameters):
     """Write a copy of the notebook into `folder`, with parameters; it writes below `base`."""
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
-    values = declared_parameters(NOTEBOOK, parameters)
     copy = folder / NOTEBOOK.name
-    papermill.execute_notebook(NOTEBOOK, copy, values, prepare_only=True, progress_bar=False)
+    papermill.execute_notebook(NOTEBOOK, copy, parameters, prepare_only=True, progress_bar=False)
 
 
 @contextmanager

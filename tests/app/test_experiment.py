@@ -27,7 +27,8 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.labels import LabelPlan, Request, append_label, plan_path
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
-from pro_lib.plots import benchmark
+from pro_lib.plots import fixed_k
+from pro_lib.plots.settings import overview
 from pro_lib.runs import storage
 
 
@@ -202,7 +203,12 @@ def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
     experiment = Experiment(records=path, n_validation=None)
     assert experiment.evaluations(*experiment.pairs()[0], None)[0].one_class()
     with pytest.raises(metrics.OneClassError, match=r"mine.*wrong"):
-        replace(experiment, reported=True).evaluations(*experiment.pairs()[0], "test")
+        experiment.splits()
+
+
+def test_the_questions_that_choose_alpha_are_not_reported():
+    with pytest.raises(SentenceError, match=r"^split='validation' is used to choose alpha"):
+        Experiment(split="validation").splits()
 
 
 def test_similarities_have_names_and_are_stored_beside_the_runs(tmp_path):
@@ -216,17 +222,17 @@ def test_similarities_have_names_and_are_stored_beside_the_runs(tmp_path):
     assert similarities["my-nli"].cache == tmp_path / "world-facts" / "gemma-2b"
 
 
-def test_a_figure_shows_the_selected_protocols_and_its_table_has_all(tmp_path):
-    table = pd.DataFrame(
-        {"protocol": ["paper", "workbench, ROUGE-L"], "split": "test", "alpha": [0.4, 1 / 3]}
-    )
-    protocols = ("paper", "workbench", ["paper", "workbench"])
-    assert [len(Experiment(protocol=names).shown(table)) for names in protocols] == [1, 1, 2]
+def test_the_chosen_protocols_are_evaluated_and_a_table_is_saved(tmp_path):
+    small = SMALL | {"limit": 30, "generations_dir": tmp_path}
+    for names in ("paper", "workbench", ["paper", "workbench"]):
+        experiment = Experiment(**small, protocol=names)
+        protocols = [each.protocol for each in experiment.reported_evaluations]
+        assert protocols == ([names] if isinstance(names, str) else names)
     experiment = Experiment(figures_dir=tmp_path / "mine")
+    table = pd.DataFrame({"protocol": ["workbench, ROUGE-L"], "alpha": [1 / 3]})
     assert experiment.save("both", table=table) is table
-    assert (tmp_path / "mine" / "both.csv").read_text().splitlines()[
-        2
-    ] == '"workbench, ROUGE-L",test,0.333333'
+    saved = (tmp_path / "mine" / "both.csv").read_text().splitlines()
+    assert saved[1] == '"workbench, ROUGE-L",0.333333'
 
 
 @pytest.fixture
@@ -276,16 +282,12 @@ def observed(experiment, work, *, methods):
         (one.protocol, list(one.correct), total(one.log_probs), [*one.baselines])
         for one in evaluations
     ]
-    table = pd.DataFrame(
-        {"protocol": [one.protocol for one in evaluations], "split": experiment.split}
-    )
     return {
         "run": (run.name, run.info.parameters, run.info.cost.model_calls, run.answers.to_json()),
         "questions": both.questions[["question_id", "split"]].to_json(),
         "references": both.questions["references"].to_json(),
         "work": repr(work),
         "judged": judged,
-        "drawn": list(experiment.shown(table)["protocol"]),
         "validation": [(list(one.validation.answers["question_id"]), one.alphas) for one in splits],
         "pool": [list(one.pool.correct) for one in splits],
     }
@@ -298,6 +300,16 @@ KINDS = [
     for kind in (*STRATEGIES, "records")
 ]
 
+
+# Parameters that do not change these results, because nothing uses them here.
+OF_SAMPLES = ("temperature", "top_p")
+HARMLESS = {
+    "records": ("device", "generations_dir"),
+    "diverse_beam": ("strict", "search_alpha", *OF_SAMPLES),
+    "multinomial": ("strict", "search_alpha", "diversity_penalty"),
+    "greedy": ("strict", "search_alpha", "diversity_penalty", "n_answers", *OF_SAMPLES),
+    "threshold": ("strict", "diversity_penalty", "n_answers", *OF_SAMPLES),
+}
 
 # Parameters that change how the answers of a run are evaluated, and not the run.
 OF_EVALUATION = (
@@ -348,6 +360,8 @@ def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
     changed = outcome(given, work, methods=methods)
     if isinstance(changed, str):
         assert name in changed
+    elif name in HARMLESS[kind]:
+        assert {**changed, "work": ""} == {**expected, "work": ""}
     elif name == "figures_dir":
         Experiment(**given).save("table", table=pd.DataFrame({"x": [1]}))
         assert (tmp_path / "other" / "table.csv").is_file()
@@ -510,10 +524,8 @@ OF_EXACT_SEARCH = ["--dataset", "world-facts", "--search-alpha", "0.1"]
 
 def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(generated):
     done = CliRunner().invoke(pro, ["generate", "facts-1m", "greedy", *OF_EXACT_SEARCH])
-    assert done.exit_code == 1
-    assert done.output.startswith(
-        "Error: search_alpha=0.1 has no effect: strategy greedy does not use it"
-    )
+    assert done.exit_code == 2
+    assert "--search-alpha is for the strategy threshold; add this strategy" in done.output
     assert generated == []
 
 
@@ -544,13 +556,13 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
         append_label(labels, plan.label(request, True, labeller="ada"))
     experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
     assert experiment.choices.correctness == "rouge_l"
-    splits = experiment.own_splits[0]
+    splits = experiment.splits()[0]
     assert splits.reported.labels.counts["n_right"] == 20
     assert splits.pool.labels is None
-    table = benchmark.table(experiment.splits())
+    table = fixed_k.table(experiment.splits())
     assert set(table["judge"]) == {"labels"}
     assert set(table["interval"]) == {"from labels of a sample"}
-    assert "judge" not in benchmark.table(judge.splits())
+    assert "judge" not in fixed_k.table(judge.splits())
 
 
 def test_a_loaded_model_works_like_its_name_and_finds_its_run(tmp_path, monkeypatch):
@@ -576,7 +588,7 @@ def test_a_function_decides_which_answers_are_right(tmp_path):
     names = experiment.questions("world-facts").table["references"]
     expected = starts_alike(judged_once.answers["text"], names)
     assert judged_once.correct.tolist() == expected
-    assert set(experiment.overview()["correctness"]) == {"starts_alike"}
+    assert set(overview(experiment.splits())["correctness"]) == {"starts_alike"}
     with pytest.raises(SentenceError, match="returned an array of shape"):
         _ = Experiment(
             **SMALL, generations_dir=tmp_path, correctness=lambda texts, names: [True]

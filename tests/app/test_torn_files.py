@@ -174,11 +174,12 @@ def draw(_, out, x):
     import pandas as pd
 
     from pro_lib import plots
+    from pro_lib.plots.figure import labelled_figure
 
     table = pd.DataFrame({"x": [x, 1.0], "y": [1.0, x]})
-    with plots.panels(table) as (figure, [(ax, _, rows)]):
+    with labelled_figure(table, title="A line") as (figure, [(ax, _, rows)]):
         ax.plot(rows["x"], rows["y"])
-    plots.save_figure(figure, table, "figure", figures_dir=out)
+    plots.save_figure(figure, table, "figure", caption=f"x is {x}.", figures_dir=out)
 
 
 def big(_, out, x):

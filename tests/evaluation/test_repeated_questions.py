@@ -2,15 +2,15 @@
 
 import warnings
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from judged_questions import evaluate
 
-from pro_lib import importing, metrics, plots
+from pro_lib import importing, metrics
 from pro_lib.evaluation import guarantee, miss_rate, set_threshold
 from pro_lib.metrics.correctness import Choices
+from pro_lib.plots.captions import answer_sentence
 
 
 def records(n_texts, *, n_copies=1, relation=None):
@@ -147,8 +147,6 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     assert whole.n_unlabelled == 0
 
 
-def test_a_figure_says_of_how_many_questions_the_labels_are():
+def test_a_caption_says_how_many_questions_have_no_label():
     table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
-    with plots.panels(table, "dataset") as (_, [(ax, *_)]):
-        assert ax.get_title().replace("\xa0", " ") == "n = 150 labelled of 600"
-    plt.close("all")
+    assert answer_sentence(table) == "n = 150 questions; 450 further questions have no label."

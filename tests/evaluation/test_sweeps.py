@@ -14,7 +14,7 @@ from invented_settings import (
 from scipy.stats import norm
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps, tables
+from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
 from pro_lib.plots import (
     alpha_sweep,
@@ -25,6 +25,7 @@ from pro_lib.plots import (
     rouge_thresholds,
 )
 from pro_lib.plots.redraws import redraw
+from pro_lib.plots.settings import SETTING_COLUMNS
 
 
 def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
@@ -75,7 +76,7 @@ def test_intervals_are_by_cluster_where_questions_have_one():
 
 def test_the_rows_of_an_alpha_sweep_begin_with_the_columns_of_their_setting():
     table = alpha_sweep.rows_at(EVALUATION)
-    assert tuple(table.columns[: len(tables.SETTING_COLUMNS)]) == tables.SETTING_COLUMNS
+    assert tuple(table.columns[: len(SETTING_COLUMNS)]) == SETTING_COLUMNS
     setting = {"dataset": "d", "model": "m", "protocol": "workbench", "split": "test"}
     assert (table[list(setting)] == pd.Series(setting)).all(axis=None)
     assert set(table["n_questions"]) == {80}

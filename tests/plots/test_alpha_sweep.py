@@ -11,7 +11,8 @@ from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.sweeps import select_alpha
-from pro_lib.plots import PRINTED, alpha_sweep, redraws
+from pro_lib.plots import alpha_sweep, redraws
+from pro_lib.plots.style import PRINTED
 
 
 def test_alpha_choices_are_of_validation_default_and_oracle():

@@ -15,8 +15,9 @@ from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
-from pro_lib.plots import COLORS, benchmark
+from pro_lib.plots import benchmark
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs
+from pro_lib.plots.style import COLORS
 
 INTERVAL = ["auroc", "auroc_low", "auroc_high"]
 

@@ -7,7 +7,8 @@ from figure_checks import check_figure, legend
 from matplotlib.colors import to_rgba
 
 from pro_lib.common.validation import SentenceError
-from pro_lib.plots import COLORS, beside_paper
+from pro_lib.plots import beside_paper
+from pro_lib.plots.style import COLORS
 
 PRINTED = beside_paper.table()
 

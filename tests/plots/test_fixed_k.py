@@ -6,7 +6,8 @@ from figure_checks import check_figure, grid, legend
 from invented_settings import SPLITS, setting_row
 
 from pro_lib import metrics
-from pro_lib.plots import PRINTED, fixed_k
+from pro_lib.plots import fixed_k
+from pro_lib.plots.style import PRINTED
 
 
 def invented(**columns):

@@ -8,7 +8,8 @@ from invented_settings import EVALUATION, evaluation_of, setting_row, splits_of
 
 from pro_lib import metrics
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.plots import PRINTED, rouge_thresholds
+from pro_lib.plots import rouge_thresholds
+from pro_lib.plots.style import PRINTED
 
 METHODS = ("PRO", "SD", "SE", "Deg", "NE", "PE", "ALL", "NLL")
 

@@ -8,7 +8,6 @@ import pytest
 from conftest import ROOT
 from doc_pages import find_page
 
-from pro_lib.app import parameters
 from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 COLUMNS_PAGE = "table_columns.md"
@@ -35,17 +34,6 @@ def test_page_of_response_formats_has_every_format():
     rows = table_rows("response_formats.md", "## Formats")
     names = {format_.name for format_ in RESPONSE_FORMATS}
     assert {row[0].strip("`") for row in rows} == names | {"records"}
-
-
-def test_page_of_parameters_has_types_defaults_and_texts_of_the_package():
-    defaults = parameters.default_values() | {"generations_dir": None, "figures_dir": None}
-    types = parameters.type_names()
-    texts = parameters.help_texts()
-    expected = [
-        [f"`{name}`", types[name], f"`{default!r}`", texts[name]]
-        for name, default in defaults.items()
-    ]
-    assert table_rows("parameters.md", "# Parameters") == expected
 
 
 def setting_columns() -> list[str]:

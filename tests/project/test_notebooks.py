@@ -7,7 +7,10 @@ import json
 import re
 import subprocess
 import warnings
+from types import SimpleNamespace
+from unittest import mock
 
+import IPython
 import nbformat
 import pandas as pd
 import papermill
@@ -16,9 +19,8 @@ from conftest import ROOT
 from parameter_values import OTHER, write_questions, write_records
 
 from pro_lib.app.experiment import Experiment
-from pro_lib.app.notebook_execution import declared_parameters
-from pro_lib.app.notebook_parameters import read_shipped
-from pro_lib.app.parameters import NOT_FOR_USERS, help_texts
+from pro_lib.app.notebook_parameters import cell_values
+from pro_lib.app.parameters import help_texts
 from pro_lib.common.validation import SentenceError
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -94,72 +96,34 @@ def test_its_cells_are_short_and_define_no_function(path):
 def test_it_builds_the_experiment_by_one_call_that_names_every_parameter(path):
     _, parameters, third = code_cells(path)[:3]
     names = [statement.target.id for statement in ast.parse(parameters).body]
-    assert names[-1] == "options"
     [assignment] = ast.parse(third).body
     arguments = {each.arg: ast.unparse(each.value) for each in assignment.value.keywords}
-    assert arguments == {"notebook": repr(path.stem), **{name: name for name in names}}
-
-
-@EACH
-def test_its_metadata_has_the_values_of_its_parameters_cell(path):
-    statements = ast.parse(code_cells(path)[1]).body
-    values = {each.target.id: ast.literal_eval(each.value) for each in statements}
-    assert values.pop("options") is None
-    assert read_shipped(path.stem).parameters == values
+    assert arguments.pop("notebook") == repr(path.stem)
+    assert {name: arguments[name] for name in names} == {name: name for name in names}
+    fixed = [value for name, value in arguments.items() if name not in names]
+    assert all(isinstance(ast.literal_eval(value), str | list) for value in fixed)
 
 
 def experiment_of(path, **injected):
     """Return the experiment that a notebook's third cell creates with injected parameters."""
     _, parameters, third = code_cells(path)[:3]
-    injected = declared_parameters(path, injected)
     values = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in injected.items())
     names = {"In": ["", parameters, values], "Experiment": Experiment}
-    for cell in (parameters, values, third):
-        exec(cell, names)
+    with mock.patch.object(IPython, "get_ipython", return_value=SimpleNamespace(user_ns=names)):
+        for cell in (parameters, values, third):
+            exec(cell, names)
     return names["experiment"]
 
 
-IN_EVERY = {
-    "model",
-    "dataset",
-    "split",
-    "strategy",
-    "limit",
-    "records",
-    "search_alpha",
-    "n_answers",
-}
-IN_EVERY |= {"figure_columns"}
-
-
-# Parameters of the samples or greedy answers that some notebooks use besides their own strategy.
-OF_SAMPLES = {"temperature", "top_p"}
-WITH_SAMPLES = ("05", "06", "07", "08", "09", "10", "11", "12")
-WITH_SEARCH = ("07", "09")
-ALWAYS = IN_EVERY - {"search_alpha", "records", "strategy"} | {
-    "max_new_tokens",
-    "stop",
-    "n_shots",
-    "header",
-    "template",
-}
-ALWAYS |= {"chat", "batch_size", "device", "dtype", "loading", "engine", "diversity_penalty"}
-
-
 @EACH
-@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("split", "strategy")])
-def test_a_parameter_is_used_by_the_notebook_or_an_error_that_names_it(name, path):
-    number = path.stem[:2]
-    used = ALWAYS | set(read_shipped(path.stem).uses)
-    used |= OF_SAMPLES | {"seed"} if number in WITH_SAMPLES else set()
-    used |= {"search_alpha"} if number in WITH_SEARCH else set()
-    used |= {"seed"} if "n_validation" in used else set()
-    if name in used:
-        value = getattr(experiment_of(path, figures_dir="x", **{name: OTHER[name]}), name)
-        assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name])
-    else:
-        with pytest.raises(SentenceError, match=f"^{name}="):
-            experiment_of(path, figures_dir="x", **{name: OTHER[name]})
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("split", "n_workers")])
+def test_every_parameter_is_accepted_whether_the_notebook_declares_it_or_fixes_it(name, path):
+    if f"{name}=" in code_cells(path)[2] and name not in cell_values(path):
+        with pytest.raises(SentenceError, match=f"^{name} is fixed by notebook {path.stem}$"):
+            experiment_of(path, **{name: OTHER[name]})
+        return
+    value = getattr(experiment_of(path, figures_dir="x", **{name: OTHER[name]}), name)
+    assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name])
 
 
 @EACH
@@ -170,27 +134,21 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
     if "records" in papermill.inspect_notebook(path):
         records = write_records(tmp_path / "r.jsonl")
         assert experiment_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
-        with pytest.raises(
-            SentenceError, match=r"^temperature=0.7 has no effect: the answers come from records="
-        ):
-            experiment_of(path, records=records, figures_dir="x", temperature=0.7)
-        with pytest.raises(
-            SentenceError, match=r"^dataset='typo.csv' is not a file; beside records"
-        ):
-            experiment_of(path, records=records, figures_dir="x", dataset="typo.csv")
+        for name, value in (("temperature", 0.7), ("dataset", "typo.csv")):
+            with pytest.raises(SentenceError, match=rf"^{name}={value!r} contradicts records"):
+                experiment_of(path, records=records, figures_dir="x", **{name: value})
 
 
 @EACH
-@pytest.mark.parametrize("name", [*NOT_FOR_USERS, "generations_dir", "figures_dir"])
-def test_what_it_fixes_is_not_changed_and_its_folders_are_not_empty(name, path):
-    value = {"other_strategies": ["threshold", "greedy"], "reported": "yes", "use": 1}.get(name, "")
+@pytest.mark.parametrize("name", ["loaded_models", "generations_dir", "figures_dir"])
+def test_its_folders_are_not_empty_and_models_in_memory_are_not_a_parameter(name, path):
     with pytest.raises(SentenceError, match=f"^{name}(=| is not a parameter)"):
-        experiment_of(path, **{name: value})
+        experiment_of(path, **{name: ""})
 
 
 @EACH
 def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
-    comments = help_texts() | {"options": "any other parameter by name; None for none"}
+    comments = help_texts()
     described = papermill.inspect_notebook(path)
     assert described.keys() <= comments.keys()
     for name, parameter in described.items():
@@ -206,15 +164,17 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
 
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
-    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
+    given = parameters | {"figures_dir": str(folder)}
     papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
 
 def run_cells(path, folder, **parameters):
     """Run the cells of a notebook in this process, with its figures in the folder."""
-    given = declared_parameters(path, parameters | {"figures_dir": str(folder)})
-    namespace = {"display": print}
-    with contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
+    given = parameters | {"figures_dir": str(folder)}
+    namespace = {"display": print, "In": ["# Parameters\n" + "\n".join(f"{n} = 0" for n in given)]}
+    shell = SimpleNamespace(user_ns=namespace)
+    running = mock.patch.object(IPython, "get_ipython", return_value=shell)
+    with running, contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
         for number, cell in enumerate(code_cells(path)):
             exec(compile(cell, f"{path.name}, code cell {number}", "exec"), namespace)
             if number == 1:  # the parameters cell
@@ -240,7 +200,7 @@ def generations(tmp_path_factory):
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
-    path, generations, tmp_path, caplog
+    path, generations, tmp_path
 ):
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = (
@@ -252,11 +212,10 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
     assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
     small = {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
     execute(path, tmp_path, **named, **undeclared, **small)
-    assert "unknown parameter" not in caplog.text
     _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):
-        assert set(pd.read_csv(table)["protocol"].str.split(", ").str[0]) == {"paper", "workbench"}
+        assert set(pd.read_csv(table)["protocol"].str.split(", ").str[0]) == {"paper"}
         # One panel, of the protocol and split reported alone.
         assert len(set(re.findall(r'id="(axes_\d+)"', drawn.read_text()))) == 1
 
@@ -320,9 +279,8 @@ def test_06_draws_its_samples_at_the_temperature_given(tmp_path):
         "n_answers": 4,
         "similarity": "lexical",
     }
-    small |= {"generations_dir": str(tmp_path / "runs")}
+    small |= {"generations_dir": str(tmp_path / "runs"), "protocol": "workbench"}
     tables = [table_of(path, tmp_path / f"{t}", temperature=t, **small) for t in (1.0, 0.3)]
-    tables = [table[table["protocol"] == "workbench"] for table in tables]
     of_samples, of_beams = (
         [table.loc[table["method"].isin(names), "auroc"].tolist() for table in tables]
         for names in (["PE-MC", "NE", "Deg"], ["NLL", "SE"])

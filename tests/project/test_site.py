@@ -185,8 +185,16 @@ def test_figure_in_the_gallery_has_links_to_its_svg_and_numbers(figure, gallery)
     assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in gallery
 
 
-def test_figure_in_the_gallery_has_a_sentence():
-    assert cells.what_to_see(ROOT / "notebooks" / "09_guarantees.ipynb")["09_sets"][1]
+def test_figure_in_the_gallery_has_its_caption(gallery):
+    assert cells.caption("figures/02_alpha_sweep") in gallery
+
+
+def test_a_page_has_the_caption_below_the_picture():
+    text = cells.with_captions("![x](../../figures/02_alpha_sweep.png)\n\nText.")
+    assert text.startswith("![x](../../figures/02_alpha_sweep.png)\n\nAUROC of PRO against α")
+    assert text.endswith("\n\nText.")
+    other = "![x](../../figures/none.png)"
+    assert cells.with_captions(other) == other
 
 
 # ---- The built site ------------------------------------------------------------------------------

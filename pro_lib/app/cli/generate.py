@@ -68,13 +68,14 @@ def generate_command(
                 f"{strategy!r} is an unknown strategy; choose {', '.join(STRATEGIES)}.",
                 param_hint="'STRATEGIES'",
             )
+    if parameters["search_alpha"] != 0.02 and "threshold" not in strategies:
+        raise click.UsageError("--search-alpha is for the strategy threshold; add this strategy")
     parameters |= question_file_parameters(
         columns, strict, option="--dataset", has_questions=any(map(os.path.isfile, dataset))
     )
     experiment = Experiment(
         dataset=list(dataset),
         strategy=strategies[0],
-        other_strategies=strategies[1:],
         **parameters,
     )
     described = set()

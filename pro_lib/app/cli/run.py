@@ -64,7 +64,10 @@ def run_command(
 
     values = _parse_values(typed)
     path = catalog.notebook(notebook)
-    parameters = notebook_execution.declared_parameters(path, values)
+    if path.parent == catalog.ROOT / "notebooks":
+        from pro_lib.app.parameters import check_names
+
+        check_names(values)
     copy = _prepare_folder(executed) / path.name
     check_output(
         copy,
@@ -73,7 +76,7 @@ def run_command(
         force=force,
         is_ours=lambda file: notebook_execution.is_executed_copy(file, path),
     )
-    outputs = notebook_execution.execute_notebook(path, copy, parameters)
+    outputs = notebook_execution.execute_notebook(path, copy, values)
     conclusion = notebook_execution.last_markdown(outputs)
     if conclusion:
         say(" ".join(conclusion.split()))

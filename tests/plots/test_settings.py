@@ -8,10 +8,9 @@ import pytest
 from invented_settings import EVALUATION, SPLITS, evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import tables
 from pro_lib.evaluation.judgement import Verdicts
-from pro_lib.evaluation.tables import SETTING_COLUMNS
 from pro_lib.plots import alpha_sweep, gains, redraws
+from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, overview
 
 NAMES = ("alpha_sweep", "alpha_choices", "redraws", "overview")
 
@@ -22,7 +21,7 @@ def made():
         "alpha_sweep": alpha_sweep.table(SPLITS),
         "alpha_choices": alpha_sweep.choices(SPLITS),
         "redraws": redraws.table([splits_of(EVALUATION, 30)] * 2, quantity="alpha"),
-        "overview": tables.overview([each.reported for each in SPLITS]),
+        "overview": overview([each.reported for each in SPLITS]),
     }
 
 
@@ -46,7 +45,7 @@ def test_the_difference_to_nll_is_paired_and_by_hand():
     correct = [False, False, True, True]
     evaluation = evaluation_of(np.log([[0.5]] * 4), correct, NLL=[3.0, 1.0, 2.0, 0.0])
     score = np.array([[3.0, 2.0, 1.0, 0.0]]).T
-    columns = tables.nll_comparison_columns(score, evaluation)
+    columns = aurocs(score, evaluation)
     assert columns["n_differ"].tolist() == [2]
     assert columns["auroc_minus_nll"].tolist() == [0.25]
     assert np.isnan(columns["p_value"]).all()  # fewer than five correct answers
@@ -55,7 +54,7 @@ def test_the_difference_to_nll_is_paired_and_by_hand():
         np.log([[0.5]] * 12), correct, NLL=np.repeat([3.0, 1.0, 2.0, 0.0], 3)
     )
     score = np.repeat(score, 3, axis=0)
-    columns = tables.nll_comparison_columns(score, evaluation)
+    columns = aurocs(score, evaluation)
     tests = metrics.delong(np.column_stack([evaluation.baselines["NLL"], score]), correct)
     assert columns["p_value"].tolist() == [tests.p_value[1]]
     low, high = tests.interval()
@@ -69,8 +68,7 @@ def test_clusters_change_the_interval_of_the_difference_to_nll():
     pairs = evaluation.answers.assign(cluster=np.arange(120) // 40)
     scores = scoring.pro(log_probs, alpha=[0.0])
     single, clustered = (
-        tables.nll_comparison_columns(scores, each)
-        for each in (evaluation, replace(evaluation, answers=pairs))
+        aurocs(scores, each) for each in (evaluation, replace(evaluation, answers=pairs))
     )
     widths = [
         each["auroc_minus_nll_high"] - each["auroc_minus_nll_low"] for each in (single, clustered)
@@ -81,18 +79,19 @@ def test_clusters_change_the_interval_of_the_difference_to_nll():
 def test_one_class_has_no_auroc_and_a_warning():
     wrong = evaluation_of(np.log([[0.5], [0.4], [0.3]]), [False] * 3, NLL=[1.0, 2.0, 3.0])
     with pytest.warns(UserWarning, match="all 3 judged answers are wrong, so that AUROC is NaN"):
-        columns = tables.auroc_columns(np.zeros((3, 2)), wrong)
-    assert columns.pop("interval") == "by question"
-    assert np.isnan(np.array(list(columns.values()))).all()
+        columns = aurocs(np.zeros((3, 2)), wrong)
+    assert columns["interval"] == "by question"
+    for name in ("auroc", "auroc_low", "auroc_high"):
+        assert np.isnan(columns[name]).all()
 
 
 def test_overview_counts_correct_answers_and_says_what_is_left_out():
     reported = replace(SPLITS[0].reported, unavailable=("SE, alias",), note="Published answers.")
-    row = tables.overview([reported]).iloc[0]
+    row = overview([reported]).iloc[0]
     assert row["accuracy"] == reported.correct.mean()
     assert row["note"] == f"{reported.exclusions} Not available: SE, alias. Published answers."
     repeated = replace(reported, log_probs=np.log(np.full((120, 2), 0.6)))
-    assert tables.overview([repeated]).iloc[0]["n_above_one"] == 120
+    assert overview([repeated]).iloc[0]["n_above_one"] == 120
 
 
 def test_printed_values_are_those_of_the_settings_of_a_table():
