@@ -62,12 +62,17 @@ _TO_PRO = {
     "high": "auroc_minus_pro_high",
 }
 NOTEBOOKS = (
-    Compared("02 and 12, figure", "PRO at each α − NLL", "figures/12_alpha_sweep.csv", "split == 'test'"),
+    Compared(
+        "02 and 12, figure", "PRO at each α − NLL", "figures/12_alpha_sweep.csv", "split == 'test'"
+    ),
     Compared(
         "02 and 12, table and caption", "PRO at each chosen α − NLL", "figures/12_alpha_choices.csv"
     ),
     Compared(
-        "04 and 12, figure, table and caption", "PRO at each K − NLL", "figures/12_fixed_k.csv", "k != 1"
+        "04 and 12, figure, table and caption",
+        "PRO at each K − NLL",
+        "figures/12_fixed_k.csv",
+        "k != 1",
     ),
     Compared(
         "05 and 12, figure and caption",
@@ -76,7 +81,12 @@ NOTEBOOKS = (
         "method != 'NLL'",
     ),
     Compared(
-        "06 and 12, caption", "PRO − NLL", "figures/12_benchmark.csv", "method == 'NLL'", -1, **_TO_PRO
+        "06 and 12, caption",
+        "PRO − NLL",
+        "figures/12_benchmark.csv",
+        "method == 'NLL'",
+        -1,
+        **_TO_PRO,
     ),
     Compared(
         "06 and 12, figures, tables and caption",

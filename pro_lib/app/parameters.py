@@ -47,7 +47,6 @@ BEAMS = "diverse_beam"
 SAMPLES = "multinomial"
 EXACT = "threshold"
 GREEDY = "greedy"
-N_ANSWERS = 10  # answers per question if n_answers is None; strategies have the same default
 
 _IN_MEMORY = "loaded_models"  # not a parameter of users
 # Parameters that decide how a model answers, which contradict answers that come from records.
@@ -68,8 +67,9 @@ def _is_name(value: object) -> bool:
 
 
 def _are_names(names: object) -> bool:
-    is_list = isinstance(names, list | tuple) and len(names) > 0
-    return is_list and all(map(_is_name, names)) if is_list else _is_name(names)
+    if isinstance(names, list | tuple):
+        return len(names) > 0 and all(map(_is_name, names))
+    return _is_name(names)
 
 
 Names = Annotated[

@@ -102,7 +102,6 @@ SAME_NAME = [
     "evaluation.evaluate",
     "generation.generate",
     "metrics.auroc",
-    "plots.benchmark",
 ]
 
 
