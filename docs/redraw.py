@@ -66,6 +66,24 @@ def label_answers(tables: Tables) -> Drawn:
     return plots.label_answers.draw(table), plots.label_answers.caption(table, list(names))
 
 
+def beside_paper(tables: Tables) -> Drawn:
+    """Draw the table of the benchmark beside the numbers of the paper."""
+    table = tables.read("06_benchmark")
+    return plots.beside_paper.draw(table), plots.beside_paper.caption(table)
+
+
+def exact_search(tables: Tables) -> Drawn:
+    """Draw what a search finds, with the bounds of the entropy."""
+    both = tables.read("07_exact_search"), tables.read("07_bounds")
+    return plots.exact_search.draw(*both), plots.exact_search.caption(*both)
+
+
+def protocols(tables: Tables) -> Drawn:
+    """Draw both protocols."""
+    table = pd.read_csv(tables.folder / "12_protocols.csv")
+    return plots.protocols.draw(table), plots.protocols.caption(table)
+
+
 # Options that the drawing of a figure takes, besides its caption.
 DRAWN_OPTIONS = {"00_explore_examples": ("alpha",)}
 FIGURES: dict[str, Callable[[Tables], Drawn]] = {
@@ -76,7 +94,20 @@ FIGURES: dict[str, Callable[[Tables], Drawn]] = {
     "03_k_vs_alpha": alone(plots.k_vs_alpha, "03_k_vs_alpha"),
     "04_fixed_k": alone(plots.fixed_k, "04_fixed_k"),
     "05_rouge_threshold": alone(plots.rouge_thresholds, "05_rouge_threshold"),
+    "06_benchmark": alone(plots.benchmark, "06_benchmark"),
+    "06_beside_paper": beside_paper,
+    "07_exact_search": exact_search,
+    "07_exact_search_auroc": alone(plots.exact_search_auroc, "07_exact_search_auroc"),
+    "08_when_does_pro_help": alone(plots.worlds, "08_when_does_pro_help"),
+    "08_spellings": alone(plots.spellings, "08_spellings"),
+    "08_causes": alone(plots.causes, "08_causes"),
+    "09_guarantees": alone(plots.guarantees, "09_guarantees"),
+    "09_sets": alone(plots.answer_sets, "09_sets"),
+    "09_entropy": alone(plots.entropies, "09_entropy"),
     "10_label_answers": label_answers,
+    "11_answered": alone(plots.answered, "11_answered"),
+    "11_reliability": alone(plots.reliability, "11_reliability"),
+    "12_protocols": protocols,
 }
 
 

@@ -307,7 +307,7 @@ def _benchmark_pro_and_nll() -> list[Sentence]:
     oracles = rows(PAIRED, method="PRO, oracle", reference="NLL")
     oracle = oracles.loc[oracles["difference"].idxmax()]
     medians = [
-        cell("figures/06_redraws.csv", "auroc_median", protocol="workbench", **setting) - base
+        cell("figures/12_redraws.csv", "auroc_median", protocol="workbench", **setting) - base
         for setting, base in zip(SETTINGS.values(), _aurocs("NLL"), strict=True)
     ]
     table = read_csv(BENCHMARK)
@@ -545,12 +545,12 @@ def _benchmark_k() -> list[Sentence]:
     """Return the sentences about fixed K and mean K."""
     page = "docs/results/benchmark.md"
     fixed = {
-        (protocol, k): fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN)
+        (protocol, k): fixed_k_auroc("figures/12_fixed_k.csv", protocol=protocol, k=k, **SEEN)
         for protocol in ("paper", "workbench")
         for k in (1, 2, 5)
     }
     kept = {
-        protocol: cell("figures/03_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
+        protocol: cell("figures/12_k_vs_alpha.csv", "mean_k", protocol=protocol, alpha=0.4, **SEEN)
         for protocol in ("paper", "workbench")
     }
     return [
@@ -617,7 +617,7 @@ def _audit(method: str) -> dict[str, object]:
 
 
 def _correlations() -> list[float]:
-    ours = rows("figures/04_fixed_k.csv", protocol="paper", k_choice="fixed", **SEEN)
+    ours = rows("figures/12_fixed_k.csv", protocol="paper", k_choice="fixed", **SEEN)
     ours = ours.sort_values("k")["auroc"].reset_index(drop=True)
     values = []
     for model in ("Gemma-2B", "Gemma-7B", "Llama2-13B"):
@@ -1175,7 +1175,7 @@ def _printed_values() -> list[Sentence]:
     """Return the sentences about values that the paper prints."""
     page = "docs/explanation/notebooks_and_paper.md"
     read_csv("figures/08_when_does_pro_help.csv")
-    bars = read_csv("figures/05_rouge_threshold.csv")
+    bars = read_csv("figures/12_rouge_threshold.csv")
     by_bar = bars.pivot_table(
         index=["dataset", "model", "protocol", "method", "similarity"],
         columns="rouge_threshold",
@@ -1189,7 +1189,7 @@ def _printed_values() -> list[Sentence]:
     appendix = read_csv("data/paper/appendix_examples.csv")
     first = appendix[appendix["question"] == appendix["question"].iloc[0]]
     printed = rows("data/paper/appendix_scores.csv", selection="adaptive")
-    mean_k = "figures/03_k_vs_alpha.csv"
+    mean_k = "figures/12_k_vs_alpha.csv"
     return [
         Sentence(
             page,

@@ -8,7 +8,7 @@ import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BENCHMARK = "figures/06_benchmark.csv"
+BENCHMARK = "figures/12_benchmark.csv"
 EXACT = "figures/07_exact_search.csv"
 EXACT_AUROC = "figures/07_exact_search_auroc.csv"
 REAL = "figures/real_models"

@@ -171,7 +171,7 @@ def benchmark_fixed_k() -> pd.DataFrame:
     lines = []
     for name, protocol in (("kept", "paper"), ("once", "workbench")):
         aurocs = [
-            fixed_k_auroc("figures/04_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks
+            fixed_k_auroc("figures/12_fixed_k.csv", protocol=protocol, k=k, **SEEN) for k in ks
         ]
         lines.append([name, *(f"{auroc:.3f}" for auroc in aurocs)])
     printed = {"dataset": "TriviaQA", "model": "Gemma-2B", "selection": "fixed"}

@@ -19,8 +19,11 @@ def cell_values(notebook: Path) -> dict[str, Any]:
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         if "parameters" in cell["metadata"].get("tags", []):
             statements = ast.parse("".join(cell["source"])).body
-            assigned = [each for each in statements if isinstance(each, ast.AnnAssign)]
-            return {ast.unparse(each.target): ast.literal_eval(each.value) for each in assigned}
+            return {
+                ast.unparse(each.target): ast.literal_eval(each.value)
+                for each in statements
+                if isinstance(each, ast.AnnAssign) and each.value
+            }
     return {}
 
 

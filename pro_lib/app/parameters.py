@@ -67,8 +67,9 @@ def _is_name(value: object) -> bool:
 
 
 def _are_names(names: object) -> bool:
-    is_list = isinstance(names, list | tuple) and len(names) > 0
-    return is_list and all(map(_is_name, names)) if is_list else _is_name(names)
+    if isinstance(names, list | tuple):
+        return len(names) > 0 and all(map(_is_name, names))
+    return _is_name(names)
 
 
 Names = Annotated[

@@ -44,7 +44,7 @@ from pro_lib.plots.style import (
 )
 
 # Size, filling and legend text of the marks of a choice of α.
-_MARKS = {
+_MARKS: dict[str, tuple[dict[str, Any], str]] = {
     "validation": ({"marker": "o", "ms": 4, "zorder": 6}, "α chosen on validation questions"),
     "oracle": (
         {"marker": "*", "ms": 12, "mfc": "white", "zorder": 5},

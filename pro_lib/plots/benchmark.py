@@ -240,5 +240,5 @@ def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
         markers["significantly worse than PRO"] = "v"
     if (table["auroc"] < left).any():
         markers[f"AUROC below {left:.2f}"] = _CUT_MARKER
-    style = {"ls": "", "color": "black", "ms": 4}
+    style: dict[str, Any] = {"ls": "", "color": "black", "ms": 4}
     return [plt.Line2D([], [], label=text, marker=mark, **style) for text, mark in markers.items()]

@@ -59,7 +59,7 @@ def table(evaluation: Evaluation, run: Run, *, alpha: float = DEFAULT_ALPHA) -> 
     for cause, log_probs in _without_causes(evaluation, run).items():
         if log_probs is None:
             continue
-        options = {"alphas": [alpha], "search_alpha": evaluation.search_alpha}
+        options: dict[str, Any] = {"alphas": [alpha], "search_alpha": evaluation.search_alpha}
         gain = pro_minus_nll(log_probs, evaluation.judgement, **options)
         gain.insert(0, "cause", cause)
         parts.append(gain)

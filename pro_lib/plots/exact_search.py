@@ -224,12 +224,12 @@ def _bounds_sentence(bounds: pd.DataFrame) -> str:
 
 def _draw_lines(ax: Axes, lines: dict[str, str], rows: pd.DataFrame) -> None:
     for index, (column, label) in enumerate(lines.items()):
-        style = {"label": label, "ms": 3, "interval": f"{column}_"}
+        style: dict[str, Any] = {"label": label, "ms": 3, "interval": f"{column}_"}
         draw_curve(ax, rows["alpha"], rows, index, y=column, **style)
     ax.set_xscale("log")
     set_ticks(ax, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
     ax.set_ylim(0, None)
-    shape = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderpad": 0}
+    shape: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderpad": 0}
     ax.legend(**shape, handlelength=2, labelspacing=0.2)
     # The title stands above the legend.
     ax.set_title(ax.get_title(), pad=4 + 9 * len(lines))

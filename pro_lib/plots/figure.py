@@ -234,7 +234,7 @@ def _label(
 ) -> None:
     """Write title, legend and the labels of the axes, which are centred on the panels."""
     if entries:
-        shape = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
+        shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
         shape |= {"ncols": legend_columns, "loc": "outside upper center"}
         legend = figure.legend(handles=list(entries), **shape)
         legend.set_title(title, FontProperties(size=8.5, weight="bold"))
@@ -253,7 +253,7 @@ def _move_legend(figure: Figure, above: Axes, beside: Axes) -> None:
     """Move the legend to the empty place below one panel and beside another."""
     legend = figure.legends[0]
     title = legend.get_title().get_text()
-    legend.set_title(None)
+    legend.set_title("")
     legend.set_in_layout(False)
     figure.suptitle(title, fontsize=8.5, fontweight="bold")
     figure.draw_without_rendering()

@@ -104,7 +104,8 @@ def draw(
         for ax, setting, rows in panels:
             is_fixed = rows["k_choice"] == "fixed"
             values = paper[paper["dataset"] == setting["dataset"]]
-            parts = ((rows[is_fixed], {}), (rows[~is_fixed], {"ls": ""}), (values, PRINTED))
+            fixed: dict[str, Any] = {}
+            parts = ((rows[is_fixed], fixed), (rows[~is_fixed], {"ls": ""}), (values, PRINTED))
             for part, style in parts:
                 placed = part.assign(place=part["k"].astype(float).fillna(end))
                 options: dict[str, Any] = {"interval": "auroc_", "bars": True, "shift": 0.16}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -144,9 +145,10 @@ def draw(
             ax.locator_params(axis="x", nbins=4)
             if is_difference:
                 ax.axvline(0, color="black", lw=0.6)
-                place = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center"}
+                place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7}
                 if "NLL" in methods:
-                    ax.text(0.98, methods.index("NLL"), "reference", fontsize=7, **place)
+                    row = methods.index("NLL")
+                    ax.text(0.98, row, "reference", ha="right", va="center", **place)
     return figure
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.evaluation import Splits
@@ -31,7 +32,7 @@ def table(splits: Splits, *, alpha: float = 0.4) -> dict[str, Any]:
     """
     reported = splits.reported
     chosen = chosen_alpha(splits)
-    columns = [reported.pro([chosen, alpha]), reported.pro(k=FIXED_KS)]
+    columns = [reported.pro(np.array([chosen, alpha])), reported.pro(k=FIXED_KS)]
     scores = pd.concat([pd.DataFrame(part) for part in columns], axis=1).to_numpy()
     return {
         "choice": ["α chosen", f"α = {alpha:g}", *[f"K = {k}" for k in FIXED_KS]],

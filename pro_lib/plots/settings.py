@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ SETTING_COLUMNS = (
     "n_unlabelled",
     "correctness",
 )
-Columns = Mapping[str, Any] | pd.DataFrame | list[pd.DataFrame]
+Columns: TypeAlias = Mapping[str, Any] | pd.DataFrame | list[pd.DataFrame]
 
 
 def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
@@ -175,9 +175,9 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
       PRO is not a lower bound of the entropy for them.
     - note: the questions and methods that are left out, and the restrictions of the result.
     """
-    is_pair = isinstance(setting, Splits)
-    evaluations = [setting.validation, setting.reported] if is_pair else [setting]
-    return [_overview_row(evaluation) for evaluation in evaluations]
+    if isinstance(setting, Splits):
+        return [_overview_row(each) for each in (setting.validation, setting.reported)]
+    return [_overview_row(setting)]
 
 
 def _overview_row(evaluation: Evaluation) -> pd.DataFrame:

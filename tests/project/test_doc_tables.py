@@ -45,7 +45,7 @@ def quantity_columns() -> dict[str, list[str]]:
     """Return, for each table, the other columns that the page describes.
 
     A quantity whose description mentions an interval also has columns for its ends; mean_k has
-    them in one table only.
+    them in the tables of K against α only.
     """
     columns: dict[str, list[str]] = {}
     for names, tables, description in table_rows(COLUMNS_PAGE, "## Quantities"):
@@ -53,7 +53,7 @@ def quantity_columns() -> dict[str, list[str]]:
             for table in tables.split(", "):
                 described = columns.setdefault(table, [])
                 described.append(name)
-                has_ends = name != "mean_k" or table == "03_k_vs_alpha"
+                has_ends = name != "mean_k" or table.endswith("_k_vs_alpha")
                 if "interval" in description and has_ends:
                     described += [f"{name}_low", f"{name}_high"]
     return columns
