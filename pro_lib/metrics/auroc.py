@@ -445,8 +445,8 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
 
 def _count_pairs(numbers: IntArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
     """Count the pairs of `pairs_won` for numbers from 0 on (n, A), of which equal ones are ties."""
-    won_by_wrong = []
-    won_by_right = []
+    won_by_wrong: list[FloatArray] = []
+    won_by_right: list[FloatArray] = []
     for column in numbers.T:
         n_numbers = column.max() + 1
         for won, members, others in (

@@ -121,7 +121,9 @@ def delong(
             areas = auroc_intervals(values, labels)[0]
             difference = areas - areas[column]
         unknown = np.full_like(difference, np.nan)
-        return DeLong(difference, *[unknown] * 4, n_differ, column, problem)
+        return DeLong(
+            difference, unknown, unknown, unknown, unknown, n_differ, column, problem=problem
+        )
     difference, variance, freedom = _moments(values, labels, column, n_differ, codes)
     standard_error = np.sqrt(variance)
     half_width = -stdtrit(freedom, 0.025) * standard_error
