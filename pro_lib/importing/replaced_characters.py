@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Iterator
 
+from pro_lib.importing.answers import Answer
 from pro_lib.importing.token_spellings import (
     REPLACEMENT,
     REPLACEMENT_BYTES,
-    AnswerTokens,
     Span,
     Spelling,
     encoded,
@@ -22,7 +22,7 @@ _SPLIT_CHARACTER = rf"[^\x00-\x7f{REPLACEMENT}]"
 _UNKNOWN_PARTS = re.compile(f"({REPLACEMENT}+|[\udc80-\udcff]+)")
 
 
-def span_with_replacements(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Span | None:
+def span_with_replacements(answer: Answer, spelling: Spelling, target: bytes) -> Span | None:
     """Return the span of a text whose characters are split over tokens and shown as U+FFFD.
 
     All split characters look the same. The result is None if the text also fits other tokens than

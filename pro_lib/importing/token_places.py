@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
+from pro_lib.importing.answers import Answer
 from pro_lib.importing.replaced_characters import span_with_replacements
 from pro_lib.importing.token_spellings import (
-    AnswerTokens,
     Span,
     Spelling,
     encoded,
@@ -18,7 +18,7 @@ from pro_lib.importing.token_spellings import (
 
 
 def spans_of_text(
-    answer: AnswerTokens, spellings: list[Spelling]
+    answer: Answer, spellings: list[Spelling]
 ) -> Iterator[tuple[str, Spelling, Span]]:
     """Yield the places of an answer's text in its tokens, the most certain first.
 
@@ -34,7 +34,7 @@ def spans_of_text(
                 span = with_outer_space(text, spelling, find(answer, spelling, target))
                 if span is not None:
                     yield text, spelling, span
-    if answer.log_probs[0] is None:  # an echoed prompt is compared exactly
+    if answer.token_log_probs[0] is None:  # an echoed prompt is compared exactly
         return
     for text in texts:
         target = b"".join(encoded(text).split())
@@ -45,7 +45,7 @@ def spans_of_text(
                 yield text, packed, span
 
 
-def texts_without_specials(answer: AnswerTokens) -> list[str]:
+def texts_without_specials(answer: Answer) -> list[str]:
     """Return the answer's text, and the text without special tokens at its ends if it has some."""
     return list(dict.fromkeys([answer.text, without_special_edges(answer.text)]))
 
@@ -76,7 +76,12 @@ def _word_ends(data: bytes) -> set[int]:
     return places
 
 
-def _whole(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Span | None:
+def is_complete(answer: Answer) -> bool:
+    """Return whether the model ended an answer and its tokens are all that it generated."""
+    return answer.finished and answer.n_generated == len(answer.token_texts or ())
+
+
+def _whole(answer: Answer, spelling: Spelling, target: bytes) -> Span | None:
     """Return the span of a text that is all that the tokens spell."""
     start = len(spelling.joined) - len(left_stripped(spelling.joined))
     end = len(right_stripped(spelling.joined))
@@ -85,13 +90,13 @@ def _whole(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Span | No
     return Span(start, end) if spelling.joined[start:end] == target else None
 
 
-def _at_end(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Span | None:
+def _at_end(answer: Answer, spelling: Spelling, target: bytes) -> Span | None:
     """Return the span of a text that the tokens spell last."""
     body = right_stripped(spelling.joined)
     return Span(len(body) - len(target), len(body)) if target and body.endswith(target) else None
 
 
-def _before_stop(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Span | None:
+def _before_stop(answer: Answer, spelling: Spelling, target: bytes) -> Span | None:
     """Return the span of a text right before the stop string, which the server cut off."""
     position = stop_position(answer, spelling)
     if position is None:
@@ -102,7 +107,7 @@ def _before_stop(answer: AnswerTokens, spelling: Spelling, target: bytes) -> Spa
     return Span(len(body) - len(target), len(body)) if body.endswith(target) else None
 
 
-def stop_position(answer: AnswerTokens, spelling: Spelling) -> int | None:
+def stop_position(answer: Answer, spelling: Spelling) -> int | None:
     """Return where the stop string begins, if it reaches into the last token with a text."""
     if not answer.stop or not answer.finished:
         return None

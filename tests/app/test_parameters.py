@@ -267,7 +267,7 @@ COLUMNS = [
     ("Frage", r"columns='Frage' must be a dict, such as "),
     (
         {"answer": "Antwort"},
-        r"columns=.* must have keys among question_id, question, references, split; 'answer' is",
+        r"columns=.* must have keys among question_id, .*, choices, separator; 'answer' is",
     ),
     ({"question": " "}, r"columns=.* must name a column, or several, for each key"),
     (

@@ -30,7 +30,8 @@ _OPTIONS = (
         "--labels",
         default="rouge_l",
         show_default=True,
-        help="How answers are judged: rouge_l, exact_match, alias_match, or a file of labels.",
+        help="How answers are judged: rouge_l, exact_match, alias_match, a file of labels, or "
+        "log:NAME for a metric or scorer of a log.",
     ),
     click.option(
         "--methods",
