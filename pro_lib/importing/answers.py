@@ -96,8 +96,8 @@ class _Checked(Format):
 RUN_COLUMNS = tuple(_Checked.model_fields)
 
 
-def checked(answer: Answer) -> Answer | Problem:
-    """Return an answer with only the values that a run has, or why one of them is wrong."""
+def checked(answer: Answer) -> dict[str, Any] | Problem:
+    """Return the values of an answer by column of a run, or why one of them is wrong."""
     log_prob = answer.log_prob
     tokens = answer.token_log_probs
     can_be_summed = isinstance(tokens, list) and (tokens or answer.end_log_prob is not None)
@@ -105,14 +105,15 @@ def checked(answer: Answer) -> Answer | Problem:
         with suppress(TypeError):
             log_prob = sum(tokens)
     try:
-        values = _Checked.model_validate(answer._replace(log_prob=log_prob))
+        if log_prob is not answer.log_prob:
+            answer = answer._replace(log_prob=log_prob)
+        values = _Checked.model_validate(answer)
     except ValidationError as error:
         return Problem(reasons.UNREADABLE, sentence(error), is_detail=True)
-    kept = Answer(position=answer.position, reason=answer.reason, **vars(values))
-    if kept.log_prob is None and (kept.text is None or tokens == []):
+    if values.log_prob is None and (values.text is None or tokens == []):
         words = f"log_prob={answer.log_prob} must be given, or token_log_probs instead of it"
         return Problem(reasons.UNREADABLE, words, is_detail=True)
-    return kept
+    return vars(values)
 
 
 def contradiction(answer: Answer) -> Problem | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pro_lib.common.nested import as_mapping, first_value, inner_value
+from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value
 from pro_lib.common.thoughts import without_thoughts
 from pro_lib.importing.answers import RUN_COLUMNS, Answer
 from pro_lib.importing.response_formats import GEMINI_ENDINGS, ResponseFormat, value_at
@@ -211,16 +211,16 @@ def _fields_of_steps(steps: Sequence[Any]) -> dict[str, Any]:
     log_probs: list[Any] = []
     specials: list[bool] = []
     for step in steps:
-        fields = as_mapping(step)
-        log_prob = step if isinstance(step, (int, float)) else first_value(fields, _LOG_PROB_NAMES)
+        fields = step
         if isinstance(step, (list, tuple)):  # of SGLang: log-probability, id and text
-            log_prob = inner_value(step, 0)
-            fields = {"text": inner_value(step, 2)}
+            fields = {"logprob": inner_value(step, 0), "text": inner_value(step, 2)}
+        elif not isinstance(step, dict):
+            fields = {"logprob": step if isinstance(step, (int, float)) else None}
+        log_probs.append(first_value(fields, _LOG_PROB_NAMES))
         texts.append(_token_text(fields))
-        log_probs.append(log_prob)
         specials.append(fields.get("special") is True)
-        others = fields.get("logprobs")
-        if isinstance(others, list) and others:  # of Cohere, with one or more tokens in a step
+        if "logprobs" in fields:  # of Cohere, with one or more tokens in a step
+            others = as_items(fields["logprobs"]) or [None]
             log_probs[-1:] = others
             texts += [""] * (len(others) - 1)
             specials += [False] * (len(others) - 1)

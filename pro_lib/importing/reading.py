@@ -17,7 +17,7 @@ from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.left_out import NO_FINISH_REASON, LeftOut, LeftOutAnswer, Problem
 from pro_lib.importing.pairing import GivenQuestions, pair
 from pro_lib.importing.question_ids import set_missing_ids, set_own_ids
-from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
+from pro_lib.importing.response_formats import NATURAL, NOT_ENDED, ResponseFormat
 from pro_lib.importing.responses import STREAM_PIECE, Response
 from pro_lib.importing.usable_answers import usable
 from pro_lib.questions.file_readers import unzipped
@@ -85,41 +85,49 @@ class Reading:
         if self._is_copy(response):
             self.left_out.add(response.where, _COPY)
             return
+        if self.responses:
+            _share_values(response, self.responses[-1])
         self.responses.append(response)
         if response.problem is not None:
             self._leave_out(response, response.where, response.problem)
-        if response.response_format is None or response.problem is not None:
-            return
-        is_record = response.response_format.is_record
+        elif response.response_format is not None:
+            self._add_answers(response, response.response_format)
+        response.answers = ()
+
+    def _add_answers(self, response: Response, response_format: ResponseFormat) -> None:
+        """Add the answers of a response that can be used, and leave out the others."""
+        is_record = response_format.is_record
         prompt = _prompt_text(response)
         for n, answer in enumerate(response.answers):
             place = f"{response.where}, " + (f"answers[{n}]" if is_record else f"choice {n}")
             self.n_with_thoughts += answer.has_thoughts
-            result = usable(answer, response.response_format, prompt, self.notes)
+            result = usable(answer, response_format, prompt, self.notes)
             if isinstance(result, Problem):
                 self._leave_out(response, place, result)
                 if result.kind == NO_FINISH_REASON and response.served_id is not None:
                     self._unfinished.add(response.served_id)
                 continue
-            if not result.finished:
+            if not result["finished"]:
                 self.left_out.check_cut(place, None if is_record else answer.reason)
             if not is_record:
                 self.endings[answer.reason] += 1
             self.owners.append(len(self.responses) - 1)
             for name, column in self.columns.items():
-                column.append(getattr(result, name))
-        response.answers = []
+                column.append(result[name])
 
     def _is_copy(self, response: Response) -> bool:
         """Return whether an earlier response has the same id, question, texts and numbers."""
         if response.served_id is None or response.problem is not None or response.verdicts:
             return False
-        contents = [
-            (answer.position, answer.reason, answer.text, answer.token_log_probs)
-            for answer in response.answers
-        ]
         asked = (response.question_id, response.question, response.conversation)
-        key = hash(repr((response.served_id, asked, contents)))
+        try:
+            contents = tuple(
+                (answer.position, answer.reason, answer.text, tuple(answer.token_log_probs or ()))
+                for answer in response.answers
+            )
+            key = hash((response.served_id, asked, contents))
+        except TypeError:  # a value of another kind, which the check refuses
+            return False
         is_copy = key in self._copies
         self._copies.add(key)
         return is_copy
@@ -138,6 +146,7 @@ class Reading:
             RunError: no answer can be used.
         """
         path = self.left_out.path
+        self._copies.clear()  # a large file takes much memory
         given = None if questions is None else GivenQuestions.of(questions)
         responses = self.responses
         texts = question_texts([response.conversation for response in responses])
@@ -214,22 +223,22 @@ class Reading:
                 "relation": response.relation,
                 **_scores_of(response),
             }
-            known = {field: value for field, value in row.items() if value is not None}
             first = first_uses.setdefault(name, response)
             first_row = rows.setdefault(name, row)
             if first is response or response.problem is not None:
                 continue
-            is_repeated = _is_record(first) and _is_record(response)
-            is_other = any(
-                first_row.get(field) not in (None, value) for field, value in known.items()
-            )
-            if is_repeated or is_other:
+            for column, value in row.items():
+                if first_row.get(column) is None:
+                    first_row[column] = value
+            is_other = any(value not in (None, first_row[column]) for column, value in row.items())
+            if is_other or (_is_record(first) and _is_record(response)):
                 words = f"question_id {name!r} was already used ({first.where})"
-                ending = ", by another question" if is_other else ""
-                response.problem = Problem(reasons.UNREADABLE, words + ending, is_detail=True)
-            else:
-                first_row |= known
-        table = pd.DataFrame(rows.values())
+                words += ", by another question" if is_other else ""
+                response.problem = Problem(reasons.UNREADABLE, words, is_detail=True)
+        names = dict.fromkeys(name for row in rows.values() for name in row)
+        columns = {name: [row.get(name) for row in rows.values()] for name in names}
+        del rows
+        table = pd.DataFrame(columns)
         if "relation" in table and table["relation"].isna().all():
             table = table.drop(columns="relation")
         return table
@@ -298,16 +307,19 @@ class Reading:
         """Return the table of the answers that can be used, those to one question together."""
         ids = [None if each.problem else each.question_id for each in self.responses]
         table = pd.DataFrame(self.columns)
+        self.columns.clear()
         table.insert(0, "question_id", [ids[row] for row in self.owners])
+        is_used = table["question_id"].notna()
         has_log_prob = table["log_prob"].notna()
         if self.endings and has_log_prob.any():
-            for row in np.flatnonzero(~has_log_prob & table["question_id"].notna()):
+            for row in np.flatnonzero(~has_log_prob & is_used):
                 response = self.responses[self.owners[row]]
                 self._leave_out(response, response.where, _NO_LOG_PROB)
-            table = table[has_log_prob]
-        table = table[table["question_id"].notna()]
-        order = np.argsort(table["question_id"].factorize()[0], kind="stable")
-        table = table.iloc[order].reset_index(drop=True)
+            is_used &= has_log_prob
+        groups = table["question_id"].factorize()[0]
+        if not is_used.all() or (np.diff(groups) < 0).any():
+            order = np.argsort(groups, kind="stable")
+            table = table.iloc[order[is_used.to_numpy()[order]]].reset_index(drop=True)
         table.insert(1, "rank", table.groupby("question_id").cumcount())
         table = table.astype(
             dict.fromkeys(_NUMBER_COLUMNS, float) | {"finished": bool, "closed": bool}
@@ -365,6 +377,14 @@ class Reading:
             names = ", ".join(mixed[0])
             words = f"{len(mixed):,} questions have answers of several models ({names})"
             yield f"{words}, which are scored as if one model had given them; give a file for each"
+
+
+def _share_values(response: Response, previous: Response) -> None:
+    """Use the values of the previous response where they are equal, which saves memory."""
+    for name in ("question_id", "question", "references", "model"):
+        value = getattr(previous, name)
+        if value == getattr(response, name):
+            setattr(response, name, value)
 
 
 def _is_record(response: Response) -> bool:

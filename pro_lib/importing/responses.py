@@ -1,7 +1,7 @@
 """Find the responses in an entry of a file, with the question and the answers of each."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -48,6 +48,8 @@ _MODELS = "model || modelVersion || output.model || response_metadata.model_name
 _FAILED_RESULTS = ("errored", "expired", "canceled")
 # Fields that only an entry of a file has, not a response.
 _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
+# Fields of a response that says no more than that it failed.
+_MESSAGE_NAMES = {"detail", "message", "status", "request_id"}
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
 _EVENT_TYPES = (
     "response.",
@@ -82,7 +84,7 @@ class Response:
         model, dataset: the model that answered, and the questions that a record names.
         filter: the filter of lm-evaluation-harness.
         verdicts: the verdicts of a log by name.
-        answers: its answers; in a run, those that can be used.
+        answers: its answers, until they are in the run.
         problem: why it is not used; None if it is.
         part: which of several prompts of the entry it answers; None if there is one.
     """
@@ -102,7 +104,7 @@ class Response:
     dataset: Any = None
     filter: Any = None
     verdicts: dict[str, Any] | None = None
-    answers: list[Answer] = field(default_factory=list)
+    answers: Sequence[Answer] = ()
     problem: Problem | None = None
     part: int | None = None
 
@@ -193,7 +195,9 @@ def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
     responses = [
         _parsed(response, entry, body) for response, body in zip(copies, bodies, strict=True)
     ]
-    conversations = conversations_of(entry, bodies[0] if bodies else None)
+    conversations = []
+    if shared.question is None:
+        conversations = conversations_of(entry, bodies[0] if bodies else None)
     questions = listed_texts(entry.get("question"))
     if max(len(questions), len(conversations)) > 1:
         yield from _responses_to_prompts(responses, questions, conversations)
@@ -380,7 +384,7 @@ def _failure(body: dict) -> str | None:
     if not body:
         return "the response is empty"
     status = body.get("status_code", body.get("code"))
-    has_only_message = set(body) <= {"detail", "message", "status", "request_id"}
+    has_only_message = len(body) < 5 and set(body) <= _MESSAGE_NAMES
     is_failed_status = isinstance(status, int) and status >= 400
     if (is_failed_status or has_only_message) and response_format_of(body) is None:
         return _message(body) or (f"status {status}" if is_failed_status else "")

@@ -1,6 +1,7 @@
 """Decide whether an answer can be used, and keep the tokens that spell it."""
 
 from collections import Counter
+from typing import Any
 
 from pro_lib.common import reasons
 from pro_lib.importing.answers import Answer, checked, contradiction
@@ -51,8 +52,8 @@ _MEANINGS = {
 
 def usable(
     answer: Answer, response_format: ResponseFormat, prompt: str | None, notes: Counter[str]
-) -> Answer | Problem:
-    """Return an answer with the values of a run, or why the answer cannot be used.
+) -> dict[str, Any] | Problem:
+    """Return the values of an answer by column of a run, or why the answer cannot be used.
 
     Args:
         answer: the answer, as it was parsed.
@@ -65,13 +66,16 @@ def usable(
         if problem is not None:
             return problem
         tokens = answer.token_log_probs if answer.token_log_probs or not answer.text else None
-        answer = answer._replace(finished=answer.reason in NATURAL, token_log_probs=tokens)
+        finished = answer.reason in NATURAL
+        answer = answer._replace(finished=finished, token_log_probs=tokens, prompt=prompt)
+    else:
+        answer = answer._replace(prompt=prompt)
     tokens = answer.token_log_probs
     problem = contradiction(answer) if answer.token_texts is None else None
     is_spelled = isinstance(tokens, list) and isinstance(answer.text, str)
     is_compared = answer.token_texts is not None or not response_format.is_record
     if problem is None and is_spelled and is_compared and not is_damaged(answer.text):
-        alignment = align(answer._replace(prompt=prompt))
+        alignment = align(answer)
         if isinstance(alignment, Mismatch):
             return _mismatch_problem(alignment, answer)
         notes.update(_notes(answer, alignment))
@@ -92,6 +96,8 @@ def _with_alignment(
     """Return an answer with only the tokens that spell its text."""
     tokens = alignment.token_log_probs
     is_whole = tokens == answer.token_log_probs
+    if is_whole and answer.text == alignment.text and answer.log_prob is None:
+        return answer
     ids = answer.token_ids
     if isinstance(ids, list):
         ids = ids[alignment.n_before : alignment.n_before + len(tokens)]

@@ -102,7 +102,7 @@ PYTHON_NOT_RUN = {
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
-    "outputs = llm.generate(": "needs vLLM; tests/importing/test_response_formats.py reads its objects",
+    "outputs = llm.generate(": "needs vLLM; test_response_formats.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 README_BLOCK, *OTHER_BLOCKS = [
