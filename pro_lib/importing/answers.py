@@ -17,11 +17,13 @@ _ROUNDING = 1e-4
 _TOLERANCE = 1e-3
 _CONTRADICTED = "whose log-probabilities contradict each other"
 _LOG_PROB_RULE = "must be a log-probability, a finite number of at most 0"
-_AT_MOST_ZERO = rule(
-    (int, float),
-    lambda value: -sys.float_info.max <= value <= _ROUNDING,
-    _LOG_PROB_RULE,
-)
+
+
+def _is_log_prob(value: object) -> bool:
+    return isinstance(value, (int, float)) and -sys.float_info.max <= value <= _ROUNDING
+
+
+_AT_MOST_ZERO = rule((int, float), _is_log_prob, _LOG_PROB_RULE)
 TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
 # Values above 0 are rounding errors; they become 0, so that no probability exceeds 1.
 LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
@@ -56,7 +58,7 @@ class Answer(NamedTuple):
     """
 
     text: Any = None
-    token_texts: Sequence[str | bytes | None] | None = None
+    token_texts: Any = None
     token_log_probs: Any = None
     finished: Any = True
     token_ids: Any = None
@@ -118,21 +120,24 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
 
 def contradiction(answer: Answer) -> Problem | None:
     """Return the problem of an answer whose log-probabilities contradict each other, or None."""
-    tokens = answer.token_log_probs
-    if (answer.log_prob, answer.mean_log_prob) == (None, None) or not isinstance(tokens, list):
-        return None
-    sums = [value for value in (answer.log_prob, answer.mean_log_prob) if value is not None]
-    numbers = [*tokens, *sums, answer.end_log_prob or 0.0]
-    if not tokens or not all(isinstance(number, (int, float)) for number in numbers):
-        return None
-    total = sum(tokens)
+    log_prob, mean, tokens = answer.log_prob, answer.mean_log_prob, answer.token_log_probs
+    given = [value for value in (log_prob, mean) if value is not None]
+    tokens = tokens if isinstance(tokens, list) and given else []
     ending = answer.end_log_prob or 0.0
-    means = [total / len(tokens), (total + ending) / (len(tokens) + 1)]
-    given = {"log_prob": [total, total + ending], "mean_log_prob": means}
-    for name, expected in given.items():
-        value = getattr(answer, name)
-        allowed = _TOLERANCE * (len(tokens) + abs(expected[0]))
-        if value is not None and min(abs(value - number) for number in expected) > allowed:
-            words = f"{name}={value} contradicts token_log_probs, whose value is {expected[0]:.6g}"
-            return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=_CONTRADICTED)
-    return None
+    if not all(map(_is_log_prob, (*tokens, *given, ending))):
+        return None  # the check of single values refuses it
+    total = sum(tokens) if tokens else log_prob
+    if not given or total is None:
+        return None
+    words = ""
+    allowed = _TOLERANCE * (len(tokens) + 1 + abs(total))
+    means = [total / max(len(tokens), 1), (total + ending) / (len(tokens) + 1)]
+    if tokens and log_prob is not None and abs(log_prob - total) > allowed:
+        words = f"log_prob={log_prob} contradicts token_log_probs, whose sum is {total:.6g}"
+    elif tokens and mean is not None and min(abs(mean - each) for each in means) > allowed:
+        words = f"mean_log_prob={mean} contradicts token_log_probs, whose mean is {means[0]:.6g}"
+    elif mean is not None and mean < total + ending - allowed:
+        words = f"mean_log_prob={mean} is below log_prob={total}"
+    if not words:
+        return None
+    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=_CONTRADICTED)

@@ -185,8 +185,8 @@ def _rows_of_table(path: Path, separator: str | None) -> Iterator[tuple[str, Any
         if written in names:
             cells = [row[written] for row in objects]
             points = decimal_points(cells, has_semicolons=delimiter != ",")
-            for row, cell in zip(objects, points, strict=True):
-                row[written] = cell
+            for values, cell in zip(objects, points, strict=True):
+                values[written] = cell
     for where, row in rows:
         if not isinstance(row, dict):
             yield where, row

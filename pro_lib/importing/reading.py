@@ -15,8 +15,7 @@ from pro_lib.common.files import RunError
 from pro_lib.importing.answers import RUN_COLUMNS
 from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.left_out import NO_FINISH_REASON, LeftOut, LeftOutAnswer, Problem
-from pro_lib.importing.pairing import GivenQuestions, pair
-from pro_lib.importing.question_ids import set_missing_ids, set_own_ids
+from pro_lib.importing.pairing import GivenQuestions, pair, set_missing_ids, set_own_ids
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED, ResponseFormat
 from pro_lib.importing.responses import STREAM_PIECE, Response
 from pro_lib.importing.usable_answers import usable

@@ -48,6 +48,8 @@ _MODELS = "model || modelVersion || output.model || response_metadata.model_name
 _FAILED_RESULTS = ("errored", "expired", "canceled")
 # Fields that only an entry of a file has, not a response.
 _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
+# The metrics of older versions of lm-evaluation-harness, which do not name them.
+_METRICS = ("acc", "exact_match", "em", "acc_norm")
 # Fields of a response that says no more than that it failed.
 _MESSAGE_NAMES = {"detail", "message", "status", "request_id"}
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
@@ -357,8 +359,10 @@ def _add_harness_fields(response: Response, line: dict) -> None:
 
     The target of a task with choices is the index of one, or several indexes.
     """
-    metrics = [name for name in as_items(line.get("metrics")) if isinstance(name, str)]
-    response.verdicts = {name: line.get(name) for name in metrics}
+    metrics = line.get("metrics", _METRICS)
+    response.verdicts = {
+        name: line[name] for name in as_items(metrics) if line.get(name) is not None
+    }
     if response.question is None:
         response.question = value_at(line, "doc.question || arguments.gen_args_0.arg_0")
     target = value_at(line, "doc.mc2_targets || target")

@@ -1,20 +1,28 @@
 """Find the text of an answer in the joined tokens."""
 
+import math
+import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from pro_lib.importing.answers import Answer
-from pro_lib.importing.replaced_characters import span_with_replacements
 from pro_lib.importing.token_spellings import (
+    REPLACEMENT,
+    REPLACEMENT_BYTES,
     Span,
     Spelling,
     encoded,
+    is_space,
     left_stripped,
     right_stripped,
     without_space,
     without_special_edges,
 )
+
+_SPLIT_CHARACTER = rf"[^\x00-\x7f{REPLACEMENT}]"
+# A run of U+FFFD, or of bytes that are not UTF-8.
+_UNKNOWN_PARTS = re.compile(f"({REPLACEMENT}+|[\udc80-\udcff]+)")
 
 
 def spans_of_text(
@@ -27,7 +35,7 @@ def spans_of_text(
     white space may differ.
     """
     texts = texts_without_specials(answer)
-    for find in (_whole, _before_stop, _at_end, span_with_replacements):
+    for find in (_whole, _before_stop, _at_end, _with_replacements):
         for text in texts:
             target = encoded(text.strip())
             for spelling in spellings:
@@ -123,3 +131,59 @@ def span_at_start(spelling: Spelling, target: bytes) -> Span | None:
     body = left_stripped(spelling.joined)
     start = len(spelling.joined) - len(body)
     return Span(start, start + len(target)) if target and body.startswith(target) else None
+
+
+def _with_replacements(answer: Answer, spelling: Spelling, target: bytes) -> Span | None:
+    """Return the span of a text whose characters are split over tokens and shown as U+FFFD.
+
+    All split characters look the same. The result is None if the text fits more than one place, or
+    if tokens with a text are after it.
+    """
+    if not target or REPLACEMENT_BYTES not in target + spelling.joined:
+        return None
+    if target in spelling.joined:
+        return None
+    text = target.decode("utf-8", "replace")
+    joined = spelling.joined
+    spans = set()
+    for first, unit in enumerate(spelling.units):
+        start = spelling.start_of(first)
+        if is_space(unit) or _is_cut(joined[:start].endswith):
+            continue
+        for end in spelling.ends[first:]:
+            piece = left_stripped(right_stripped(joined[start:end]))
+            if len(piece) > 3 * len(target):
+                break
+            is_long = 3 * len(piece) >= len(target)
+            if is_long and not _is_cut(joined[end:].startswith) and _shows(piece, text):
+                stop = start + len(right_stripped(joined[start:end]))
+                spans.add((stop - len(piece), stop))
+    [(start, stop), *others] = spans or [(0, 0)]
+    is_last = stop == len(right_stripped(joined))
+    return Span(start, stop) if is_last and stop and not others else None
+
+
+def _is_cut(has: Callable[[bytes], bool]) -> bool:
+    """Return whether bytes have a single U+FFFD at an end, which is only a part of a character."""
+    return has(REPLACEMENT_BYTES) and not has(2 * REPLACEMENT_BYTES)
+
+
+def _shows(piece: bytes, text: str) -> bool:
+    """Return whether tokens show a text, with U+FFFD for the parts of its split characters.
+
+    A character that is split into two to four parts is shown as two to four U+FFFD. A text that was
+    cut within a character ends with U+FFFD itself, for the bytes of the last token.
+    """
+    parts = _UNKNOWN_PARTS.split(piece.decode("utf-8", "surrogateescape"))
+    runs = parts[1::2]
+    patterns = [re.escape(parts[0])]
+    for run, literal in zip(runs, parts[2::2], strict=True):
+        most = len(run) // 2 if run[0] == REPLACEMENT else 0
+        cut = rf"{_SPLIT_CHARACTER}{{0,{most}}}{REPLACEMENT}{{1,{len(run)}}}"
+        whole = rf"{_SPLIT_CHARACTER}{{{math.ceil(len(run) / 4)},{most}}}|" if most else ""
+        patterns.append(f"({whole}{cut}){re.escape(literal)}")
+    match = re.fullmatch("".join(patterns), text, re.DOTALL)
+    if match is None:
+        return False
+    pairs = zip(runs, match.groups(), strict=True)
+    return all(run[0] != REPLACEMENT or len(encoded(shown)) >= len(run) for run, shown in pairs)

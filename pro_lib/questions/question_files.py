@@ -181,16 +181,16 @@ class _Collector:
     def add(self, number: int, where: str, row: "Mapping | BadRow") -> None:
         """Add a row, or leave it out."""
         question = row if isinstance(row, BadRow) else self._question(number, row)
-        if not isinstance(question, BadRow):
-            first_place = self._places.setdefault(question["question_id"], where)
-            if first_place != where:
-                name = question["question_id"]
-                question = BadRow(f"question_id {name!r} was already used ({first_place})")
-        if isinstance(question, BadRow):
-            self._reasons.append((where, question.reason))
-        else:
-            self._questions.append(question)
-            self._rows.append(row)
+        if isinstance(row, BadRow) or isinstance(question, BadRow):
+            self._reasons.append((where, question.reason))  # type: ignore[union-attr]
+            return
+        name = question["question_id"]
+        first_place = self._places.setdefault(name, where)
+        if first_place != where:
+            self._reasons.append((where, f"question_id {name!r} was already used ({first_place})"))
+            return
+        self._questions.append(question)
+        self._rows.append(row)
 
     def _question(self, number: int, row: Mapping) -> "dict[str, Any] | BadRow":
         """Return the question of a row, or why there is none."""
@@ -445,7 +445,7 @@ def _rows_of_object(where: str, whole: dict) -> Rows:
             (f"{where}, entry {n}", {name: column[key] for name, column in whole.items()})
             for n, key in enumerate(keys, start=1)
         ]
-    if KNOWN_NAMES.isdisjoint(values):
+    if values.keys().isdisjoint(QUESTION_NAMES):
         first = next(iter(whole))
         raise RunError(
             f"{where} is one object with {len(whole):,} objects by name, such as {first!r}, not a "
