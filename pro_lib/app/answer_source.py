@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pro_lib.runs.run import Run
 
 STDIN = "-"  # the path of a file on standard input
+LOG = "log"  # begins the name of a verdict in a log, as in log:exact_match
 
 
 def locate_answers(path: str) -> str | None:
@@ -39,6 +40,8 @@ def read_answers(
     *,
     questions: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    separator: str | None = None,
+    verdict: str | None = None,
     strict: bool = False,
     all_questions: bool = False,
 ) -> Run:
@@ -48,6 +51,8 @@ def read_answers(
         path: the run folder or the file, or "-" for a file on standard input.
         questions: a file of questions, whose references and splits replace those of the answers.
         columns: names of the columns of this file.
+        separator: the text between several references in one cell.
+        verdict: the name of the verdict that is read from a log; None for the first one.
         strict: whether a line, a row or an answer that cannot be used is an error.
         all_questions: whether all stored questions of a run folder are read, not only those of the
             last call of `generate`.
@@ -56,22 +61,17 @@ def read_answers(
     from pro_lib.questions.question_sets import load_questions
     from pro_lib.runs.question_table import OldReferencesWarning
 
+    reading: dict[str, Any] = {"columns": columns, "separator": separator, "strict": strict}
     if path == STDIN:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")
             copy.write_bytes(sys.stdin.buffer.read())
-            options: dict[str, Any] = {
-                "questions": questions,
-                "columns": columns,
-                "strict": strict,
-            }
-            return importing.import_answers(copy, **options)
+            return importing.import_answers(copy, questions=questions, verdict=verdict, **reading)
     if not os.path.isdir(path):
-        return importing.import_answers(path, questions=questions, columns=columns, strict=strict)
+        return importing.import_answers(path, questions=questions, verdict=verdict, **reading)
     if questions is None:
         return runs.read_run(path, all_questions=all_questions)
-    settings: dict[str, Any] = {"columns": columns, "strict": strict, "split": None, "n_shots": 0}
-    question_set = load_questions(path=questions, **settings)
+    question_set = load_questions(path=questions, split=None, n_shots=0, **reading)
     with warnings.catch_warnings():
         # The references are replaced.
         warnings.simplefilter("ignore", OldReferencesWarning)
@@ -105,7 +105,7 @@ def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: 
 
 
 def read_choices(correctness: str) -> Choices:
-    """Return the rule for right answers: the name of a rule, or a file of labels.
+    """Return the rule for right answers: a rule, a file of labels, or the verdict of a log.
 
     Raises:
         SentenceError: if there is neither a rule nor a file of this name.
@@ -115,10 +115,12 @@ def read_choices(correctness: str) -> Choices:
 
     if correctness in CORRECTNESS:
         return Choices(correctness=correctness)
+    if correctness.startswith(f"{LOG}:"):
+        return Choices()
     if not os.path.isfile(correctness):
         raise SentenceError(
-            f"correctness={correctness!r} is unknown. Choose {', '.join(CORRECTNESS)} or a file of "
-            "labels."
+            f"correctness={correctness!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
+            "labels, or log:NAME for a verdict of a log."
         )
     return Choices(
         labels=importing.read_labels(correctness), labels_name=os.path.basename(correctness)

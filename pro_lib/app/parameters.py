@@ -36,7 +36,7 @@ from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
-from pro_lib.questions.question_files import COLUMN_NAMES
+from pro_lib.questions.question_formats import COLUMN_NAMES
 from pro_lib.questions.question_sets import TEMPLATE, Template
 from pro_lib.runs.run import Convention
 from pro_lib.scoring.similarity import SIMILARITIES

@@ -27,7 +27,7 @@ _WORDS = {
     reasons.NO_LOG_PROBS: "without log-probabilities",
     reasons.UNREADABLE: "that cannot be read",
     reasons.NO_ANSWER: "without text",
-    "": "that another filter judges again",
+    "": "that are copies of another answer",
 }
 # The largest number of places in a message, without and with details.
 _N_PLACES = 5
@@ -94,16 +94,6 @@ class LeftOut:
         answer = LeftOutAnswer(where, problem, question_id)
         self.answers.append(answer)
         return answer
-
-    def add_error(self, where: str, error: RunError, question_id: str | None = None) -> None:
-        """Leave out the line that an error is about.
-
-        Its message begins with the place.
-        """
-        sentence = str(error)
-        for beginning in (f"{where}: ", f"{where} "):
-            sentence = sentence.removeprefix(beginning)
-        self.add(where, Problem(reasons.UNREADABLE, sentence, is_detail=True), question_id)
 
     def check_cut(self, where: str, finish_reason: object = None) -> None:
         """Raise `RunError` with `strict` for an answer that was cut, which stays in the run."""

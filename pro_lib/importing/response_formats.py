@@ -1,27 +1,293 @@
-"""List the response formats, and recognise responses, failures and pieces of streams."""
+"""The response formats as a table: how each is recognized, and where its values are.
 
+Paths are JMESPath expressions of names, places and `||`, which `value_at` evaluates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pro_lib.common import reasons
-from pro_lib.common.nested import as_items, as_mapping
-from pro_lib.importing.formats import ResponseFormat, libraries, openai, servers, vendors
+from pro_lib.common.nested import as_items, as_mapping, inner_value
+from pro_lib.common.validation import SentenceError
 
-# The first format that recognises a response reads it. Formats with unique fields come first.
+
+@lru_cache(maxsize=256)
+def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
+    alternatives = []
+    for part in path.split("||"):
+        names = part.strip().replace("[", ".").replace("]", "").split(".")
+        alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
+    return tuple(alternatives)
+
+
+def value_at(fields: dict, path: str) -> Any:
+    """Return the value at a path, or None.
+
+    Example:
+        >>> value_at({"message": {"content": "Paris"}}, "text || message.content")
+        'Paris'
+    """
+    for keys in _compiled(path):
+        value = fields.get(keys[0]) if len(keys) == 1 else inner_value(fields, *keys)
+        if value is not None:
+            return value
+    return None
+
+
+@dataclass(frozen=True)
+class ResponseFormat:
+    """A response format.
+
+    The paths below lead from an answer, except for `known_by`, `answers` and `verdicts`.
+
+    Attributes:
+        name: the name of the format in docs and runs.
+        request: how to ask for log-probabilities; "" if this cannot be asked for.
+        known_by: paths that all have a value in a response of this format.
+        answers: the path to its answers, or a function that returns them; "" if it is an answer.
+        text, reason, tokens: the paths to the text, the finish reason and the tokens.
+        log_prob: the path to the log-probability of the answer.
+        verdicts: the path to an object with verdicts by name.
+        is_record: whether it is a format of this project, with values of a run in its answers.
+    """
+
+    name: str
+    request: str
+    known_by: tuple[str, ...]
+    answers: str | Callable[[dict], list] = ""
+    text: str = "text"
+    reason: str = "finish_reason"
+    tokens: str = "logprobs"
+    log_prob: str = "cumulative_logprob"
+    verdicts: str = ""
+    is_record: bool = False
+
+    def answers_in(self, body: dict) -> list[dict]:
+        """Return the answers of a response as objects to which the paths apply."""
+        if not self.answers:
+            return [body]
+        found = (
+            value_at(body, self.answers) if isinstance(self.answers, str) else self.answers(body)
+        )
+        return [as_mapping(answer) for answer in as_items(found)]
+
+
+# --- Formats whose answers are collected from several places ---
+
+
+def langchain_message(value: object) -> dict | None:
+    """Return the fields of a model's message in one of LangChain's three forms, else None."""
+    fields = as_mapping(value)
+    if fields.get("lc") is not None and isinstance(fields.get("kwargs"), dict):
+        class_name = as_items(fields.get("id"))[-1:]
+        return fields["kwargs"] if class_name and class_name[0] in _AI_TYPES else None
+    if fields.get("type") in _AI_TYPES and isinstance(fields.get("data"), dict):
+        return fields["data"]
+    has_metadata = "response_metadata" in fields or "additional_kwargs" in fields
+    is_message = "content" in fields and has_metadata
+    return fields if is_message and fields.get("type") in (None, *_AI_TYPES) else None
+
+
+_AI_TYPES = ("ai", "AIMessage", "AIMessageChunk")
+
+
+def _langchain_answers(body: dict) -> list[dict]:
+    """Return the message of a response with its metadata, or those of all generations."""
+    message = langchain_message(body)
+    if message is not None:
+        return [{**message, **as_mapping(message.get("response_metadata"))}]
+    answers = []
+    for group in as_items(value_at(body, "generations || outputs.generations")):
+        for generation in map(as_mapping, as_items(group)):
+            message = langchain_message(generation.get("message"))
+            if message is None:
+                message = {"content": generation.get("text")}
+            info = as_mapping(generation.get("generation_info"))
+            metadata = as_mapping(message.get("response_metadata"))
+            answers.append({**message, **info, **metadata})
+    return answers
+
+
+def _responses_answer(body: dict) -> list[dict]:
+    """Return the parts of all messages of the Responses API as one answer."""
+    parts: list[Any] = []
+    steps: list[Any] = []
+    for item in map(as_mapping, as_items(body.get("output"))):
+        if item.get("type") == "reasoning":
+            is_thought = any(item.get(name) for name in ("content", "summary", "encrypted_content"))
+            parts += [item] * is_thought
+            continue
+        for part in map(as_mapping, as_items(item.get("content"))):
+            parts.append(part)
+            if part.get("text") is not None:
+                steps += as_items(part.get("logprobs"))
+    reason = value_at(body, "incomplete_details.reason || status")
+    if any(part.get("type") == "refusal" for part in parts):
+        reason = "refusal"
+    return [{"content": parts, "logprobs": steps or None, "finish_reason": reason}]
+
+
+def _vllm_answers(body: dict) -> list[dict]:
+    """Return the outputs of vLLM with the chosen token of each step, which lists several by id."""
+    answers = []
+    for output in map(as_mapping, as_items(body["outputs"])):
+        token_ids = as_items(output.get("token_ids"))
+        steps = output.get("logprobs")
+        if isinstance(steps, (list, tuple)) and len(steps) == len(token_ids):
+            pairs = zip(steps, token_ids, strict=True)
+            steps = [as_mapping(as_mapping(step).get(str(name))) for step, name in pairs]
+        answers.append({**output, "logprobs": steps, "generated_tokens": len(token_ids)})
+    return answers
+
+
+def _tgi_answers(body: dict) -> list[dict]:
+    details = as_mapping(body.get("details"))
+    return [{**body, **details}, *as_items(details.get("best_of_sequences"))]
+
+
+def _harness_answers(line: dict) -> list[dict]:
+    """Return the texts of a line of lm-evaluation-harness, or its choices."""
+    requests = line.get("arguments")
+    requests = list(requests.values()) if isinstance(requests, dict) else as_items(requests)
+    groups = as_items(line["resps"])
+    if len(groups) != len(requests):
+        counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
+        raise SentenceError(f"{counts}; each request needs one")
+    answers = []
+    for request, replies in zip(requests, groups, strict=True):
+        for reply in as_items(replies):
+            answer = {"text": reply, "finish_reason": "stop"}
+            if isinstance(reply, list):
+                text = inner_value(request, "arg_1" if isinstance(request, dict) else 1)
+                if not isinstance(text, str):
+                    raise SentenceError(f"arguments has a choice that is not a text: {text!r:.60}")
+                answer |= {"text": text.strip(), "log_prob": _number(inner_value(reply, 0))}
+            answers.append(answer)
+    return answers
+
+
+def _number(value: object) -> object:
+    """Return a number that is written as text, and any other value as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+# The first format that recognizes a response reads it. Formats with unique fields come first.
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
-    libraries.INSPECT,
-    libraries.HARNESS,
-    openai.CHAT_OR_TEXT,
-    servers.VLLM,
-    vendors.GEMINI,
-    vendors.BEDROCK,
-    libraries.LANGCHAIN,
-    openai.RESPONSES,
-    servers.OLLAMA,
-    servers.SGLANG,
-    servers.TGI,
-    servers.LLAMA_CPP,
-    vendors.COHERE,
-    vendors.ANTHROPIC,
+    ResponseFormat(
+        "inspect_ai",
+        "GenerateConfig(logprobs=True)",
+        ("epoch", "output"),
+        "output.choices",
+        text="message.content",
+        reason="stop_reason",
+        verdicts="scores",
+    ),
+    ResponseFormat("lm-eval", "", ("resps",), _harness_answers, log_prob="log_prob"),
+    ResponseFormat(
+        "openai",
+        "logprobs=true (chat) or logprobs=1 (text)",
+        ("choices",),
+        "choices",
+        text="message.content || text",
+    ),
+    ResponseFormat(
+        "langchain",
+        "logprobs=True of the model",
+        ("generations || outputs.generations || response_metadata || additional_kwargs",),
+        _langchain_answers,
+        text="content",
+        reason="finish_reason || stop_reason || stopReason || done_reason || status",
+        tokens="logprobs_result || logprobs",
+    ),
+    ResponseFormat(
+        "langchain",
+        "logprobs=True of the model",
+        ("kwargs.content || data.content",),
+        _langchain_answers,
+        text="content",
+        reason="finish_reason || stop_reason || stopReason || done_reason || status",
+        tokens="logprobs_result || logprobs",
+    ),
+    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs[0]",), _vllm_answers),
+    ResponseFormat(
+        "gemini",
+        "responseLogprobs=true",
+        ("candidates || promptFeedback || prompt_feedback",),
+        "candidates",
+        text="content.parts",
+        reason="finishReason || finish_reason",
+        tokens="logprobsResult.chosenCandidates || logprobs_result.chosen_candidates",
+    ),
+    ResponseFormat(
+        "bedrock",
+        "",
+        ("output.message", "stopReason"),
+        text="output.message.content",
+        reason="stopReason",
+    ),
+    ResponseFormat(
+        "responses",
+        'include=["message.output_text.logprobs"]',
+        ("output[0]",),
+        _responses_answer,
+        text="content",
+    ),
+    ResponseFormat(
+        "ollama",
+        "logprobs=true",
+        ("done",),
+        text="message.content || response",
+        reason="done_reason",
+    ),
+    ResponseFormat(
+        "sglang",
+        "return_logprob=true",
+        ("meta_info",),
+        reason="meta_info.finish_reason",
+        tokens="meta_info.output_token_logprobs",
+    ),
+    ResponseFormat(
+        "tgi",
+        "details=true",
+        ("generated_text || details",),
+        _tgi_answers,
+        text="generated_text",
+        tokens="tokens",
+    ),
+    ResponseFormat(
+        "llama.cpp",
+        "n_probs=1",
+        ("stop_type || completion_probabilities",),
+        text="content",
+        reason="stop_type",
+        tokens="completion_probabilities",
+    ),
+    ResponseFormat(
+        "cohere", "logprobs=true", ("message.content", "finish_reason"), text="message.content"
+    ),
+    ResponseFormat(
+        "anthropic", "", ("content", "stop_reason"), text="content", reason="stop_reason"
+    ),
+    ResponseFormat(
+        "records",
+        "",
+        ("answers",),
+        "answers",
+        log_prob="log_prob || logprob || log_probability || cumulative_logprob",
+        is_record=True,
+    ),
+    ResponseFormat(
+        "rows",
+        "",
+        ("question_id || question", "text || log_prob || token_log_probs"),
+        log_prob="log_prob",
+        is_record=True,
+    ),
 )
 
 # Finish reasons in lower case: of an answer that the model ended.
@@ -54,71 +320,13 @@ _ENDINGS_BY_REASON = {
 NOT_ENDED = {
     ending: reason for reason, endings in _ENDINGS_BY_REASON.items() for ending in endings.split()
 }
-
-# The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
-_EVENT_TYPES = (
-    "response.",
-    "message_start",
-    "message_delta",
-    "message_stop",
-    "message-",
-    "content_block",
-    "content-",
-)
+# The finish reasons of Gemini that are numbers.
+GEMINI_ENDINGS = {1: "stop", 2: "max_tokens", 3: "safety", 4: "recitation", 5: "other"}
 
 
 def response_format_of(body: dict) -> ResponseFormat | None:
-    """Return the format of a response, or None if no format recognises it."""
+    """Return the format of a response, or None if no format recognizes it."""
     for response_format in RESPONSE_FORMATS:
-        if response_format.recognises(body):
+        if all(value_at(body, path) is not None for path in response_format.known_by):
             return response_format
     return None
-
-
-def failure(body: dict) -> str | None:
-    """Return the message of a failed response, "" if it has none, or None if it did not fail.
-
-    OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has
-    `detail`.
-    """
-    error = body.get("error") or body.get("errors")
-    if error:
-        return _message(error)
-    if body.get("object") == "error" or body.get("type") == "error":
-        return _message(body)
-    status = body.get("status_code", body.get("code"))
-    if isinstance(status, int) and status >= 400 and response_format_of(body) is None:
-        return _message(body) or f"status {status}"
-    has_only_message = set(body) <= {"detail", "message", "status", "request_id"}
-    if has_only_message and response_format_of(body) is None:
-        return _message(body)
-    return None
-
-
-def _message(error: Any) -> str:
-    """Return the first message in an error, or "" if it has none."""
-    for entry in as_items(error):
-        fields = as_mapping(entry)
-        message = fields.get("message") or fields.get("detail") or fields.get("code")
-        if message is None and isinstance(entry, str):
-            message = entry
-        if message:
-            return str(message)[:100]
-    return ""
-
-
-def is_stream_piece(body: dict) -> bool:
-    """Return whether a response is a piece of a stream, with only a part of an answer."""
-    kind = body.get("object")
-    if isinstance(kind, str) and kind.endswith(".chunk"):
-        return True
-    event = body.get("type")
-    if isinstance(event, str) and event.startswith(_EVENT_TYPES):
-        return True
-    if body.get("done") is False:  # of Ollama
-        return True
-    if body.get("stop") is False and "content" in body:  # of llama.cpp
-        return True
-    if isinstance(body.get("token"), dict) and "generated_text" in body:  # of TGI
-        return True
-    return any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))

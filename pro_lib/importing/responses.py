@@ -1,28 +1,35 @@
 """Find the responses in an entry of a file, with the question and the answers of each."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from pydantic import ValidationError
+
+from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping, first_value
-from pro_lib.common.validation import SentenceError
-from pro_lib.importing.asked import (
+from pro_lib.common.validation import Format, SentenceError, Text, sentence
+from pro_lib.importing.answers import Answer
+from pro_lib.importing.conversations import (
     Conversation,
     conversations_of,
     listed_texts,
     without_answer,
 )
-from pro_lib.importing.formats import ParsedAnswer, ResponseFormat
-from pro_lib.importing.formats.libraries import harness_question, langchain_message
+from pro_lib.importing.left_out import Problem
+from pro_lib.importing.parsing import answers_of
 from pro_lib.importing.response_formats import (
     RESPONSE_FORMATS,
-    failure,
-    is_stream_piece,
+    ResponseFormat,
+    langchain_message,
     response_format_of,
+    value_at,
 )
+from pro_lib.questions.file_readers import Identity, TextList
 from pro_lib.questions.json_values import decoded
 from pro_lib.questions.question_files import references_beside
+from pro_lib.questions.tables import BadRow
 
 # Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = (
@@ -35,83 +42,136 @@ _WRAPPERS = (
     "generation",
     "message",
 )
-_SERVED_IDS = ("request_id", "id", "responseId", "response_id")
+_SERVED_IDS = "request_id || id || responseId || response_id || meta_info.id"
+_MODELS = "model || modelVersion || output.model || response_metadata.model_name"
 # The type of a result of Anthropic's batches without a response.
 _FAILED_RESULTS = ("errored", "expired", "canceled")
 # Fields that only an entry of a file has, not a response.
 _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
+# The metrics of older versions of lm-evaluation-harness, which do not name them.
+_METRICS = ("acc", "exact_match", "em", "acc_norm")
+# Fields of a response that says no more than that it failed.
+_MESSAGE_NAMES = {"detail", "message", "status", "request_id"}
+# The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
+_EVENT_TYPES = (
+    "response.",
+    "message_start",
+    "message_delta",
+    "message_stop",
+    "message-",
+    "content_block",
+    "content-",
+)
+# Layouts without responses, by a field that only they have, and what to do with them.
+FOREIGN = {
+    "model_response": "details of lighteval, which is not read; write records of its answers",
+    "attributes.llm.output_messages": "spans of Phoenix as a table; export them as JSON responses",
+    "run_type": "a run of LangSmith without generations; export its LLM runs with their outputs",
+}
 
 
-class StreamError(RunError):
-    """The error for a file with the pieces of a stream, none of which has a whole answer."""
-
-
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Response:
-    """A response, with its question and its answers. A response that failed has no answers.
+    """A response, from the line of a file to the run.
 
     Attributes:
         where: its place, for messages.
         response_format: its format; None if it failed.
-        served_id: the id that the server gave it.
         question_id: the id that the entry gives the question.
+        call_id: an id of the entry that may be that of the call or that of the question.
+        served_id: the id that the server gave it.
         question: the text of the question, if the entry has it beside the request.
         conversation: all turns of the request, if they are known.
-        references, split, filter: the fields of the entry with these names.
-        answers: its answers.
-        failure: the message of the failure; None if it did not fail.
+        references, split, relation, scores: the fields of the entry with these names.
+        model, dataset: the model that answered, and the questions that a record names.
+        filter: the filter of lm-evaluation-harness.
+        verdicts: the verdicts of a log by name.
+        answers: its answers, until they are in the run.
+        problem: why it is not used; None if it is.
         part: which of several prompts of the entry it answers; None if there is one.
     """
 
     where: str
-    response_format: ResponseFormat | None
-    served_id: Any
+    response_format: ResponseFormat | None = None
     question_id: Any = None
+    call_id: Any = None
+    served_id: Any = None
     question: Any = None
     conversation: Conversation | None = None
     references: Any = None
     split: Any = None
+    relation: Any = None
+    scores: Any = None
+    model: Any = None
+    dataset: Any = None
     filter: Any = None
-    answers: list[ParsedAnswer] = field(default_factory=list)
-    failure: str | None = None
+    verdicts: dict[str, Any] | None = None
+    answers: Sequence[Answer] = ()
+    problem: Problem | None = None
     part: int | None = None
 
+    @property
+    def is_harness(self) -> bool:
+        """Whether it is a line of lm-evaluation-harness."""
+        return self.response_format is not None and self.response_format.name == "lm-eval"
 
-class _ParsedBody(NamedTuple):
-    """A body of an entry after it was parsed.
+    @property
+    def number(self) -> int:
+        """The number of its line or entry."""
+        return int(self.where.partition(", prompt ")[0].rsplit(" ", 1)[1])
 
-    `failure` is the message if it has no answers.
+
+class _CheckedFields(Format):
+    """The fields of a response that a run has."""
+
+    question_id: Identity | None
+    question: Text | None
+    references: TextList | None
+    split: Text | None
+    relation: Text | None
+    scores: dict[Text, float] | None
+
+
+def responses_in(where: str, entry: object) -> list[Response]:
+    """Return the responses of an entry, which may contain one response or a list of them.
+
+    An entry that cannot be used is a response with a problem.
     """
-
-    response_format: ResponseFormat | None
-    served_id: str | int | None
-    failure: str | None
-    answers: list[ParsedAnswer]
-
-
-def responses_in(where: str, entry: object) -> Iterator[Response]:
-    """Yield the responses of an entry, which may contain one response or a list of them.
-
-    Raises:
-        StreamError: the entry is a piece of a stream.
-        RunError: the entry has no known response format.
-    """
+    if isinstance(entry, BadRow):
+        return [Response(where, problem=_unreadable(entry.reason))]
     value = decoded(entry)
-    if isinstance(value, list):
-        for part in _entries_of_list(where, value):
-            yield from _responses_of_entry(where, part)
-    elif isinstance(value, dict):
-        yield from _responses_of_entry(where, value)
-    else:
-        raise _unrecognized(where)
+    try:
+        if isinstance(value, list):
+            parts = _entries_of_list(value)
+            return [response for part in parts for response in _responses_of_entry(where, part)]
+        if isinstance(value, dict):
+            return list(_responses_of_entry(where, value))
+        raise _unrecognized({})
+    except (SentenceError, TypeError) as error:
+        return [Response(where, problem=_unreadable(str(error)))]
 
 
-def _unrecognized(where: str) -> RunError:
-    names = ", ".join(response_format.name for response_format in RESPONSE_FORMATS)
-    return RunError(f"{where}: unrecognized response format; supported are {names}, and records")
+STREAM_PIECE = Problem(
+    reasons.UNREADABLE,
+    "this is a piece of a stream, which holds a part of an answer",
+    "save the whole response that the client joins",
+    words="that are pieces of a stream",
+)
 
 
-def _entries_of_list(where: str, values: list) -> list[dict]:
+def _unreadable(words: str) -> Problem:
+    return Problem(reasons.UNREADABLE, words, is_detail=True)
+
+
+def _unrecognized(entry: dict) -> RunError:
+    for name, words in FOREIGN.items():
+        if name in entry:
+            return RunError(f"this is {words}")
+    names = ", ".join(dict.fromkeys(each.name for each in RESPONSE_FORMATS[:-2]))
+    return RunError(f"unrecognized response format; supported are {names}, and records")
+
+
+def _entries_of_list(values: list) -> list[dict]:
     """Return the entries in a list.
 
     A list may contain several entries, the messages of a LangChain conversation, or the responses
@@ -119,7 +179,7 @@ def _entries_of_list(where: str, values: list) -> list[dict]:
     """
     parts = [as_mapping(decoded(value)) for value in values]
     if not all(parts):
-        raise _unrecognized(where)
+        raise _unrecognized({})
     prompts = [part for part in parts if langchain_message(part) is None]
     answers = [part for part in parts if langchain_message(part) is not None]
     if answers:
@@ -132,94 +192,78 @@ def _entries_of_list(where: str, values: list) -> list[dict]:
 def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
     """Yield the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    question_fields = _question_fields(entry, is_wrapped)
-    parsed_bodies = [_parsed(where, entry, body) for body in bodies]
-    conversations = conversations_of(entry, bodies[0] if bodies else None)
+    shared = _entry_fields(where, entry, is_wrapped)
+    copies = [shared, *(replace(shared) for _ in bodies[1:])]
+    responses = [
+        _parsed(response, entry, body) for response, body in zip(copies, bodies, strict=True)
+    ]
+    conversations = []
+    if shared.question is None:
+        conversations = conversations_of(entry, bodies[0] if bodies else None)
     questions = listed_texts(entry.get("question"))
     if max(len(questions), len(conversations)) > 1:
-        prompts = _Prompts(questions, conversations)
-        yield from _responses_to_prompts(where, question_fields, parsed_bodies, prompts)
+        yield from _responses_to_prompts(responses, questions, conversations)
         return
-    if question_fields["question"] is None and conversations:
-        texts = [answer.text for body in parsed_bodies for answer in body.answers]
-        question_fields["conversation"] = without_answer(conversations[0], texts)
-    for body in parsed_bodies:
-        if body.response_format is not None and body.response_format.name == "lm-eval":
-            question_fields |= harness_question(entry, body.answers)
-        yield Response(
-            where,
-            body.response_format,
-            body.served_id,
-            answers=body.answers,
-            failure=body.failure,
-            **question_fields,
-        )
+    for response in responses:
+        if conversations and response.question is None:
+            texts = [answer.text for answer in response.answers]
+            response.conversation = without_answer(conversations[0], texts)
+        yield _checked(response)
 
 
-# --- Several prompts in one request ---
-
-
-class _Prompts(NamedTuple):
-    """The prompts of an entry that has several: their questions, their conversations, or both."""
-
-    questions: list[str]
-    conversations: list[Conversation]
-
-    @property
-    def number(self) -> int:
-        return max(len(self.questions), len(self.conversations))
+def _checked(response: Response) -> Response:
+    """Return a response with checked fields, or only with the problem of a wrong one."""
+    try:
+        values = _CheckedFields.model_validate(response)
+    except ValidationError as error:
+        name = response.question_id
+        own_id = str(name) if isinstance(name, (str, int)) else None
+        return Response(response.where, question_id=own_id, problem=_unreadable(sentence(error)))
+    for name, value in vars(values).items():
+        setattr(response, name, value)
+    return response
 
 
 def _responses_to_prompts(
-    where: str,
-    question_fields: dict[str, Any],
-    parsed_bodies: list[_ParsedBody],
-    prompts: _Prompts,
+    responses: list[Response], questions: list[str], conversations: list[Conversation]
 ) -> Iterator[Response]:
-    """Yield a response for each of several prompts.
+    """Yield a response for each of several prompts of one request.
 
     Each prompt has the same number of answers. Those to the first prompt come first, in the order
-    of `index` if the answers have it.
+    of `index` if the answers have it. A field may list a value for each prompt.
     """
-    first_body = parsed_bodies[0]
-    response_format = first_body.response_format
-    if first_body.failure is not None:
-        fields = question_fields | {"question": None}
-        yield Response(where, response_format, None, failure=first_body.failure, **fields)
+    first = responses[0]
+    if first.problem is not None:
+        yield _checked(replace(first, question=None))
         return
-    answers = [answer for body in parsed_bodies for answer in body.answers]
-    if not answers or len(answers) % prompts.number:
-        counts = f"{len(answers)} answers to {prompts.number} prompts"
-        raise RunError(f"{where}: {counts}; each prompt needs equally many")
-    if len(parsed_bodies) == 1 and all(answer.position is not None for answer in answers):
+    n_prompts = max(len(questions), len(conversations))
+    answers = [answer for response in responses for answer in response.answers]
+    if not answers or len(answers) % n_prompts:
+        counts = f"{len(answers)} answers to {n_prompts} prompts"
+        raise RunError(f"{counts}; each prompt needs equally many")
+    if len(responses) == 1 and all(answer.position is not None for answer in answers):
         answers.sort(key=lambda answer: answer.position or 0)
-    n_per_prompt = len(answers) // prompts.number
-    for n in range(prompts.number):
-        yield Response(
-            f"{where}, prompt {n}",
-            response_format,
-            None,
-            answers=answers[n * n_per_prompt : (n + 1) * n_per_prompt],
-            part=n,
-            **_fields_of_prompt(question_fields, prompts, n),
+    size = len(answers) // n_prompts
+    for n in range(n_prompts):
+        fields: dict[str, Any] = {"question": questions[n] if questions else None}
+        for name in ("question_id", "references", "split"):
+            values = getattr(first, name)
+            if isinstance(values, list) and len(values) == n_prompts:
+                fields[name] = values[n]
+        if isinstance(first.question_id, (str, int)):
+            fields["question_id"] = f"{first.question_id}-{n}"
+        if len(conversations) == n_prompts:
+            fields["conversation"] = conversations[n]
+        yield _checked(
+            replace(
+                first,
+                where=f"{first.where}, prompt {n}",
+                served_id=None,
+                answers=answers[n * size : (n + 1) * size],
+                part=n,
+                **fields,
+            )
         )
-
-
-def _fields_of_prompt(question_fields: dict[str, Any], prompts: _Prompts, n: int) -> dict[str, Any]:
-    """Return the fields of a `Response` to prompt `n`.
-
-    A field may list a value for each prompt.
-    """
-    fields = question_fields | {"question": prompts.questions[n] if prompts.questions else None}
-    for name in ("question_id", "references", "split"):
-        values = question_fields[name]
-        if isinstance(values, list) and len(values) == prompts.number:
-            fields[name] = values[n]
-    if isinstance(question_fields["question_id"], (str, int)):
-        fields["question_id"] = f"{question_fields['question_id']}-{n}"
-    if len(prompts.conversations) == prompts.number:
-        fields["conversation"] = prompts.conversations[n]
-    return fields
 
 
 # --- The bodies of an entry ---
@@ -230,21 +274,17 @@ def _bodies(entry: dict) -> tuple[list[object], bool]:
 
     The entry may be a response itself. An empty response is replaced by an error.
     """
-    if "response" in entry and not _is_ollama_text(entry):
+    if "response" in entry and entry.get("done") is None:
         body = _body_in_response(entry)
-        if isinstance(body, str):
-            return [entry], False
-        return as_items(body), True
-    if response_format_of(entry) is not None:
-        return [entry], False
-    bodies = _last_langchain_message(entry) or _bodies_in_wrapper(entry)
-    if bodies:
-        return bodies, True
+        if not isinstance(body, str):
+            return as_items(body), True
+    elif response_format_of(entry) is None:
+        messages = as_items(entry.get("messages"))
+        answers = [message for message in messages if langchain_message(message) is not None]
+        bodies = answers[-1:] or _bodies_in_wrapper(entry)  # the last answer of LangGraph
+        if bodies:
+            return bodies, True
     return [entry], False
-
-
-def _is_ollama_text(entry: dict) -> bool:
-    return isinstance(entry["response"], str) and entry.get("done") is not None
 
 
 def _body_in_response(entry: dict) -> object:
@@ -253,29 +293,16 @@ def _body_in_response(entry: dict) -> object:
     status = as_mapping(body).get("status_code")
     if isinstance(body, dict) and "body" in body:  # a line of OpenAI's batches
         body = decoded(body["body"])
-        is_error = isinstance(status, int) and status >= 400
-        if is_error and not isinstance(body, dict):
+        if isinstance(status, int) and status >= 400 and not isinstance(body, dict):
             body = None
-    if body in ("", {}, [], None):
-        return _failure_of(entry, status)
-    return body
-
-
-def _failure_of(entry: dict, status: object) -> dict:
-    """Return an error that says why an entry has an empty response."""
+    if body not in ("", {}, [], None):
+        return body
     state = entry.get("status")  # of Vertex
     if isinstance(state, str) and state:
         return {"error": state[:100]}
     if status is None:
         return {"error": "the response is empty"}
     return {"error": f"an empty response with status {status}"}
-
-
-def _last_langchain_message(entry: dict) -> list[object]:
-    """Return the last answer in a conversation of LangGraph as a list, empty without one."""
-    messages = as_items(entry.get("messages"))
-    answers = [message for message in messages if langchain_message(message) is not None]
-    return answers[-1:]
 
 
 def _bodies_in_wrapper(entry: dict) -> list[object]:
@@ -286,66 +313,133 @@ def _bodies_in_wrapper(entry: dict) -> list[object]:
         if is_result and isinstance(as_mapping(value).get("message"), dict):
             value = as_mapping(value)["message"]
         bodies = as_items(value)
-        if bodies and all(_has_known_format(body) for body in bodies):
+        if bodies and all(isinstance(body, dict) and response_format_of(body) for body in bodies):
             return bodies
         fields = as_mapping(value)
         if is_result and fields.get("type") in _FAILED_RESULTS:
-            return [{"error": failure(fields) or fields["type"]}]
+            return [{"error": _failure(fields) or fields["type"]}]
     return []
 
 
-def _has_known_format(body: object) -> bool:
-    return isinstance(body, dict) and response_format_of(body) is not None
-
-
-def _parsed(where: str, entry: dict, body: object) -> _ParsedBody:
-    """Return the answers in a body, or raise `RunError` if its format is unknown."""
+def _parsed(response: Response, entry: dict, body: object) -> Response:
+    """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
-    if is_stream_piece(fields):
-        words = "a piece of a stream, which holds a part of an answer"
-        remedy = "save the whole response that the client joins"
-        raise StreamError(f"{where}: this is {words}; {remedy}")
-    served_id = _served_id(fields)
-    message = failure(entry)
-    if message is None:
-        message = failure(fields)
+    if _is_stream_piece(fields):
+        response.problem = STREAM_PIECE
+        return response
+    served_id = value_at(fields, _SERVED_IDS)
     response_format = response_format_of(fields)
+    message = _failure(entry)
+    if message is None:
+        message = _failure(fields)
+    if message is None and response_format is None:
+        raise _unrecognized(fields)
+    answers = []
+    if message is None and response_format is not None:
+        answers = list(answers_of(fields, response_format))
+        is_empty = not answers and not response_format.is_record
+        message = "it holds no answers" if is_empty else None
     if message is not None:
-        return _ParsedBody(response_format, served_id, message, [])
-    if response_format is None:
-        raise _unrecognized(where)
-    try:
-        answers = response_format.parse(fields)
-    except SentenceError as error:
-        raise RunError(f"{where}: {error}") from None
-    no_answer = None if answers else "it holds no answers"
-    return _ParsedBody(response_format, served_id, no_answer, answers)
+        words = "the response failed" + (f" ({message})" if message else "")
+        response.problem = Problem(reasons.FAILED, words)
+    response.response_format = response_format
+    response.served_id = served_id if isinstance(served_id, (str, int)) else None
+    response.model = value_at(fields, _MODELS)
+    response.answers = answers
+    if response.is_harness:
+        _add_harness_fields(response, fields)
+    if response_format is not None and response_format.verdicts:
+        scores = as_mapping(value_at(fields, response_format.verdicts))
+        response.verdicts = {name: as_mapping(score).get("value") for name, score in scores.items()}
+    return response
 
 
-def _served_id(fields: dict) -> str | int | None:
-    """Return the id that the server gave a response."""
-    served_id = first_value(fields, _SERVED_IDS)
-    if served_id is None:
-        served_id = as_mapping(fields.get("meta_info")).get("id")
-    return served_id if isinstance(served_id, (str, int)) else None
+def _add_harness_fields(response: Response, line: dict) -> None:
+    """Set the question, the references and the verdicts of a line of lm-evaluation-harness.
+
+    The target of a task with choices is the index of one, or several indexes.
+    """
+    metrics = line.get("metrics", _METRICS)
+    response.verdicts = {
+        name: line[name] for name in as_items(metrics) if line.get(name) is not None
+    }
+    if response.question is None:
+        response.question = value_at(line, "doc.question || arguments.gen_args_0.arg_0")
+    target = value_at(line, "doc.mc2_targets || target")
+    choices = [answer.text for answer in response.answers if answer.log_prob is not None]
+    targets = []
+    for value in as_items(target):
+        is_index = choices and str(value).isdecimal() and int(value) < len(choices)
+        targets.append(choices[int(value)] if is_index else value)
+    response.references = references_beside({"answer": targets})
+
+
+def _failure(body: dict) -> str | None:
+    """Return the message of a failed response, "" if it has none, or None if it did not fail.
+
+    OpenAI has an object at `error`; vLLM, SGLang and Mistral return the error itself; FastAPI has
+    `detail`.
+    """
+    error = body.get("error") or body.get("errors")
+    if error:
+        return _message(error)
+    if body.get("object") == "error" or body.get("type") == "error":
+        return _message(body)
+    if not body:
+        return "the response is empty"
+    status = body.get("status_code", body.get("code"))
+    has_only_message = len(body) < 5 and set(body) <= _MESSAGE_NAMES
+    is_failed_status = isinstance(status, int) and status >= 400
+    if (is_failed_status or has_only_message) and response_format_of(body) is None:
+        return _message(body) or (f"status {status}" if is_failed_status else "")
+    return None
+
+
+def _message(error: Any) -> str:
+    """Return the first message in an error, or "" if it has none."""
+    for entry in as_items(error):
+        fields = as_mapping(entry)
+        message = fields.get("message") or fields.get("detail") or fields.get("code")
+        if message is None and isinstance(entry, str):
+            message = entry
+        if message:
+            return str(message)[:100]
+    return ""
+
+
+def _is_stream_piece(body: dict) -> bool:
+    """Return whether a response is a piece of a stream, with only a part of an answer."""
+    kind = body.get("object")
+    event = body.get("type")
+    is_chunk = isinstance(kind, str) and kind.endswith(".chunk")
+    is_event = isinstance(event, str) and event.startswith(_EVENT_TYPES)
+    is_of_ollama = body.get("done") is False
+    is_of_llama_cpp = body.get("stop") is False and "content" in body
+    is_of_tgi = isinstance(body.get("token"), dict) and "generated_text" in body
+    if is_chunk or is_event or is_of_ollama or is_of_llama_cpp or is_of_tgi:
+        return True
+    return any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))
 
 
 # --- The question of an entry ---
 
 
-def _question_fields(entry: dict, is_wrapped: bool) -> dict[str, Any]:
-    """Return the fields of a `Response` that say which question an entry is about."""
-    names = ["question_id", "custom_id", "recordId"]
-    if is_wrapped or entry.get("epoch") is not None:
-        names += ["key", "id"]
+def _entry_fields(where: str, entry: dict, is_wrapped: bool) -> Response:
+    """Return a response without answers that has what an entry says about its question."""
     question = entry.get("question")
-    return {
-        "question_id": first_value(entry, names),
-        "question": None if isinstance(question, list) else question,
-        "references": _references(entry, is_wrapped),
-        "split": entry.get("split"),
-        "filter": entry.get("filter"),
-    }
+    split = entry.get("split")
+    return Response(
+        where,
+        question_id=first_value(entry, ("question_id", "custom_id", "recordId", "key", "doc_id")),
+        call_id=entry.get("id") if is_wrapped or entry.get("epoch") is not None else None,
+        question=None if isinstance(question, list) else question,
+        references=_references(entry, is_wrapped),
+        split=str(split) if type(split) is int else split,
+        relation=entry.get("relation"),
+        scores=entry.get("scores") if "answers" in entry else None,
+        dataset=entry.get("dataset"),
+        filter=entry.get("filter"),
+    )
 
 
 def _references(entry: dict, is_wrapped: bool) -> Any:
@@ -355,9 +449,8 @@ def _references(entry: dict, is_wrapped: bool) -> Any:
     only if it is a rationale as in GSM8K, or if the entry also has aliases.
     """
     references = first_value(entry, ("references", "target"))
-    if references is not None:
+    if references is not None or not is_wrapped:
         return references
     answer = entry.get("answer")
     is_plain_text = isinstance(answer, str) and "####" not in answer
-    may_be_response = is_plain_text and not entry.get("aliases")
-    return None if not is_wrapped or may_be_response else references_beside(entry)
+    return None if is_plain_text and not entry.get("aliases") else references_beside(entry)

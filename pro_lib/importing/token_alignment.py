@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
+from pro_lib.importing.answers import Answer
 from pro_lib.importing.left_out import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS
 from pro_lib.importing.token_places import (
+    is_complete,
     span_at_start,
     spans_of_text,
     stop_position,
@@ -19,7 +21,6 @@ from pro_lib.importing.token_places import (
 )
 from pro_lib.importing.token_spellings import (
     REPLACEMENT_BYTES,
-    AnswerTokens,
     Span,
     Spelling,
     encoded,
@@ -29,8 +30,6 @@ from pro_lib.importing.token_spellings import (
     shown,
     without_special_edges,
 )
-
-__all__ = ["Alignment", "AnswerTokens", "Mismatch", "align", "is_placeholder"]
 
 # Servers write this number for a log-probability that they do not return, and vLLM also for -inf.
 NOT_GIVEN = -9999.0
@@ -66,21 +65,16 @@ class Alignment(NamedTuple):
         text: the answer's text without special tokens at its ends and without an echoed prompt.
         token_log_probs: the log-probabilities of the tokens that spell the text and of those that
             end it.
-        end_log_prob: the part of them that belongs to the ending; None if the tokens do not contain
-            an ending, or if its log-probability is unknown.
         n_before: the number of tokens before the answer that are left out: an echoed prompt, a
             prefill, reasoning.
         n_after: the number of tokens after the answer that are left out.
-        is_compared: whether text and tokens were compared; False if the token texts are unknown.
         lacks_ending: whether the ending has a placeholder instead of a log-probability.
     """
 
     text: str
     token_log_probs: list[Any]
-    end_log_prob: float | None = None
     n_before: int = 0
     n_after: int = 0
-    is_compared: bool = True
     lacks_ending: bool = False
 
 
@@ -101,7 +95,7 @@ class _Tokens:
         spelling: the bytes of each token.
     """
 
-    answer: AnswerTokens
+    answer: Answer
     texts: list[str]
     spelling: Spelling
 
@@ -111,7 +105,7 @@ def is_placeholder(log_prob: object) -> bool:
     return log_prob is None or (isinstance(log_prob, int | float) and not log_prob > NOT_GIVEN)
 
 
-def align(answer: AnswerTokens) -> Alignment | Mismatch:
+def align(answer: Answer) -> Alignment | Mismatch:
     """Return the tokens that spell an answer, or the reason why the answer cannot be scored.
 
     The tokens may spell more than the text: special tokens, an echoed prompt, a prefill, reasoning,
@@ -130,16 +124,18 @@ def align(answer: AnswerTokens) -> Alignment | Mismatch:
     Example:
         >>> tokens = ["<think>", "Hm", "</think>", "Par", "is", "</s>"]
         >>> log_probs = [-1.0, -2.0, -0.5, -0.25, -0.5, -0.125]
-        >>> alignment = align(AnswerTokens("Paris", tokens, log_probs))
-        >>> alignment.n_before, alignment.token_log_probs, alignment.end_log_prob
-        (3, [-0.25, -0.5, -0.125], -0.125)
+        >>> alignment = align(Answer("Paris", tokens, log_probs))
+        >>> alignment.n_before, alignment.token_log_probs
+        (3, [-0.25, -0.5, -0.125])
     """
-    if len(answer.token_texts) != len(answer.log_probs):
+    if answer.token_texts is None:
+        answer = answer._replace(token_texts=[None] * len(answer.token_log_probs))
+    if len(answer.token_texts or ()) != len(answer.token_log_probs):
         return Mismatch(UNEVEN)
     return _identical(answer) or _aligned(answer)
 
 
-def _identical(answer: AnswerTokens) -> Alignment | None:
+def _identical(answer: Answer) -> Alignment | None:
     """Return the alignment if the joined tokens are the text, as is usual, or None otherwise."""
     texts: Any = answer.token_texts
     ending = shown(texts[-1]) if texts else ""
@@ -151,13 +147,12 @@ def _identical(answer: AnswerTokens) -> Alignment | None:
         return None
     if not joined or joined != answer.text or any(sign in joined for sign in CONTROL_SIGNS):
         return None
-    if any(map(is_placeholder, answer.log_probs)):
+    if any(map(is_placeholder, answer.token_log_probs)):
         return None
-    log_probs = list(answer.log_probs)
-    return Alignment(answer.text, log_probs, log_probs[-1] if has_ending else None)
+    return Alignment(answer.text, list(answer.token_log_probs))
 
 
-def _aligned(answer: AnswerTokens) -> Alignment | Mismatch:
+def _aligned(answer: Answer) -> Alignment | Mismatch:
     """Return the alignment of any answer."""
     if not answer.token_texts:
         return _without_tokens(answer)
@@ -185,7 +180,7 @@ def _aligned(answer: AnswerTokens) -> Alignment | Mismatch:
     )
 
 
-def _special_flags(answer: AnswerTokens, texts: list[str]) -> list[bool]:
+def _special_flags(answer: Answer, texts: list[str]) -> list[bool]:
     """Return whether each token is special, as the server says or as its text shows."""
     flags = answer.token_specials or [False] * len(texts)
     return [
@@ -195,14 +190,14 @@ def _special_flags(answer: AnswerTokens, texts: list[str]) -> list[bool]:
 
 
 def _first_part(
-    answer: AnswerTokens, spellings: list[Spelling], texts: list[str]
+    answer: Answer, spellings: list[Spelling], texts: list[str]
 ) -> Alignment | Mismatch | None:
     """Return the alignment of a text that the tokens spell first.
 
     The tokens after it may be a stop string that the server does not name.
     """
     is_exact = not any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
-    if not answer.finished or answer.has_reasoning or not is_exact:
+    if not answer.finished or answer.has_thoughts or not is_exact:
         return None
     first_mismatch = None
     for text in texts_without_specials(answer):
@@ -218,23 +213,23 @@ def _first_part(
     return first_mismatch
 
 
-def _without_tokens(answer: AnswerTokens) -> Alignment | Mismatch:
+def _without_tokens(answer: Answer) -> Alignment | Mismatch:
     """Return the alignment of an answer without tokens, which may be an empty text that was cut."""
     if answer.text.strip():
         return Mismatch(TOO_FEW)
     return Mismatch(NOT_RETURNED) if answer.finished else Alignment(answer.text, [])
 
 
-def _not_compared(answer: AnswerTokens) -> Alignment | Mismatch:
+def _not_compared(answer: Answer) -> Alignment | Mismatch:
     """Return all tokens of an answer, since their texts are unknown."""
-    if answer.has_reasoning:
+    if answer.has_thoughts:
         return Mismatch(THOUGHT_IN_TOKENS)
-    if any(map(is_placeholder, answer.log_probs)):
+    if any(map(is_placeholder, answer.token_log_probs)):
         return Mismatch(NOT_RETURNED)
-    return Alignment(without_special_edges(answer.text), list(answer.log_probs), is_compared=False)
+    return Alignment(without_special_edges(answer.text), list(answer.token_log_probs))
 
 
-def _with_known_texts(answer: AnswerTokens) -> AnswerTokens:
+def _with_known_texts(answer: Answer) -> Answer:
     """Return the answer with None for token texts that only state an id.
 
     If no token has a text, the texts are cut out of the answer at the offsets of the tokens.
@@ -272,12 +267,12 @@ def _scored(tokens: _Tokens, span: Span, text: str) -> Alignment | Mismatch:
         reason = _reason_before(tokens, span, first)
     if reason:
         return Mismatch(reason)
-    if answer.log_probs[0] is None and not has_text_before:
+    if answer.token_log_probs[0] is None and not has_text_before:
         echo = _echo_end(tokens, span, last)
         if isinstance(echo, Mismatch):
             return echo
         n_before, text = echo
-    log_probs = list(answer.log_probs[n_before : last + 1])
+    log_probs = list(answer.token_log_probs[n_before : last + 1])
     if any(map(is_placeholder, log_probs)):
         return Mismatch(NOT_RETURNED)
     ending = _ending(tokens, last)
@@ -299,7 +294,7 @@ def _border_reason(tokens: _Tokens, span: Span, first: int, last: int) -> str | 
     spelling = tokens.spelling
     if not is_space(spelling.joined[spelling.start_of(first) : span.start]):
         return STARTS_WITHIN
-    if not tokens.answer.is_complete:
+    if not is_complete(tokens.answer):
         stop = stop_position(tokens.answer, spelling)
         end = spelling.ends[last] if stop is None else max(stop, span.end)
         if not is_space(spelling.joined[span.end : end]):
@@ -344,29 +339,20 @@ def _ending(tokens: _Tokens, last: int) -> Alignment:
     spelling = tokens.spelling
     stop = stop_position(answer, spelling)
     log_probs: list[Any] = []
-    end_log_probs: list[Any] = []
     for index in range(last + 1, len(spelling.units)):
         unit = spelling.units[index]
-        log_prob = answer.log_probs[index]
+        log_prob = answer.token_log_probs[index]
         is_stop = stop is not None and spelling.ends[index] > stop
         if not is_space(unit) and not is_stop:
-            if not answer.is_complete:
+            if not is_complete(answer):
                 return Alignment("", [], n_after=len(spelling.units) - last - 1)
             is_stop = True  # the server cut off a stop string that it does not name
         if is_placeholder(log_prob):
             return Alignment("", log_probs, lacks_ending=True)
         log_probs.append(log_prob)
-        if answer.finished and (not unit or is_stop):
-            end_log_probs.append(log_prob)
         if spelling.is_special[index]:
             break  # the tokens after it, such as padding, are not part of the answer
-    return Alignment("", log_probs, _sum_of_log_probs(end_log_probs))
-
-
-def _sum_of_log_probs(values: list[Any]) -> float | None:
-    """Return the sum, or None if there are no values, or if one is not a number up to 1."""
-    are_numbers = all(isinstance(value, int | float) and value <= 1 for value in values)
-    return sum(values) if values and are_numbers else None
+    return Alignment("", log_probs)
 
 
 # --- Echoed prompts ---
@@ -379,7 +365,7 @@ def _echo_end(tokens: _Tokens, span: Span, last: int) -> tuple[int, str] | Misma
     """
     answer = tokens.answer
     spelling = tokens.spelling
-    n_unknown = _number_unknown(answer.log_probs[: last + 1])
+    n_unknown = _number_unknown(answer.token_log_probs[: last + 1])
     if n_unknown == last + 1:
         return Mismatch(NOT_RETURNED)
     n_spelled = _n_prompt_tokens(tokens, span)
@@ -420,7 +406,7 @@ def _n_prompt_tokens(tokens: _Tokens, span: Span) -> int | None:
     return index + 1 if ends_with_token else None
 
 
-def _full_text(answer: AnswerTokens, spellings: list[Spelling]) -> Alignment | Mismatch | None:
+def _full_text(answer: Answer, spellings: list[Spelling]) -> Alignment | Mismatch | None:
     """Return the alignment if the text is prompt and answer, but the tokens spell the answer.
 
     The tokens are known to be complete if the server counts as many tokens, or if the rest of the
@@ -439,7 +425,7 @@ def _full_text(answer: AnswerTokens, spellings: list[Spelling]) -> Alignment | M
     return None
 
 
-def _not_found(answer: AnswerTokens, spellings: list[Spelling]) -> Mismatch:
+def _not_found(answer: Answer, spellings: list[Spelling]) -> Mismatch:
     """Return the reason why a text was not found in the tokens."""
     if any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings):
         return Mismatch(SPLIT_UNKNOWN)

@@ -1,13 +1,13 @@
 """Spell the tokens that a server lists, in the forms that servers and tokenizers write them."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
+from pro_lib.importing.answers import Answer
 
 _CONTROL_TOKENS = rf"(?:(?:{CONTROL_TOKEN.pattern})\s*)+"
 _CONTROL_EDGES = re.compile(rf"\A\s*{_CONTROL_TOKENS}|\s*{_CONTROL_TOKENS}\Z")
@@ -19,43 +19,6 @@ _ESCAPED = re.compile(r"bytes:(?=.*\\x)(.*)|byte: ((?:\\x[0-9a-fA-F]{2})+)", re.
 # Many libraries show a part of a character as U+FFFD.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 REPLACEMENT_BYTES = REPLACEMENT.encode()
-
-
-class AnswerTokens(NamedTuple):
-    """An answer's text and the tokens that a server lists for it.
-
-    Attributes:
-        text: the answer's text, as the server returned it.
-        token_texts: the text of each token, or its bytes; None where it is unknown.
-        log_probs: the log-probability of each token, in nats; None or a placeholder where it is
-            unknown.
-        finished: whether the model ended the answer; False if the answer was cut at a length.
-        token_specials: whether each token is a special one, where the server says so.
-        text_offsets: the position of each token's first character in the text, where the server
-            lists it.
-        prompt: the text of the prompt, or of the question in it.
-        n_prompt_tokens: the number of the prompt's tokens, as the server counts them.
-        n_generated: the number of tokens that the model generated, as the server counts them.
-        stop: the stop string that ended the answer, where the server names it.
-        has_reasoning: whether the server returned reasoning in a field of its own.
-    """
-
-    text: str
-    token_texts: Sequence[str | bytes | None]
-    log_probs: Sequence[Any]
-    finished: bool = True
-    token_specials: Sequence[bool] | None = None
-    text_offsets: Sequence[int] | None = None
-    prompt: str | None = None
-    n_prompt_tokens: int | None = None
-    n_generated: int | None = None
-    stop: str | None = None
-    has_reasoning: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the model ended the answer and the tokens are all that it generated."""
-        return self.finished and self.n_generated == len(self.token_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +51,7 @@ class Span:
 
 
 def possible_spellings(
-    answer: AnswerTokens, texts: list[str], is_special: list[bool]
+    answer: Answer, texts: list[str], is_special: list[bool]
 ) -> Iterator[Spelling]:
     """Yield the possible spellings of the tokens.
 
@@ -106,7 +69,7 @@ def possible_spellings(
         spellers.append(_from_sentencepiece)
     if not joined.isascii():
         spellers.append(_from_byte_level)
-    tokens = list(zip(answer.token_texts, texts, is_special, strict=True))
+    tokens = list(zip(answer.token_texts or (), texts, is_special, strict=True))
     for spell in spellers:
         units = []
         for token, text, special in tokens:

@@ -1,14 +1,14 @@
 """Rows of JSON-lines, CSV or Parquet files or of lists, with their places."""
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
 import re
-import struct
 import warnings
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -39,7 +39,20 @@ TextList = Annotated[list[Text], Field(min_length=1), _AsList]
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
 # The number of bytes of a file that are checked at a time.
 _PIECE_SIZE = 2**16
+_COMPRESSIONS = {
+    b"\x1f\x8b": gzip.decompress,
+    b"BZh": bz2.decompress,
+    b"\xfd7zXZ": lzma.decompress,
+}
+_PICKLE = "a pickle, which may run code when it is read; write its values as JSON lines or Parquet"
+# The beginnings of files that are not read, and what they are.
+_FOREIGN = {
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; decompress it with `unzstd`",
+    b"\x93NUMPY": "a NumPy array; write its values as JSON lines or Parquet",
+    **{b"\x80" + bytes([version]): _PICKLE for version in range(2, 6)},
+}
 _ZIP = b"PK\x03\x04"
+_CONVERT = "convert the log: inspect log convert LOG --to json --output-dir FOLDER"
 _PARQUET = b"PAR1"
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 
@@ -50,26 +63,25 @@ def source_path(source: Source, otherwise: str) -> Path:
 
 
 def unzipped(path: str | Path) -> Path:
-    """Return a path without `.gz` at its end."""
-    return Path(str(path).removesuffix(".gz"))
+    """Return a path without `.gz`, `.bz2` or `.xz` at its end."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix.lower() in (".gz", ".bz2", ".xz") else path
 
 
-def json_lines(
-    source: Source, *, on_error: Callable[[str, RunError], None] | None = None
-) -> Iterator[tuple[str, Any]]:
+def json_lines(source: Source, notes: list[str] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield the values of a file of JSON lines, a list or a table, with their places.
 
     A place is `<path>, line <n>` or `entry <n>`; if a table has an index of texts, they are the
-    places of its rows. A file may be gzipped, or be a log of inspect_ai, and objects may extend
-    over several lines. Missing values of a table are left out of its rows.
+    places of its rows. A file may be compressed, or be a log of inspect_ai, and objects may extend
+    over several lines. A line that is not JSON is a `BadRow`. Missing values of a table are left
+    out of its rows.
 
     Args:
         source: a file, a list or a table.
-        on_error: called with the place and the error of a line that is not JSON, which is then left
-            out. By default the error is raised.
+        notes: takes notes on what was detected in a file. By default a warning has them.
 
     Raises:
-        RunError: a line is not JSON, or the file has server-sent events; names file and line.
+        RunError: the file has server-sent events; names file and line.
 
     Example:
         >>> list(json_lines([{"question": "Who wrote Emma?"}]))
@@ -78,12 +90,12 @@ def json_lines(
     if isinstance(source, (str, Path)):
         if _is_utf8_lines(source):
             with reading(source), regular(source).open("rb") as file:
-                yield from lines_of_json(file, source, on_error)
+                yield from lines_of_json(file, source)
             return
-        notes: list[str] = []
-        data = _content(source, notes)
-        warn_of_notes(source, notes)
-        yield from _entries(data, source, on_error)
+        new_notes: list[str] = []
+        data = _content(source, new_notes if notes is None else notes)
+        warn_of_notes(source, new_notes)
+        yield from _entries(data, source)
     elif isinstance(source, pd.DataFrame):
         yield from _table_rows(source)
     elif isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
@@ -137,7 +149,9 @@ def read_rows(source: Source) -> pd.DataFrame:
     return table
 
 
-def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | BadRow"]], str]:
+def rows_of(
+    source: Source, notes: list[str], header: Set[str] | None = frozenset()
+) -> tuple[list[tuple[str, "dict | BadRow"]], str]:
     """Return the rows of a source with their places, and the delimiter of a CSV file.
 
     The delimiter of other sources is a comma. A row that cannot be read is a `BadRow`.
@@ -145,25 +159,30 @@ def rows_of(source: Source, notes: list[str]) -> tuple[list[tuple[str, "dict | B
     Args:
         source: a file, or rows in memory.
         notes: takes notes on what was detected, such as the encoding of the file.
+        header: plain names of which the header of a CSV file must have one; None if it has none.
     """
     if not isinstance(source, (str, Path)):
         with reading("the rows"):
-            return [(where, object_or_bad_row(row)) for where, row in json_lines(source)], ","
+            return [(where, _object_or_bad_row(row)) for where, row in json_lines(source)], ","
     suffix = unzipped(source).suffix.lower()
     if suffix not in SUFFIXES:
-        raise RunError(
-            f"{source} has an unknown ending; choose {', '.join(SUFFIXES)}{_advice(suffix)}"
-        )
+        is_sheet = suffix in (".xlsx", ".xls", ".ods")
+        advice = "; save the sheet as CSV (in Excel: 'CSV UTF-8')" if is_sheet else ""
+        raise RunError(f"{source} has an unknown ending; choose {', '.join(SUFFIXES)}{advice}")
     with reading(source):
-        data = _content(source, notes)
-        if suffix in (".csv", ".tsv"):
-            _check_text(data, source)
-            return csv_rows(data, source, "\t" if suffix == ".tsv" else ",", notes)
-        rows = _READERS[suffix](data, source)
-        return [(where, object_or_bad_row(row)) for where, row in rows], ","
+        if suffix in _JSON_SUFFIXES:
+            rows = json_lines(source, notes)
+        else:
+            data = _content(source, notes)
+            if suffix in (".csv", ".tsv"):
+                _check_text(data, source)
+                usual_delimiter = "\t" if suffix == ".tsv" else ","
+                return csv_rows(data, source, usual_delimiter, notes, header)
+            rows = _parquet(data, source) if suffix == ".parquet" else _blocks(data, source)
+        return [(where, _object_or_bad_row(row)) for where, row in rows], ","
 
 
-def object_or_bad_row(row: object) -> "dict | BadRow":
+def _object_or_bad_row(row: object) -> "dict | BadRow":
     """Return a row if it is an object of JSON, and a `BadRow` if not."""
     if isinstance(row, (dict, BadRow)):
         return row
@@ -175,13 +194,6 @@ def warn_of_notes(source: Source, notes: list[str]) -> None:
     if notes:
         name = source_path(source, "the rows")
         warnings.warn(f"{name}: {'; '.join(notes)}", UserWarning, stacklevel=2)
-
-
-def _advice(suffix: str) -> str:
-    """Return how to save a workbook as a file that can be read, or "" for other files."""
-    if suffix in (".xlsx", ".xls", ".ods"):
-        return "; save the sheet as CSV (in Excel: 'CSV UTF-8')"
-    return ""
 
 
 def _is_utf8_lines(path: str | Path) -> bool:
@@ -211,7 +223,12 @@ def _content(path: str | Path, notes: list[str]) -> bytes:
     """Return the bytes of a file, unpacked, and in UTF-8 if it is text."""
     with reading(path):
         data = regular(path).read_bytes()
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        for mark, decompress in _COMPRESSIONS.items():
+            if data.startswith(mark):
+                data = decompress(data)
+    for mark, words in _FOREIGN.items():
+        if data.startswith(mark):
+            raise RunError(f"{path} is {words}")
     if data.startswith((_ZIP, _PARQUET, _OLD_EXCEL)):
         return data
     if data.startswith(LFS_POINTER):
@@ -261,60 +278,24 @@ def _blocks(data: bytes, path: str | Path) -> Iterator[tuple[str, dict]]:
 
 # --- JSON ---
 
-
-def _entries_or_bad(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    return _entries(data, path, keeps_bad_lines=True)
-
-
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
-_READERS: dict[str, Callable] = dict.fromkeys(_JSON_SUFFIXES, _entries_or_bad)
-_READERS |= {".parquet": _parquet, ".txt": _blocks}
 SUFFIXES = (*_JSON_SUFFIXES, ".csv", ".tsv", ".parquet", ".txt")
 
 
-def _entries(
-    data: bytes,
-    path: str | Path,
-    on_error: Callable[[str, RunError], None] | None = None,
-    *,
-    keeps_bad_lines: bool = False,
-) -> Iterator[tuple[str, object]]:
+def _entries(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of an inspect_ai log, or of JSON as in `json_values`, with their places."""
-    if data.startswith(_ZIP):
-        yield from _samples(data, path)
-    else:
-        yield from json_values(data, path, on_error, keeps_bad_lines=keeps_bad_lines)
-
-
-def _samples(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
-    """Yield the values of JSON in the folder `samples` of a zip, with their places.
-
-    All members of the zip are checked.
-    """
+    if not data.startswith(_ZIP):
+        yield from json_values(data, path)
+        return
     with reading(path):
         log = zipfile.ZipFile(io.BytesIO(data))
-    for member in log.infolist():
-        where = f"{path}, {member.filename[:80]!r}"
-        with reading(where):
-            if member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                content = log.read(member)
-            else:
-                content = _zstandard_content(data, member)
-            if member.filename.startswith("samples/"):
+    names = log.namelist()
+    if not any(name.startswith("samples/") for name in names):
+        kind = "an npz file of NumPy" if names[0].endswith(".npy") else "a zip file"
+        raise RunError(f"{path} is {kind}; write its values as JSON lines or Parquet")
+    for name in names:
+        where = f"{path}, {name[:80]!r}"
+        with reading(where, hint=_CONVERT):
+            content = log.read(name)
+            if name.startswith("samples/"):
                 yield where, from_json(content)
-
-
-def _zstandard_content(data: bytes, member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member that is compressed by Zstandard.
-
-    The standard library reads such members from Python 3.14 on. A member begins with a header of 30
-    bytes, its name and extra fields; the header ends with the lengths of these two.
-    """
-    lengths = struct.unpack_from("<HH", data, member.header_offset + 26)
-    start = member.header_offset + 30 + sum(lengths)
-    header = data[member.header_offset : start]
-    packed = pa.BufferReader(data[start : start + member.compress_size])
-    content = pa.CompressedInputStream(packed, "zstd").read()
-    if zlib.crc32(content) != member.CRC or member.filename.encode() not in header:
-        raise zipfile.BadZipFile("its checksum or its name differs from that in the archive")
-    return content

@@ -57,8 +57,7 @@ def questions_from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     ]
     combined = pd.concat(parts, ignore_index=True)
     places = [f"dataset {name!r}, question {n + 1}" for n in combined.index]
-    questions, _ = read_questions(combined.set_axis(places), {})
-    return questions
+    return read_questions(combined.set_axis(places), {}).table
 
 
 def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:

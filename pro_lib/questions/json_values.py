@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,23 @@ from pro_lib.questions.tables import BadRow, damaged_text
 _HINT = "it must be JSON in UTF-8"
 _NOT_SPACE = re.compile(r"\S")
 # Keys that may contain the list of a file's rows.
-LIST_NAMES = ("data", "questions", "examples", "rows")
+LIST_NAMES = ("data", "questions", "examples", "rows", "samples")
 _LIST_IN_OBJECT = re.compile(rf'\s*\{{\s*"({"|".join(LIST_NAMES)})"\s*:\s*\['.encode())
 # A line of server-sent events, as a client saves a stream that it does not join.
 _EVENT = re.compile(rb"(data|event): ?[\[{\w]")
 
 
-def json_values(
-    data: bytes,
-    path: str | Path,
-    on_error: Callable[[str, RunError], None] | None = None,
-    *,
-    keeps_bad_lines: bool = False,
-) -> Iterator[tuple[str, object]]:
+def json_values(data: bytes, path: str | Path) -> Iterator[tuple[str, object]]:
     """Yield the values of a file with their places: `<path>, line <n>` or `<path>, entry <n>`.
+
+    A line that is not JSON is a `BadRow`. Texts may have unpaired surrogates.
 
     Args:
         data: the bytes of the file.
         path: its name, for the places.
-        on_error: called with the place and the error of a line that is not JSON, which is then left
-            out. By default the error is raised.
-        keeps_bad_lines: whether a line that is not JSON is yielded as a `BadRow`, and texts may
-            have unpaired surrogates.
 
     Raises:
-        RunError: a line is not JSON, or the file has server-sent events; names file and line.
+        RunError: the file has server-sent events, or is a list that cannot be read.
     """
     is_list = data.lstrip()[:1] == b"[" or _LIST_IN_OBJECT.match(data) is not None
     values: list[Any] = []
@@ -48,11 +40,12 @@ def json_values(
         is_one_value = is_list and b"\n" not in data.strip()
     else:
         values = _values_over_lines(data)
-        is_one_value = is_list and not values and on_error is None
+        is_one_value = is_list and not values
     if is_one_value:
-        values = [_parsed(data, path, is_lenient=keeps_bad_lines)]
+        with reading(path, hint=_HINT):
+            values = [_lenient_json(data)]
     if not values:
-        yield from lines_of_json(io.BytesIO(data), path, on_error, keeps_bad_lines=keeps_bad_lines)
+        yield from lines_of_json(io.BytesIO(data), path)
         return
     if len(values) == 1 and is_list:
         [whole] = values
@@ -78,11 +71,6 @@ def decoded(value: object) -> object:
     return value
 
 
-def _parsed(data: bytes, path: str | Path, *, is_lenient: bool) -> Any:
-    with reading(path, hint=_HINT):
-        return _lenient_json(data) if is_lenient else from_json(data)
-
-
 def _lenient_json(data: bytes) -> Any:
     """Return a value of JSON in which texts may have unpaired surrogates.
 
@@ -94,24 +82,8 @@ def _lenient_json(data: bytes) -> Any:
         return json.loads(damaged_text(data))
 
 
-def lines_of_json(
-    lines: Iterable[bytes],
-    path: str | Path,
-    on_error: Callable[[str, RunError], None] | None = None,
-    *,
-    keeps_bad_lines: bool = False,
-) -> Iterator[tuple[str, object]]:
-    """Yield the value of each line of a file, with its place.
-
-    Args:
-        lines: the lines in UTF-8.
-        path: the name of the file, for the places.
-        on_error: as in `json_values`.
-        keeps_bad_lines: as in `json_values`.
-
-    Raises:
-        RunError: a line is not JSON, or the file has server-sent events; names file and line.
-    """
+def lines_of_json(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[str, object]]:
+    """Yield the value of each line of a file, with its place, as `json_values` does."""
     for n, line in enumerate(lines, start=1):
         text = line.strip()
         if not text:
@@ -122,15 +94,9 @@ def lines_of_json(
             remedy = "save the whole response that the client joins"
             raise RunError(f"{where}: this is {words}; {remedy}")
         try:
-            value = _parsed(text, where, is_lenient=keeps_bad_lines)
-        except RunError as error:
-            if keeps_bad_lines:
-                yield where, BadRow(str(error).removeprefix(f"{where} "))
-                continue
-            if on_error is None:
-                raise
-            on_error(where, error)
-            continue
+            value: object = _lenient_json(text)
+        except (ValueError, RecursionError) as error:
+            value = BadRow(f"cannot be read: {error}; {_HINT}")
         yield where, value
 
 

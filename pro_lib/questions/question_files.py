@@ -1,8 +1,9 @@
-"""Read questions from files and tables: find the columns, and leave out unusable rows."""
+"""Read questions from files and tables, and leave out unusable rows."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,76 +13,33 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
 from pro_lib.questions.cell_values import is_missing, plain_name
-from pro_lib.questions.choices import choices_of
 from pro_lib.questions.file_readers import (
     Identity,
     Source,
     TextList,
-    object_or_bad_row,
     rows_of,
     source_path,
     unzipped,
     warn_of_notes,
 )
 from pro_lib.questions.json_values import LIST_NAMES
-from pro_lib.questions.references import read_references
+from pro_lib.questions.question_formats import (
+    COLUMN_NAMES,
+    FORMATS,
+    ID_NAMES,
+    KNOWN_NAMES,
+    QUESTION_NAMES,
+    QuestionFormat,
+)
+from pro_lib.questions.references import references_of
 from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
+Rows = list[tuple[str, Any]]
 _OneText = Annotated[TextList, Field(max_length=1)]
-# Usual names of the columns, in order of preference. The columns of a group are read together.
-QUESTION_COLUMN_ALIASES = {
-    "question_id": [["question_id"], ["id"], ["qid"], ["_id"], ["q_id"]],
-    "question": [
-        ["question"],
-        ["query"],
-        ["prompt"],
-        ["input"],
-        ["problem"],
-        ["question_text"],
-        ["question_stem"],
-        ["utterance"],
-    ],
-    "references": [
-        ["references"],
-        ["answer", "aliases"],
-        ["answers"],
-        ["best_answer", "correct_answers"],
-        ["correct_answer"],
-        ["reference"],
-        ["target"],
-        ["targets"],
-        ["gold"],
-        ["expected"],
-        ["possible_answers"],
-        ["golden_answers"],
-        ["gold_answers"],
-        ["gold_answer"],
-        ["ground_truths"],
-        ["ground_truth"],
-        ["reference_answer"],
-        ["expected_answer"],
-        ["ideal"],
-        ["answers_spans"],
-        ["mc1_targets"],
-        ["target_value"],
-    ],
-    "split": [["split"]],
-}
-COLUMN_NAMES = tuple(QUESTION_COLUMN_ALIASES)
-# Columns that name the right choice. They are used only if the file has choices.
-_CHOICE_ALIASES = (
-    "answer_key",
-    "correct",
-    "correct_choice",
-    "correct_option",
-    "correct_index",
-    "label",
-    "cop",
-    "answer_index",
-    "answer_idx",
-)
 # The number of rows that a message about rejected rows shows.
 _N_SHOWN = 5
+# If this share of the references contains a semicolon, a message names `separator=`.
+_MANY = 0.1
 
 
 class _Columns(Format, extra="forbid"):
@@ -91,23 +49,27 @@ class _Columns(Format, extra="forbid"):
     question: _OneText | None = None
     references: TextList | None = None
     split: _OneText | None = None
+    choices: TextList | None = None
+    separator: _OneText | None = None
 
 
-def _id_text(value: object) -> object:
-    """Return a whole number as an id.
+def _number_as_text(value: object) -> object:
+    """Return a whole number as text. Pandas makes floats of a column with gaps."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or is_missing(value) or int(value) != value:  # type: ignore[call-overload]
+        return value
+    return str(int(value))  # type: ignore[call-overload]
 
-    Pandas makes floats of a column with gaps.
-    """
-    is_whole = isinstance(value, float) and not is_missing(value) and value.is_integer()
-    return str(int(value)) if is_whole else value  # type: ignore[call-overload]
+
+_AsText = BeforeValidator(_number_as_text)
 
 
 class _Question(Format):
     """A question, read from the columns of a row."""
 
-    question_id: Annotated[Identity, BeforeValidator(_id_text)]
+    question_id: Annotated[Identity, _AsText]
     question: Name
-    split: Name
+    split: Annotated[Name, _AsText]
 
 
 @dataclass(frozen=True)
@@ -117,32 +79,20 @@ class QuestionRows:
     Attributes:
         table: one row per question: question_id, question, references, split, and other columns.
         columns: the columns of the source that each of these was read from.
-        left_out: the texts of the questions that are left out, by their ids.
     """
 
     table: pd.DataFrame
     columns: dict[str, list[str]]
-    left_out: dict[str, str]
 
 
 def read_questions(
-    source: Source, columns: Mapping, *, strict: bool = False
-) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Return the questions of a source, and the columns of the source that were read.
-
-    The arguments and errors are those of `read_question_rows`.
-
-    Example:
-        >>> rows = [{"query": "Who wrote Emma?", "answer": "Jane Austen"}]
-        >>> table, columns = read_questions(rows, {})
-        >>> columns
-        {'question': ['query'], 'references': ['answer']}
-    """
-    rows = read_question_rows(source, columns, strict=strict)
-    return rows.table, rows.columns
-
-
-def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False) -> QuestionRows:
+    source: Source,
+    columns: Mapping,
+    *,
+    row: Callable[[dict], Mapping | None] | None = None,
+    separator: str | None = None,
+    strict: bool = False,
+) -> QuestionRows:
     """Return the questions of a file or in memory.
 
     Each question has an id that no other has, a text and a reference. A row without a text or a
@@ -151,135 +101,141 @@ def read_question_rows(source: Source, columns: Mapping, *, strict: bool = False
     Args:
         source: a file, or rows in memory.
         columns: the names of the source's columns, as in `pro_lib.load_questions`.
+        row: a function from a row to a question, as in `pro_lib.load_questions`.
+        separator: the text between several references in one text.
         strict: whether a row that cannot be used is an error.
 
-    Returns:
-        The questions. The columns of `QUESTION_COLUMN_ALIASES` come first in their table.
-
     Raises:
-        RunError: a column is missing, an id is used twice, or no row can be used; names file and
-            place.
+        RunError: a column is missing, or no row can be used; names file and place.
+
+    Example:
+        >>> rows = [{"query": "Who wrote Emma?", "answer": "Jane Austen"}]
+        >>> read_questions(rows, {}).columns
+        {'question': ['query'], 'references': ['answer']}
     """
     chosen_names = parse(_Columns, columns, "columns=").model_dump(exclude_none=True)
+    separator = chosen_names.pop("separator", [separator])[0]
     file = source_path(source, "questions")
     notes: list[str] = []
-    rows, _ = rows_of(source, notes)
-    rows = _flattened(rows)
+    rows = _flattened(rows_of(source, notes, header=_header(chosen_names, row))[0])
+    if row is not None:
+        rows = [(where, _question_of(row, values)) for where, values in rows]
     if not rows:
         raise RunError(f"{file} holds no questions")
-    objects = [row for _, row in rows if not isinstance(row, BadRow)]
-    names = list(dict.fromkeys(name for row in objects for name in row))
+    objects = [values for _, values in rows if not isinstance(values, BadRow)]
+    names = list(dict.fromkeys(name for values in objects for name in values))
     check_names(names, file)
-    used_columns = _used_columns(names, objects, chosen_names, file) if objects else {}
-    references = iter(_references(file, used_columns, names, objects, notes))
-    notes[:0] = _name_notes(used_columns, chosen_names, notes)
-    collector = _Collector(file, used_columns)
-    for number, (where, row) in enumerate(rows):
-        if isinstance(row, BadRow):
-            collector.add_bad_row(where, row)
-        else:
-            collector.add(number, where, row, next(references))
+    used = _UsedColumns({}, QuestionFormat("", ("",)))
+    if objects:
+        used = _used_columns(names, chosen_names, file)
+        notes += used.notes(names)
+    if separator is not None:
+        used = replace(used, format=replace(used.format, separator=separator))
+    collector = _Collector(file, used)
+    for number, (where, values) in enumerate(rows):
+        collector.add(number, where, values)
+    collector.check_indexes(objects)
+    notes += collector.notes()
     warn_of_notes(source if isinstance(source, (str, Path)) else file, notes)
     collector.report(len(rows), strict=strict)
-    return QuestionRows(collector.table(names), used_columns, collector.left_out)
+    return QuestionRows(collector.table(names), used.columns)
 
 
-def _references(
-    file: Path,
-    used_columns: Mapping[str, list[str]],
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, object]],
-    notes: list[str],
-) -> "list[list[str] | BadRow]":
-    """Return the references of each row.
+def _header(chosen_names: Mapping[str, list[str]], row: object) -> set[str] | None:
+    """Return the plain names that a header may have; None if columns are named by number.
 
-    An error names the file.
+    The set is empty if any header will do.
     """
-    if not rows:
-        return []
+    names = [name for columns in chosen_names.values() for name in columns]
+    if names and all(name.isdecimal() for name in names):
+        return None
+    return set() if row is not None else {*KNOWN_NAMES, *map(plain_name, names)}
+
+
+def _question_of(row: Callable[[dict], Mapping | None], values: object) -> object:
+    """Return the question that a user's function makes of a row, or why there is none."""
+    if isinstance(values, BadRow):
+        return values
     try:
-        return read_references(used_columns["references"], names, rows, notes)
-    except RunError as error:
-        raise RunError(f"{file}: {error}") from None
-
-
-def references_beside(row: Mapping[str, object]) -> list[str] | None:
-    """Return the right answers in one row, from columns with usual names, if there are any.
-
-    A letter or an index that names a choice is not used, because one row does not show which choice
-    it is.
-    """
-    names = {plain_name(name): name for name in row if isinstance(name, str)}
-    columns: list[str] = []
-    for aliases in QUESTION_COLUMN_ALIASES["references"]:
-        columns = [names[alias] for alias in aliases if alias in names]
-        if columns:
-            break
-    if not columns:
-        return None
-    _, [choices] = choices_of(list(names.values()), [row])
-    [references] = read_references(columns, [], [row], [])
-    if isinstance(references, BadRow):
-        return None
-    if choices is not None and not set(references) <= set(choices.texts):
-        return None
-    return references
+        question = row(dict(values))  # type: ignore[call-overload]
+    except Exception as error:  # a function of the user
+        return BadRow(f"row= raised {type(error).__name__}: {error}")
+    if question is None:
+        return BadRow("row= returned None")
+    if not isinstance(question, Mapping):
+        return BadRow(f"row= must return a dict, not {type(question).__name__}")
+    return dict(question)
 
 
 class _Collector:
-    """Collects the questions of a file, and the rows that are left out.
+    """Collects the questions of a file, and the rows that are left out."""
 
-    Attributes:
-        file: the file, for messages.
-        used_columns: the columns of the file that are read.
-        left_out: the texts of questions that are left out, by their ids.
-    """
-
-    def __init__(self, file: Path, used_columns: Mapping[str, list[str]]) -> None:
+    def __init__(self, file: Path, used: "_UsedColumns") -> None:
         self.file = file
-        self.used_columns = used_columns
-        self.left_out: dict[str, str] = {}
-        self._stem = unzipped(file).stem
+        self.used = used
         self._questions: list[dict[str, Any]] = []
         self._rows: list[Mapping] = []
         self._places: dict[str, str] = {}
         self._reasons: list[tuple[str, str]] = []
 
-    def add_bad_row(self, where: str, row: BadRow) -> None:
-        """Leave out a row that could not be read."""
-        self._reasons.append((where, row.reason))
+    def add(self, number: int, where: str, row: "Mapping | BadRow") -> None:
+        """Add a row, or leave it out."""
+        question = row if isinstance(row, BadRow) else self._question(number, row)
+        if isinstance(row, BadRow) or isinstance(question, BadRow):
+            self._reasons.append((where, question.reason))  # type: ignore[union-attr]
+            return
+        name = question["question_id"]
+        first_place = self._places.setdefault(name, where)
+        if first_place != where:
+            self._reasons.append((where, f"question_id {name!r} was already used ({first_place})"))
+            return
+        self._questions.append(question)
+        self._rows.append(row)
 
-    def add(self, number: int, where: str, row: Mapping, references: "list[str] | BadRow") -> None:
-        """Add a row, or leave it out, or raise `RunError` if its id was used before."""
-        values: dict[str, Any] = {"question_id": f"{self._stem}-{number}", "split": "test"}
+    def _question(self, number: int, row: Mapping) -> "dict[str, Any] | BadRow":
+        """Return the question of a row, or why there is none."""
+        values: dict[str, Any] = {
+            "question_id": f"{unzipped(self.file).stem}-{number}",
+            "split": "test",
+        }
         for field in ("question_id", "question", "split"):
-            if field in self.used_columns:
-                values[field] = row.get(self.used_columns[field][0])
+            if field in self.used.columns:
+                values[field] = row.get(self.used.columns[field][0])
         try:
             question = _Question.model_validate(values)
         except ValidationError as error:
-            self._leave_out(where, values, sentence(error))
-            return
-        name = question.question_id
-        if name in self._places:
-            raise RunError(f"{where}: question_id {name!r} was already used ({self._places[name]})")
-        self._places[name] = where
+            return BadRow(sentence(error))
+        if any(map(_has_damage, row.values())):
+            return BadRow("a text has an unpaired surrogate, which is not valid Unicode")
+        references = self.used.references_in(row)
         if isinstance(references, BadRow):
-            self._leave_out(where, {**values, "question_id": name}, references.reason)
-        elif any(map(_has_damage, row.values())):
-            reason = "a text has an unpaired surrogate, which is not valid Unicode"
-            self._leave_out(where, values, reason)
-        else:
-            self._questions.append({**question.model_dump(), "references": references})
-            self._rows.append(row)
+            return references
+        return {**question.model_dump(), "references": references}
 
-    def _leave_out(self, where: str, values: Mapping[str, Any], reason: str) -> None:
-        """Leave out a row, and keep its id and its text."""
-        self._reasons.append((where, reason))
-        name = values["question_id"]
-        text = values.get("question")
-        if isinstance(name, (str, int)):
-            self.left_out[str(name)] = text if isinstance(text, str) else ""
+    def check_indexes(self, rows: Sequence[Mapping]) -> None:
+        """Raise `RunError` if the indexes of right choices are counted from 1, but 0 is usual."""
+        if not self.used.choices or self.used.format.first:
+            return
+        name = self.used.columns["references"][0]
+        indexes = {row[name] for row in rows if type(row.get(name)) is int and row[name] >= 0}
+        is_beyond = any("counted from 0" in reason for _, reason in self._reasons)
+        if indexes and 0 not in indexes and is_beyond:
+            raise RunError(
+                f"{self.file}: column {name!r} counts the choices from 1, not from 0; use "
+                "load_questions(path=…, row=function), where the function returns the right text"
+            )
+
+    def notes(self) -> list[str]:
+        """Return a note if many references contain a semicolon, which no longer separates them."""
+        cells = [row.get(name) for row in self._rows for name in self.used.columns["references"]]
+        texts = [cell for cell in cells if isinstance(cell, str) and cell[:1] not in ("[", "{")]
+        n_with = sum(";" in text for text in texts)
+        if self.used.format.separator or n_with < _MANY * max(len(texts), 1):
+            return []
+        return [
+            f"{n_with} of {len(texts)} references contain ';' and are one reference each; if ';' "
+            "separates several, give separator=';' (--separator ';')"
+        ]
 
     def report(self, n_rows: int, *, strict: bool) -> None:
         """Warn of the rows that are left out.
@@ -304,17 +260,17 @@ class _Collector:
 
     def table(self, names: Sequence[str]) -> pd.DataFrame:
         """Return the questions, with the columns of the source that are not read."""
-        read_names = {*COLUMN_NAMES}.union(*self.used_columns.values())
+        columns = list(_Question.model_fields)
+        columns.insert(2, "references")
+        read_names = {*columns}.union(*self.used.columns.values())
         other_names = [name for name in names if name not in read_names]
-        other_values = []
-        for row in self._rows:
-            other_values.append([row.get(name) for name in other_names])
-        others = pd.DataFrame(other_values, columns=other_names, dtype=object)
+        values = {name: [row.get(name) for row in self._rows] for name in other_names}
+        others = pd.DataFrame(values, range(len(self._rows)), dtype=object)
         for name in other_names:
             # Whole numbers among which some are missing would become floats.
             if others[name].notna().all():
                 others[name] = others[name].infer_objects()
-        questions = pd.DataFrame(self._questions, columns=list(COLUMN_NAMES), dtype=object)
+        questions = pd.DataFrame(self._questions, columns=columns, dtype=object)
         return questions.infer_objects().join(others)
 
 
@@ -330,22 +286,48 @@ def _has_damage(value: object) -> bool:
 # --- Columns ---
 
 
+@dataclass(frozen=True)
+class _UsedColumns:
+    """The columns of a file that are read, by field, and the format that says how."""
+
+    columns: dict[str, list[str]]
+    format: QuestionFormat
+    choices: tuple[str, ...] = ()
+
+    def references_in(self, row: Mapping) -> "list[str] | BadRow":
+        """Return the references of a row."""
+        return references_of(
+            row,
+            self.columns["references"],
+            choices=self.choices,
+            first=self.format.first,
+            separator=self.format.separator,
+        )
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Return notes about choices, and about other columns that may hold references."""
+        used = self.columns["references"]
+        shown = " and ".join(map(repr, used))
+        if self.choices:
+            columns = ", ".join(map(repr, self.choices))
+            return [f"references from column {shown}, which names the choices in column {columns}"]
+        read_names = {*map(plain_name, used)}
+        others = [
+            repr(name)
+            for name in names
+            for each in FORMATS
+            if not each.choices and plain_name(name) == each.references[0]
+        ]
+        others = [name for name in others if plain_name(name.strip("'\"")) not in read_names]
+        if not others or not self.format.datasets or used == ["references"]:
+            return []
+        return [f"references from column {shown}, not {', '.join(others)}; see columns="]
+
+
 def _used_columns(
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, object]],
-    chosen_names: Mapping[str, list[str]],
-    file: Path,
-) -> dict[str, list[str]]:
-    """Return the columns that each field of the questions is read from.
-
-    They are the columns that `columns=` names, or those with usual names. Case, spaces and
-    underscores do not matter in usual names.
-
-    Args:
-        names: the columns of the file.
-        rows: the rows of the file.
-        chosen_names: the names in `columns=`, by field.
-        file: the file, for errors.
+    names: Sequence[str], chosen_names: Mapping[str, list[str]], file: Path
+) -> _UsedColumns:
+    """Return the columns of a file that are read: those that `columns=` names, or declared ones.
 
     Raises:
         RunError: there is no column for the question or the references, or two may be meant.
@@ -353,41 +335,54 @@ def _used_columns(
     by_plain_name: dict[str, list[str]] = {}
     for name in names:
         by_plain_name.setdefault(plain_name(name), []).append(name)
-    used_columns: dict[str, list[str]] = {}
-    for field in COLUMN_NAMES:
-        if field in chosen_names:
-            used_columns[field] = [
-                _chosen_column(name, names, by_plain_name, file) for name in chosen_names[field]
-            ]
-        else:
-            columns = _usual_columns(field, by_plain_name, file)
-            if columns:
-                used_columns[field] = columns
-    if "references" not in used_columns:
-        columns = _choice_columns(names, by_plain_name, rows)
+
+    def columns_of(wanted: Sequence[str]) -> list[str]:
+        present = [name for name in wanted if name in by_plain_name]
+        return [_column(name, by_plain_name[name], file) for name in present]
+
+    used = _chosen_columns(names, chosen_names, by_plain_name, file)
+    choices = tuple(used.pop("choices", ()))
+    layout = next((each for each in FORMATS if each.fits(by_plain_name)), None)
+    if "references" in used or layout is None:
+        layout = QuestionFormat("", ("",))
+    else:
+        used["references"] = columns_of(layout.references)
+        choices = choices or tuple(columns_of(layout.choices))
+    usual = {
+        "question_id": ID_NAMES,
+        "question": (*filter(None, [layout.question]), *QUESTION_NAMES),
+        "split": ("split",),
+    }
+    for field, aliases in usual.items():
+        columns = columns_of(aliases)
         if columns:
-            used_columns["references"] = columns
+            used.setdefault(field, columns[:1])
     for field in ("question", "references"):
-        if field not in used_columns:
+        if field not in used:
             raise _missing_column(field, names, file)
-    return used_columns
+    ordered = {field: used[field] for field in COLUMN_NAMES if field in used}
+    return _UsedColumns(ordered, layout, choices)
 
 
-def _usual_columns(field: str, by_plain_name: Mapping[str, list[str]], file: Path) -> list[str]:
-    """Return the columns of the first group of usual names that the file has."""
-    for aliases in QUESTION_COLUMN_ALIASES[field]:
-        present_aliases = [alias for alias in aliases if alias in by_plain_name]
-        if present_aliases:
-            return [_usual_column(alias, by_plain_name, file) for alias in present_aliases]
-    return []
+def _chosen_columns(
+    names: Sequence[str],
+    chosen_names: Mapping[str, list[str]],
+    by_plain_name: Mapping[str, list[str]],
+    file: Path,
+) -> dict[str, list[str]]:
+    """Return the columns that `columns=` names, by field."""
+    used: dict[str, list[str]] = {}
+    for field, chosen in chosen_names.items():
+        for name in chosen:
+            alike = [name] if name in names else by_plain_name.get(plain_name(name), [])
+            if len(alike) != 1:
+                raise _missing_column(name, names, file)
+            used.setdefault(field, []).append(alike[0])
+    return used
 
 
-def _usual_column(alias: str, by_plain_name: Mapping[str, list[str]], file: Path) -> str:
-    """Return the column with a usual name.
-
-    A column with exactly this spelling comes first.
-    """
-    columns = by_plain_name[alias]
+def _column(alias: str, columns: Sequence[str], file: Path) -> str:
+    """Return the column with a plain name. A column with exactly this spelling comes first."""
     if alias in columns:
         return alias
     if len(columns) > 1:
@@ -397,108 +392,75 @@ def _usual_column(alias: str, by_plain_name: Mapping[str, list[str]], file: Path
     return columns[0]
 
 
-def _choice_columns(
-    names: Sequence[str],
-    by_plain_name: Mapping[str, list[str]],
-    rows: Sequence[Mapping[str, object]],
-) -> list[str]:
-    """Return the column that names the right choice, if the file has choices."""
-    aliases = [alias for alias in _CHOICE_ALIASES if alias in by_plain_name]
-    if not aliases:
-        return []
-    columns, _ = choices_of(names, rows[:1])
-    return by_plain_name[aliases[0]][:1] if columns else []
-
-
-def _chosen_column(
-    name: str, names: Sequence[str], by_plain_name: Mapping[str, list[str]], file: Path
-) -> str:
-    """Return the column that `columns=` names."""
-    if name in names:
-        return name
-    alike = by_plain_name.get(plain_name(name), [])
-    if len(alike) == 1:
-        return alike[0]
-    raise _missing_column(name, names, file)
-
-
 def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
-    field = name if name in QUESTION_COLUMN_ALIASES else "question"
-    example = f"{{'{field}': …}}"
-    remedy = f"say which column is meant with columns={example} (--columns)"
-    existing = ", ".join(map(str, names))
+    field = name if name in COLUMN_NAMES else "question"
+    remedy = (
+        f"say which column is meant with columns={{'{field}': …}} (--columns {field}=…), or make "
+        "questions of the rows with load_questions(path=…, row=function)"
+    )
+    counts = Counter(map(str, names))
+    existing = ", ".join(list(counts)[:20])
     return RunError(f"{file} has no column {name!r}, only {existing}; {remedy}")
 
 
-def _name_notes(
-    used_columns: Mapping[str, list[str]],
-    chosen_names: Mapping[str, list[str]],
-    other_notes: Sequence[str],
-) -> list[str]:
-    """Return notes about columns whose names differ from usual names in case or spaces.
-
-    Columns that another note already names are left out.
-    """
-    notes = []
-    for field, columns in used_columns.items():
-        if field in chosen_names:
-            continue
-        usual_names = {alias for aliases in QUESTION_COLUMN_ALIASES[field] for alias in aliases}
-        guessed_columns = [column for column in columns if column not in usual_names]
-        note = f"{field} from column {' and '.join(map(repr, guessed_columns))}"
-        if guessed_columns and not any(other.startswith(note) for other in other_notes):
-            notes.append(note)
-    return notes
+def references_beside(row: Mapping[str, object]) -> list[str] | None:
+    """Return the right answers in one row with the columns of a known format, if it has any."""
+    names = {plain_name(name): name for name in row if isinstance(name, str)}
+    layout = next((each for each in FORMATS if each.fits({*names, each.question})), None)
+    if layout is None:
+        return None
+    references = references_of(
+        row,
+        [names[name] for name in layout.references if name in names],
+        choices=[names[name] for name in layout.choices if name in names],
+        first=layout.first,
+        separator=layout.separator,
+    )
+    return None if isinstance(references, BadRow) else references
 
 
 # --- Rows within rows ---
 
 
-def _flattened(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _flattened(rows: Rows) -> Rows:
     """Return the rows and the rows nested in them, as in the files of SQuAD, TriviaQA and ARC."""
     if len(rows) == 1 and isinstance(rows[0][1], dict):
         rows = _rows_of_object(*rows[0])
-    flat_rows = []
-    for where, row in rows:
-        flat_rows += _rows_within(where, row)
-    return flat_rows
+    return [inner for where, row in rows for inner in _rows_within(where, row)]
 
 
-def _rows_of_object(where: str, whole: dict) -> list[tuple[str, Any]]:
+def _rows_of_object(where: str, whole: dict) -> Rows:
     """Return the rows in the only object of a file: a list, a table by columns, or one row."""
     values = {plain_name(name): value for name, value in whole.items()}
     lists = [values[name] for name in LIST_NAMES if isinstance(values.get(name), list)]
     if lists and all(isinstance(row, dict) for row in lists[0]):
         return [(f"{where}, entry {number}", row) for number, row in enumerate(lists[0], start=1)]
-    return _rows_of_columns(where, whole)
-
-
-def _rows_of_columns(where: str, whole: dict) -> list[tuple[str, Any]]:
-    """Return the rows of a table that was written by columns.
-
-    Another object is one row.
-    """
     columns = list(whole.values())
     if len(columns) < 2 or not all(isinstance(column, dict) for column in columns):
         return [(where, whole)]
     keys = list(columns[0])
-    have_same_keys = all(list(column) == keys for column in columns)
-    if not keys or not have_same_keys or not all(key.isdigit() for key in keys):
-        return [(where, whole)]
-    rows = []
-    for number, key in enumerate(keys, start=1):
-        row = {name: column[key] for name, column in whole.items()}
-        rows.append((f"{where}, entry {number}", row))
-    return rows
+    if keys and all(list(column) == keys and key.isdigit() for column in columns for key in keys):
+        return [
+            (f"{where}, entry {n}", {name: column[key] for name, column in whole.items()})
+            for n, key in enumerate(keys, start=1)
+        ]
+    if values.keys().isdisjoint(QUESTION_NAMES):
+        first = next(iter(whole))
+        raise RunError(
+            f"{where} is one object with {len(whole):,} objects by name, such as {first!r}, not a "
+            "list of rows; write a list of these objects, or pass them as load_questions(path=rows)"
+        )
+    return [(where, whole)]
 
 
-def _rows_within(where: str, row: Any) -> list[tuple[str, Any]]:
+def _rows_within(where: str, row: Any) -> Rows:
     """Return a row, or the rows in it, in the usual form."""
     if isinstance(row, BadRow):
         return [(where, row)]
-    if isinstance(row.get("paragraphs"), list):
-        return _squad_rows(where, row)
+    paragraphs = row.get("paragraphs")
+    if paragraphs and isinstance(paragraphs, list) and "question" not in row:
+        return _squad_rows(where, paragraphs)
     if isinstance(row.get("row"), dict) and "row_idx" in row:
         return [(where, row["row"])]  # the form of the viewer of the Hugging Face hub
     question = row.get("question")
@@ -508,14 +470,13 @@ def _rows_within(where: str, row: Any) -> list[tuple[str, Any]]:
     return [(where, row)]
 
 
-def _squad_rows(where: str, article: dict) -> list[tuple[str, Any]]:
+def _squad_rows(where: str, paragraphs: list) -> Rows:
     """Return the questions of an article in SQuAD's own file."""
-    rows: list[tuple[str, Any]] = []
-    for paragraph in article["paragraphs"]:
+    rows: Rows = []
+    for paragraph in paragraphs:
         questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
-        if not isinstance(questions, list):
-            continue
-        for question in questions:
+        for question in questions or [BadRow("a paragraph has no questions (qas)")]:
+            is_row = isinstance(question, (dict, BadRow))
             place = f"{where}, question {len(rows) + 1}"
-            rows.append((place, object_or_bad_row(question)))
+            rows.append((place, question if is_row else BadRow("a question is not an object")))
     return rows

@@ -1,7 +1,7 @@
 """Question sets (bundled, from the Hugging Face hub or from files) with their prompts."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from pro_lib.questions.prompts import (
     few_shot_prefix,
     filled_template,
 )
-from pro_lib.questions.question_files import QuestionRows, read_question_rows, read_questions
+from pro_lib.questions.question_files import QuestionRows, read_questions
 from pro_lib.questions.repeats import hash_order, question_groups, warn_of_repeats, without_texts
 from pro_lib.runs.question_table import QUESTION_COLUMNS
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
@@ -75,8 +75,6 @@ class QuestionSet:
         template: the form of a question in the prompt; `{question}` stands for the question.
         source: where the questions come from and how they were drawn, as JSON values: dataset or
             path, split, limit, seed, n_shots, and the columns that were read.
-        left_out: the texts of questions in the file that cannot be used, by their ids, so that
-            answers to them can be left out too.
     """
 
     name: FolderName
@@ -85,7 +83,6 @@ class QuestionSet:
     header: str = ""
     template: Template = TEMPLATE
     source: Mapping[str, Any] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -224,6 +221,8 @@ def load_questions(  # noqa: PLR0913
     *,
     path: Source | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    row: Callable[[dict], Mapping | None] | None = None,
+    separator: str | None = None,
     split: str | Sequence[str] | None = "test",
     limit: int | None = None,
     seed: int = 0,
@@ -237,12 +236,17 @@ def load_questions(  # noqa: PLR0913
 
     Args:
         name: a name in `NAMES`; with `path`, a name for the set (the file's stem if None).
-        path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a list, or
-            texts separated by `;`), and optionally question_id, split and others. It may also be
-            such rows in memory, a list of dicts or a DataFrame. With the name of a hub set, it may
-            be a folder that `save_to_disk` has made.
+        path: a `.jsonl`, `.csv` or `.parquet` file with columns question and references (a text or
+            a list), and optionally question_id, split and others, or with the columns of a known
+            dataset. It may also be such rows in memory, a list of dicts or a DataFrame. With the
+            name of a hub set, it may be a folder that `save_to_disk` has made.
         columns: the names of the file's columns, for example
-            `{"question": "query", "references": ["answer", "aliases"]}`.
+            `{"question": "query", "references": ["answer", "aliases"]}`. The columns of a CSV file
+            without a header are named by number. Its key `separator` stands for the parameter.
+        row: a function that makes a question of each row: a dict with question, references and
+            optionally question_id, split and others; None leaves the row out.
+        separator: the text between several references in one text, such as ";"; by default a text
+            is one reference.
         split: a split or several, None for all; a file without a split column is one `test` split.
         limit: the largest number of questions of each split, drawn with `seed` and kept in order.
             They are the first ones by a hash of seed and text. So the questions of a smaller limit
@@ -278,7 +282,8 @@ def load_questions(  # noqa: PLR0913
     _check_whole_number("seed", seed, 0)
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
     digest = _file_digest(path)  # before it is read, so that a later change is seen
-    rows = _all_questions(not_empty(name, "name"), path, columns or {}, strict=strict)
+    options = {"row": row, "separator": separator, "strict": strict}
+    rows = _all_questions(not_empty(name, "name"), path, columns or {}, options)
     table = rows.table
     name = unzipped(source_path(path, "questions")).stem if name is None else name
     usual_shots = _usual_n_shots(table)
@@ -308,7 +313,7 @@ def load_questions(  # noqa: PLR0913
         "usual_shots": usual_shots,
     }
     pairs = tuple(zip(shots["question"], shots["references"].str[0], strict=True))
-    return QuestionSet(name, selected, pairs, header, template, source, rows.left_out)
+    return QuestionSet(name, selected, pairs, header, template, source)
 
 
 def _check_whole_number(name: str, value: Any, least: int) -> None:
@@ -328,14 +333,14 @@ def _file_digest(path: Source | None) -> str | None:
 
 
 def _all_questions(
-    name: str | None, path: Source | None, columns: Mapping, *, strict: bool
+    name: str | None, path: Source | None, columns: Mapping, options: dict[str, Any]
 ) -> QuestionRows:
     """Return the questions of all splits, and the columns of a user's file that were read."""
     folder = path if isinstance(path, Path) and (path / "dataset_dict.json").is_file() else None
     if path is not None and folder is None:
-        return read_question_rows(path, columns, strict=strict)
+        return read_questions(path, columns, **options)
     if name in HUB:
-        return QuestionRows(questions_from_hub(name, folder), {}, {})
+        return QuestionRows(questions_from_hub(name, folder), {})
     if folder:
         hub_names = ", ".join(HUB)
         raise RunError(
@@ -345,7 +350,7 @@ def _all_questions(
         words = f"is unknown; choose {', '.join(NAMES)}, or give path= to a file"
         raise RunError(f"dataset {name!r} {words}")
     table = _bundled_questions(name)
-    return QuestionRows(table.assign(references=table["references"].map(list)), {}, {})
+    return QuestionRows(table.assign(references=table["references"].map(list)), {})
 
 
 # An experiment loads its questions many times, and the bundled file does not change.
@@ -360,8 +365,8 @@ def _bundled_questions(name: str) -> pd.DataFrame:
         "question": BUNDLED[name],
         "references": ["answer", "aliases"],
     }
-    table, _ = read_questions(DATA / "world_facts" / "facts.jsonl", fact_columns)
-    return table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]]
+    rows = read_questions(DATA / "world_facts" / "facts.jsonl", fact_columns)
+    return rows.table[[*QUESTION_COLUMNS, "relation", "exposure", "conflict"]]
 
 
 # --- Splits ---
@@ -397,7 +402,7 @@ def _check_splits(
     if splits and not missing:
         return
     first_missing = missing[0] if missing else split
-    reason = f"it has {', '.join(sorted(names))}"
+    reason = f"it has {', '.join(sorted(names))}; None means all"
     if not names:
         reason = f"the {n_shots} shots use all of its questions; lower n_shots"
     raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; {reason}")

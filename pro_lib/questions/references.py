@@ -1,208 +1,206 @@
-"""Read the right answers of question files, in the forms in which datasets and tools write them."""
+"""The right answers in a row of a question file, and the choices that a cell names."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from html.entities import html5
 from typing import Any
 
-from pro_lib.questions.cell_values import NO_ANSWER, is_missing, plain_name, shortened, texts_in
-from pro_lib.questions.choices import choices_of, chosen_texts
+import numpy as np
+
+from pro_lib.questions.cell_values import (
+    NO_ANSWER,
+    is_missing,
+    list_in_text,
+    plain_name,
+    shortened,
+    texts_in,
+)
 from pro_lib.questions.tables import BadRow
-from pro_lib.questions.text_lists import is_list_of_texts, list_in_text
 
-_FINAL_ANSWER = re.compile(r"####[ \t]*(\S[^\n]*?)\s*\Z")
-_ENTITY = re.compile(r"&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_DECIMAL = re.compile(r"-?\d+\.\d+")
-_WHOLE = re.compile(r"-?\d+\.0+")
-_LIST_WITH_QUOTE = re.compile(r"\s*[\[({]\s*['\"]")
+# The end of a rationale of GSM8K.
+_FINAL_ANSWER = re.compile(r"\n####[ \t]*(\S[^\n]*?)\s*\Z")
+_LETTER_AND_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:]\s*(\S.*)", re.DOTALL)
+_LETTER = re.compile(r"[(\[]?([A-Za-z])[)\].:]?")
 
 
-# --- One column ---
+def references_of(
+    row: Mapping[str, object],
+    columns: Sequence[str],
+    *,
+    choices: Sequence[str] = (),
+    first: int = 0,
+    separator: str | None = None,
+) -> "list[str] | BadRow":
+    """Return the references of a row, each text once.
+
+    Args:
+        row: the row.
+        columns: the columns with references.
+        choices: the columns with choices; the first of `columns` then names choices.
+        first: the index of the first choice.
+        separator: the text between several references in one text; None for one reference.
+
+    Example:
+        >>> row = {"answer": "Paris", "aliases": ["City of Light", "Paris"]}
+        >>> references_of(row, ["answer", "aliases"])
+        ['Paris', 'City of Light']
+    """
+    texts: list[str | None] = []
+    answers: Sequence[str | None] | BadRow
+    for name in columns:
+        cell = row.get(name)
+        if choices and name == columns[0]:
+            answers = chosen_texts(name, cell, choices_of(row, choices, first))
+        else:
+            answers = _answers_in(name, cell, separator)
+        if isinstance(answers, BadRow):
+            return answers
+        texts += answers
+    stripped = [text if text is None else text.strip() for text in texts]
+    references = list(dict.fromkeys(text for text in stripped if text not in NO_ANSWER))
+    cells = [row.get(name) for name in columns if name in row]
+    shown = f"references={shortened(cells[0] if len(cells) == 1 else cells)}"
+    if None in references:
+        return BadRow(f"{shown} must be text or lists of texts")
+    return [text for text in references if text] or BadRow(f"{shown} must hold a text")
+
+
+def _answers_in(name: str, cell: object, separator: str | None) -> "list[str | None] | BadRow":
+    """Return the texts in a cell."""
+    if is_missing(cell):
+        return []
+    if not isinstance(cell, str):
+        return texts_in(cell)
+    try:
+        values = list_in_text(cell)
+    except ValueError as error:
+        return BadRow(f"{name}={shortened(cell)} {error}")
+    if values is not None:
+        return texts_in(values)
+    final_answer = _FINAL_ANSWER.search(cell)
+    if final_answer:
+        return [final_answer[1]]
+    return list(cell.split(separator)) if separator else [cell]
+
+
+# --- Choices ---
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The answers in each cell of a column, and words for a note about how they were read."""
+class Choices:
+    """The choices of a question with their labels, and the index of the first one.
 
-    answers: "list[list[str | None] | BadRow]"
-    words: tuple[str, ...] = ()
+    The labels are letters if the file has no others. With labels of the file, `first` is None.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    first: int | None = 0
+
+    def named(self, value: str, *, is_number: bool = False) -> "str | BadRow":
+        """Return the choice that a value names by its label, its index or its text.
+
+        A text that names no choice is an answer of its own, unless it is a letter or a number.
+        """
+        letter = _LETTER.fullmatch(value)
+        label = letter[1] if letter else value
+        text_after = None
+        with_text = _LETTER_AND_TEXT.fullmatch(value)
+        if with_text:
+            label = with_text[1]
+            text_after = with_text[2].strip()
+        is_index = re.fullmatch(r"-?\d{1,3}", value) is not None
+        meant = set()
+        for index, (text, own_label) in enumerate(zip(self.texts, self.labels, strict=True)):
+            has_label = own_label.casefold() == label.casefold()
+            if text_after is not None:
+                has_label = has_label and text.strip() == text_after
+            has_index = self.first is not None and is_index and int(value) == index + self.first
+            has_text = not is_number and text.strip() == value
+            if has_label or has_index or has_text:
+                meant.add(text)
+        if len(meant) == 1:
+            return meant.pop()
+        if meant:
+            return BadRow("names one choice by its text and another one by its label or index")
+        if letter or is_index:
+            return BadRow(f"is not one of the {len(self.texts)} choices, counted from {self.first}")
+        return value
 
 
-def read_column(name: str, cells: Sequence[object]) -> Reading:
-    """Return the texts in each cell of a column of references.
-
-    A text is one answer or several separated by semicolons. Special forms are read as follows:
-
-    - A text with a list in JSON, Python or NumPy notation is that list.
-    - The text after `####` is the answer of a rationale, if most texts have such an end.
-    - Whole numbers in a column of decimals lose their `.0`.
-    - A semicolon that ends an HTML entity does not separate answers.
+def choices_of(row: Mapping[str, object], columns: Sequence[str], first: int) -> Choices | None:
+    """Return the choices of a row, or None if its columns list fewer than two.
 
     Args:
-        name: the name of the column.
-        cells: the cell of each row.
-
-    Example:
-        >>> read_column("answers", ["Paris; City of Light", '["Rome"]']).answers
-        [['Paris', ' City of Light'], ['Rome']]
+        row: the row.
+        columns: the column with all choices, or the columns with one each.
+        first: the index of the first choice.
     """
-    column = _Column(name, cells)
-    answers = [column.answers_in(cell) for cell in cells]
-    return Reading(answers, column.words())
+    if len(columns) == 1:
+        texts, labels = _texts_and_labels(row.get(columns[0]))
+    else:
+        texts = [row.get(name) for name in columns if not is_missing(row.get(name))]
+        labels = []
+    written = texts_in(texts)
+    if len(written) != len(texts) or None in written or len(written) < 2:
+        return None
+    stripped = _without_letters(written)
+    if len(labels) == len(written) and None not in labels:
+        return Choices(stripped, tuple(map(str, labels)), None)
+    return Choices(stripped, tuple(chr(ord("A") + place) for place in range(len(written))), first)
 
 
-class _Column:
-    """A column of references, with the properties of all its cells that decide how one is read."""
+def _texts_and_labels(cell: Any) -> tuple[list, list]:
+    """Return the choices in a cell and their labels, which may be missing.
 
-    def __init__(self, name: str, cells: Sequence[object]) -> None:
-        texts = [cell for cell in cells if isinstance(cell, str) and cell.strip() not in NO_ANSWER]
-        self.name = name
-        self.lists = {
-            text: list_in_text(text) for text in texts if text.lstrip()[:1] in ("[", "(", "{")
-        }
-        all_begin_lists = bool(texts) and all(text.lstrip().startswith("[") for text in texts)
-        self.are_lists = all_begin_lists and name.endswith("s")
-        self.are_decimals = bool(texts) and all(_DECIMAL.fullmatch(text.strip()) for text in texts)
-        n_rationales = sum(_FINAL_ANSWER.search(text) is not None for text in texts)
-        self.are_rationales = 2 * n_rationales > len(texts)
-        self._forms: Counter = Counter()
-
-    def answers_in(self, cell: object) -> "list[str | None] | BadRow":
-        """Return the texts in a cell, and count its form."""
-        if is_missing(cell):
-            return []
-        if not isinstance(cell, str):
-            return texts_in(cell)
-        if cell in self.lists:
-            answers = self._answers_in_list(cell)
-            if answers is not None:
-                return answers
-        return self._answers_in_text(cell)
-
-    def _answers_in_list(self, cell: str) -> "list[str | None] | BadRow | None":
-        """Return the answers in a text that looks like a list, or None if it is not read as one."""
-        text_list = self.lists[cell]
-        if text_list is None:
-            if self.are_lists or _LIST_WITH_QUOTE.match(cell):
-                words = "looks like a list but cannot be read as one"
-                return BadRow(f"{self.name}={shortened(cell)} {words}")
-            return None
-        notation, value = text_list
-        if not self.are_lists and not is_list_of_texts(value):
-            return None
-        self._forms[f"read as {notation} lists"] += 1
-        return texts_in(value)
-
-    def _answers_in_text(self, cell: str) -> "list[str | None]":
-        """Return the answers in a text that is not a list."""
-        final_answer = _FINAL_ANSWER.search(cell)
-        if self.are_rationales and final_answer:
-            self._forms["the text after ####"] += 1
-            return [final_answer[1]]
-        if self.are_decimals and _WHOLE.fullmatch(cell.strip()):
-            self._forms["whole numbers without .0"] += 1
-            return [cell.strip().partition(".")[0]]
-        if any(map(_is_entity, _ENTITY.finditer(cell))):
-            self._forms["with HTML entities such as &amp; kept as they are"] += 1
-        return list(split_at_semicolons(cell))
-
-    def words(self) -> tuple[str, ...]:
-        """Return the forms of the cells, as words for a note."""
-        forms = list(self._forms)
-        if sum(form.startswith("read as") for form in forms) > 1:
-            # An empty list, or one of numbers, is the same in JSON and in other notations.
-            forms = [form for form in forms if form != "read as JSON lists"]
-        return tuple(forms)
-
-
-def split_at_semicolons(text: str) -> list[str]:
-    """Return the parts of a text between semicolons, except those that end an HTML entity.
-
-    Example:
-        >>> split_at_semicolons("AT&amp;T;Bell")
-        ['AT&amp;T', 'Bell']
+    Choices are a list, a list of objects with label and text, an object with a list of each, or an
+    object with a text by label.
     """
-    parts = []
-    start = 0
-    entity_ends = {match.end() - 1 for match in _ENTITY.finditer(text) if _is_entity(match)}
-    for match in re.finditer(";", text):
-        if match.start() in entity_ends:
+    if isinstance(cell, str):
+        with suppress(ValueError):
+            cell = list_in_text(cell)
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if isinstance(cell, Mapping):
+        fields = {plain_name(str(name)): value for name, value in cell.items()}
+        if "text" in fields:
+            return list(fields["text"]), list(fields.get("label", ()))
+        return list(cell.values()), list(cell)
+    if not isinstance(cell, (list, tuple)):
+        return [], []
+    if all(isinstance(choice, Mapping) for choice in cell):
+        return [choice.get("text") for choice in cell], [choice.get("label") for choice in cell]
+    return list(cell), []
+
+
+def _without_letters(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return choices without the letters before them (`A) 7`), if each choice has its letter."""
+    stripped_texts = []
+    for place, text in enumerate(texts):
+        match = _LETTER_AND_TEXT.fullmatch(text.strip())
+        if match is None or match[1].upper() != chr(ord("A") + place):
+            return tuple(texts)
+        stripped_texts.append(match[2].strip())
+    return tuple(stripped_texts)
+
+
+def chosen_texts(name: str, cell: Any, choices: Choices | None) -> "list[str] | BadRow":
+    """Return the texts of the choices that a cell names."""
+    if is_missing(cell):
+        return []
+    values = cell.tolist() if isinstance(cell, np.ndarray) else cell
+    texts = []
+    for value in values if isinstance(values, (list, tuple)) else [values]:
+        [written, *_] = texts_in(value) or [None]
+        if written is None or written.strip() in (*NO_ANSWER, "-1"):
             continue
-        parts.append(text[start : match.start()])
-        start = match.end()
-    return [*parts, text[start:]]
-
-
-def _is_entity(match: re.Match) -> bool:
-    """Return whether HTML has an entity with this name or number, such as &amp; or &#39;."""
-    return match[1].startswith("#") or f"{match[1]};" in html5
-
-
-# --- The references of a table ---
-
-
-def read_references(
-    used_columns: Sequence[str],
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, object]],
-    notes: list[str],
-) -> "list[list[str] | BadRow]":
-    """Return the references of each row, each text once.
-
-    Cells that name choices become the texts of these choices, except in a column `references`.
-
-    Args:
-        used_columns: the columns with references.
-        names: all columns of the file.
-        rows: the rows of the file.
-        notes: takes notes about how a column was read.
-    """
-    other_names = [name for name in names if name not in used_columns]
-    answers_by_column = []
-    for position, name in enumerate(used_columns):
-        cells: list = [row.get(name) for row in rows]
-        words: list[str] = []
-        if position == 0 and plain_name(name) != "references":
-            columns, choices = choices_of(other_names, rows)
-            manner = ""
-            if columns:
-                manner, cells = chosen_texts(name, cells, choices)
-            if manner:
-                words.append(f"which names the choices in {columns} {manner}")
-        reading = read_column(name, [None if isinstance(cell, BadRow) else cell for cell in cells])
-        words += reading.words
-        if words:
-            notes.append(f"references from column {name!r}, {', '.join(words)}")
-        answers = [
-            cell if isinstance(cell, BadRow) else texts
-            for cell, texts in zip(cells, reading.answers, strict=True)
-        ]
-        answers_by_column.append(answers)
-    answers_by_row = zip(*answers_by_column, strict=True)
-    return [
-        _merged(parts, used_columns, row) for parts, row in zip(answers_by_row, rows, strict=True)
-    ]
-
-
-def _merged(
-    parts: Sequence[Any], used_columns: Sequence[str], row: Mapping[str, object]
-) -> "list[str] | BadRow":
-    """Return the references of a row from those in each of its columns."""
-    texts: list = []
-    for part in parts:
-        if isinstance(part, BadRow):
-            return part
-        texts += part
-    if None in texts:
-        return BadRow(f"{_shown_cells(used_columns, row)} must be text or lists of texts")
-    stripped_texts = [text.strip() for text in texts]
-    references = list(dict.fromkeys(text for text in stripped_texts if text not in NO_ANSWER))
-    return references or BadRow(f"{_shown_cells(used_columns, row)} must hold a text")
-
-
-def _shown_cells(used_columns: Sequence[str], row: Mapping[str, object]) -> str:
-    """Return the cells of the references for a message."""
-    cells = [row.get(name) for name in used_columns]
-    return f"references={shortened(cells[0] if len(cells) == 1 else cells)}"
+        if choices is None:
+            return BadRow(
+                f"{name}={shortened(cell)} names a choice, but the choices are not a list"
+            )
+        text = choices.named(written.strip(), is_number=not isinstance(value, str))
+        if isinstance(text, BadRow):
+            return BadRow(f"{name}={shortened(cell)} {text.reason}")
+        texts.append(text)
+    return texts

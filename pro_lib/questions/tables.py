@@ -9,12 +9,13 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pro_lib.common.files import RunError
+from pro_lib.questions.cell_values import plain_name
 
 # Marks at the beginning of a file that tell its encoding; the longer ones come first.
 _BYTE_ORDER_MARKS = {
@@ -42,6 +43,8 @@ _SIGNS_IN_WORDS = frozenset("’‘·–—\xad\xa0…")
 _SEPARATOR_NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 _EXCEL_SEPARATOR = re.compile(r'\s*"?sep=(.)"?\r?\n', re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+# The number of rows that may contain the header.
+_N_ABOVE = 6
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
@@ -237,6 +240,7 @@ def csv_rows(
     path: str | Path,
     delimiter: str,
     notes: list[str],
+    header: Set[str] | None = frozenset(),
 ) -> tuple[list[tuple[str, "dict[str, str] | BadRow"]], str]:
     """Return the rows of a CSV file with their places, and the delimiter.
 
@@ -248,9 +252,11 @@ def csv_rows(
         path: the file's path, for places and errors.
         delimiter: the usual delimiter of such files; others are recognized.
         notes: a list, to which sentences about the detected format are added.
+        header: plain names of which the header must have one; none for any header. None means that
+            the file has no header, and its columns are called 1, 2 and so on.
 
     Raises:
-        RunError: if the quotation marks do not match.
+        RunError: if the quotation marks do not match, or if there is no such header.
     """
     text = damaged_text(data)
     separator = _EXCEL_SEPARATOR.match(text)
@@ -268,14 +274,39 @@ def csv_rows(
         notes.append(note)
     if not lines:
         return [], dialect.delimiter
-    (_, header), *others = lines
-    names, places = _named_columns(header, others)
+    if header is None:
+        lines.insert(0, (0, [str(n) for n in range(1, len(lines[0][1]) + 1)]))
+    elif header:
+        _check_header(lines, header, path)
+    (_, first_fields), *others = lines
+    names, places = _named_columns(first_fields, others)
     check_names(names, path)
     rows = []
     for line, fields in others:
         if any(fields):
-            rows.append((f"{path}, line {line}", _row(names, places, fields, len(header))))
+            rows.append((f"{path}, line {line}", _row(names, places, fields, len(first_fields))))
     return rows, dialect.delimiter
+
+
+def _check_header(
+    lines: Sequence[tuple[int, Sequence[str]]], known_names: Set[str], path: str | Path
+) -> None:
+    """Raise `RunError` unless the first row has a known name of a column."""
+    counts = [len(known_names & set(map(plain_name, fields))) for _, fields in lines[:_N_ABOVE]]
+    if counts[0]:
+        return
+    line, fields = lines[0]
+    words = f"{path}, line {line} has no known name of a column: {', '.join(fields)[:120]!r}"
+    if max(counts) > 1:
+        below = lines[counts.index(max(counts))][0]
+        raise RunError(f"{words}; line {below} looks like the header, so remove the lines above it")
+    advice = "A table of answers has the columns question_id, text and log_prob"
+    if "references" in known_names:
+        advice = (
+            "Name the columns with --columns question=NAME --columns references=NAME, or by number "
+            "if the file has no header: --columns question=1 --columns references=2"
+        )
+    raise RunError(f"{words}. {advice}")
 
 
 def _numbered_rows(

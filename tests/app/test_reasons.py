@@ -94,11 +94,11 @@ def test_a_response_that_is_not_used_is_counted_by_its_reason(name, has_question
 # By change of a record's answer: the reason, and the words of the error with --strict.
 UNUSED_IN_RECORDS = {
     "cut": ({"finished": False}, "cut", "line 2, answers[0]: the answer was cut"),
-    "unreadable": ({"log_prob": 5}, "unreadable", "line 2: answers[0].log_prob=5 must be"),
+    "unreadable": ({"log_prob": 5}, "unreadable", "line 2, answers[0]: log_prob=5 must be"),
     "contradictory": (
         {"tokens": ["Rome"], "token_log_probs": [-1.0]},
         "contradictory",
-        "line 2: answers[0] is one whose tokens spell a different text",
+        "line 2, answers[0]: an answer whose tokens spell a different text",
     ),
     "text alone": ({"log_prob": None}, "no log-probabilities", None),
 }
@@ -177,6 +177,8 @@ def sample(n, text):
 
 def test_samples_of_few_questions_keep_their_log_probabilities(write):
     rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
+    for number, row in enumerate(rows):
+        row["response"]["id"] = f"r{number}"
     questions = [
         {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n else "Lyon"}
         for n in range(9)

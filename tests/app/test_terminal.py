@@ -24,7 +24,7 @@ from pro_lib.app.experiment import Experiment
 from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
-from pro_lib.importing.records import from_records, read_labels
+from pro_lib.importing import from_records, read_labels
 
 asking = import_module("pro_lib.app.ask")
 

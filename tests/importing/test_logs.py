@@ -23,14 +23,9 @@ SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djam
 TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
 # By log: the log-probabilities that it holds, and its verdicts.
 READ = {
-    "inspect_log_probs.eval": (
-        [-0.75, -2.0, -0.75, -1.0, -0.625, -0.625],
-        [True, False, True, False, True, True],
-    ),
-    "inspect_texts.eval": ([math.nan] * 6, [True, False, True, False, True, True]),
     "lm_eval_samples.jsonl": ([math.nan] * 6, None),  # one verdict of three samples
     "lm_eval_texts.jsonl": ([math.nan] * 2, [True, False]),
-    "lm_eval_choices.jsonl": ([-0.25, -2.0, -1.5, -0.75], [True, False, False, True]),
+    "lm_eval_choices.jsonl": ([-0.25, -2.0, -1.5, -0.75], [True, None, None, True]),
 }
 
 
@@ -49,35 +44,9 @@ def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
     assert [row[0] for row in run.questions["references"]] == ["Lima", "N'Djamena"]
 
 
-def test_a_second_filter_and_a_sample_that_failed_are_left_out_and_counted():
-    with pytest.warns(
-        UserWarning,
-        match=r"^2 answers that another filter judges again are left out: line 3; line 4",
-    ):
-        importing.import_answers(LOGS / "lm_eval_samples.jsonl")
-    good = {
-        "id": "a",
-        "epoch": 1,
-        "input": [{"role": "system", "content": "Be brief."}, {"content": "A?"}],
-    }
-    good |= {"target": "a", "choices": ["a", "b"], "scores": {"choice": {"value": "P"}}}
-    good["output"] = {"choices": [{"message": {"content": "a"}, "stop_reason": "stop"}]}
-    failed = good | {"epoch": 2, "output": {"choices": []}, "error": {"message": "late"}}
-    with pytest.warns(UserWarning, match=r"^1 answers that failed are left out: entry 2"):
-        run = importing.from_openai([good, failed])
-    assert (run.questions["question"].tolist(), run.answers["text"].tolist()) == (["A?"], ["a"])
-    assert "correct" not in run.answers  # neither right nor wrong, so the references decide
-
-
-@pytest.mark.parametrize("place", ["", "samples/peru_epoch_1.json"])
-def test_a_log_with_a_damaged_byte_is_refused_with_its_place(tmp_path, place):
-    data = bytearray((LOGS / "inspect_texts.eval").read_bytes())
-    data[data.index(place.encode()) + 200 if place else -1] ^= 0xFF
-    (tmp_path / "log.eval").write_bytes(data[: None if place else -30])
-    with pytest.raises(
-        RunError, match=re.escape(f"{tmp_path / 'log.eval'}") + f".*{place}.* cannot be read"
-    ):
-        importing.import_answers(tmp_path / "log.eval")
+def test_a_zipped_log_of_inspect_ai_says_how_to_convert_it():
+    with pytest.raises(RunError, match=r"cannot be read: .*inspect log convert LOG --to json"):
+        importing.import_answers(LOGS / "inspect_texts.eval")
 
 
 # --- Texts of samples alone ---
@@ -146,7 +115,7 @@ def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(p
 def test_texts_beside_log_probabilities_are_read_and_counted():
     mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
     n_texts = len(BOX[0]["answers"])
-    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first entry 1\)"
+    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first to question 'a'\)"
     with pytest.warns(UserWarning, match=words):
         run = importing.from_records(mixed)
     np.testing.assert_array_equal(run.answers["log_prob"], [np.nan] * n_texts + [-1.0])

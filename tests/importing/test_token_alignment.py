@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from pro_lib.importing import left_out, token_spellings
 from pro_lib.importing import token_alignment as alignment
-from pro_lib.importing.token_alignment import Alignment, AnswerTokens, Mismatch, align
+from pro_lib.importing.answers import Answer
+from pro_lib.importing.token_alignment import Alignment, Mismatch, align
 
 
 def aligned(text, tokens, log_probs=None, **more):
     """Align a text with tokens; without log-probabilities, token n has -(n + 1) / 8."""
     values = [-(n + 1) / 8 for n in range(len(tokens))] if log_probs is None else log_probs
-    return align(AnswerTokens(text, tokens, values, **more))
+    return align(Answer(text, tokens, values, **more))
 
 
 # --- Values that are worked by hand ---
@@ -66,7 +67,7 @@ SPELLED = {
 def test_tokens_that_spell_the_text_are_scored(case):
     text, tokens, start, stop = SPELLED[case]
     result = aligned(text, tokens, finished=bool(tokens))
-    assert (result.text, result.n_before, result.is_compared) == (text, start, True)
+    assert (result.text, result.n_before) == (text, start)
     assert result.token_log_probs == [-(n + 1) / 8 for n in range(start, stop)]
 
 
@@ -90,8 +91,7 @@ def test_special_tokens_at_the_ends_of_the_text_are_removed(text, tokens):
 
 def test_the_ending_is_part_of_the_answer_and_reported_on_its_own():
     result = aligned("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
-    assert result == Alignment("Paris", [-0.25, -0.5, -0.125], end_log_prob=-0.125)
-    assert aligned("Paris", ["Par", "is"], [-0.25, -0.5]).end_log_prob is None
+    assert result == Alignment("Paris", [-0.25, -0.5, -0.125])
     special = aligned(
         "Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True]
     )
@@ -151,13 +151,13 @@ LEFT_OUT = {
     "reasoning of unknown texts": (
         "a",
         [None, None],
-        {"has_reasoning": True},
+        {"has_thoughts": True},
         left_out.THOUGHT_IN_TOKENS,
     ),
     "tokens of reasoning alone": (
         "A",
         ["A", " or B?"],
-        {"has_reasoning": True},
+        {"has_thoughts": True},
         alignment.DIFFERENT,
     ),
     "some unknown texts": ("Paris", [None, "is"], {}, alignment.PARTLY_UNKNOWN),
@@ -185,7 +185,7 @@ def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
 )
 def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
     result = aligned("Paris<|im_end|>", tokens, [-0.25, -0.5])
-    assert result == Alignment("Paris", [-0.25, -0.5], is_compared=False)
+    assert result == Alignment("Paris", [-0.25, -0.5])
 
 
 def test_offsets_give_the_texts_of_unknown_tokens():
@@ -202,14 +202,14 @@ def test_offsets_give_the_texts_of_unknown_tokens():
 def test_a_stop_string_that_the_server_names_is_the_ending():
     tokens = ["Par", "is", "\nQ", ":"]
     result = aligned("Paris", tokens, stop="\nQ:")
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5], end_log_prob=-0.875)
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5])
     behind = aligned("Paris", ["Hm", "</think>", *tokens], stop="\nQ:")
     assert (behind.n_before, behind.token_log_probs) == (2, [-0.375, -0.5, -0.625, -0.75])
 
 
 def test_a_stop_string_may_begin_within_the_last_token_of_the_text():
     result = aligned("Paris.", ["Paris", ".\nQ"], stop="\nQ")
-    assert (result.token_log_probs, result.end_log_prob) == ([-0.125, -0.25], None)
+    assert result.token_log_probs == [-0.125, -0.25]
     assert aligned("Paris.", ["Paris", ".!\nQ"], stop="\nQ") == Mismatch(alignment.ENDS_WITHIN)
 
 
@@ -220,9 +220,7 @@ def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
 
 def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
     result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
-    assert result == Alignment(
-        "Paris", [-0.125, -0.25, -0.375, -0.5, -0.625], end_log_prob=-0.5 - 0.625
-    )
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625])
     within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
     assert within == Alignment("Paris.", [-0.125, -0.25])
 
@@ -275,7 +273,7 @@ def test_an_echoed_prompt_is_cut_off(more):
             for name, value in more.items()
         },
     )
-    assert begun == Alignment("Paris", [-0.25, -0.125], end_log_prob=-0.125, n_before=5)
+    assert begun == Alignment("Paris", [-0.25, -0.125], n_before=5)
 
 
 def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
@@ -305,7 +303,7 @@ def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
 def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
     text = "Capital of France? In one word: Paris"
     result = aligned(text, [" Par", "is", "</s>"], n_generated=3)
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375], end_log_prob=-0.375)
+    assert result == Alignment("Paris", [-0.125, -0.25, -0.375])
     by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
     assert by_prompt == Alignment("Paris", [-0.125, -0.25])
     for more in (
@@ -415,7 +413,7 @@ def test_random_answers_are_scored_on_tokens_that_spell_them_or_left_out(answer,
         assume("�" not in "".join(map(_text_of, server)))
         del spelled[missing], server[missing]
     log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
-    result = align(AnswerTokens(text, server, log_probs))
+    result = align(Answer(text, server, log_probs))
     if isinstance(result, Alignment):
         first, n_scored = result.n_before, len(result.token_log_probs)
         assert result.token_log_probs == log_probs[first : first + n_scored]
@@ -435,13 +433,11 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
     has_after = any(token and token[-1:] == b"." for token in spelled[n_before + n_tokens :])
     assume(text.strip() and not (has_after and (n_before or "�" in "".join(map(_text_of, server)))))
     log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
-    result = align(AnswerTokens(text, server, log_probs))
+    result = align(Answer(text, server, log_probs))
     if has_after:  # the ending is unknown then
         start, stop = 0, n_tokens
-        end = None
     else:
         start, stop = n_before, len(server) - server.count("<pad>")
-        end = log_probs[stop - 1] if stop > n_before + n_tokens else None
     # White space of the tokens that the text does not have counts as long as nothing else is
     # left out.
     has_space = text and (text[0] != " ")
@@ -455,7 +451,7 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
         return
     assert isinstance(result, Alignment), result
     assert result.token_log_probs == log_probs[start:stop]
-    assert (result.n_before, result.end_log_prob) == (start, end)
+    assert result.n_before == start
 
 
 @given(answers(st.one_of(st.just(""), FOREIGN), st.just("")), st.integers(0, 60))
@@ -465,7 +461,7 @@ def test_a_random_answer_that_lacks_a_token_is_left_out(answer, missing):
     assume(spelled[missing].strip() and "�" not in _text_of(server[missing]))
     del spelled[missing], server[missing]
     assume(not naive_ranges(text, spelled))
-    result = align(AnswerTokens(text, server, [-1.0] * len(server)))
+    result = align(Answer(text, server, [-1.0] * len(server)))
     assert isinstance(result, Mismatch)
 
 
@@ -476,7 +472,7 @@ def test_the_usual_answer_does_not_need_a_search(monkeypatch, tokens):
 
 
 def test_a_hundred_thousand_answers_take_seconds():
-    answer = AnswerTokens("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
+    answer = Answer("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
     start = time.process_time()
     for _ in range(10_000):
         align(answer)

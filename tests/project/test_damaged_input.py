@@ -197,7 +197,7 @@ def plain_references(value):
             ]
         if isinstance(inner, list):
             waiting = inner + waiting
-        elif isinstance(inner, float) and math.isinf(inner):
+        elif isinstance(inner, bool) or (isinstance(inner, float) and math.isinf(inner)):
             return []
         elif inner is not None and inner == inner:
             parts.append(
@@ -264,7 +264,7 @@ def plain_column(rows, *names):
 
 
 def read_question_file(path):
-    table = question_sets.load_questions(path=path, split=None, n_shots=0).table
+    table = question_sets.load_questions(path=path, separator=";", split=None, n_shots=0).table
     return sorted(table[["question_id", "question", "references", "split"]].to_numpy().tolist())
 
 
@@ -290,7 +290,9 @@ def plain_questions(path):
             isinstance(text, str) and text.strip() for text in (question, split)
         )
         references = plain_references(row.get(names["references"]))
-        if is_usable and references and not re.search("[\ud800-\udfff]", repr_of_texts(row)):
+        is_new = str(identity) not in [known for known, *_ in questions]
+        is_damaged = re.search("[\ud800-\udfff]", repr_of_texts(row))
+        if is_usable and references and is_new and not is_damaged:
             questions.append([str(identity), question, references, split])
     return sorted(questions)
 

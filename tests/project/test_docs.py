@@ -82,7 +82,7 @@ def test_json_block_with_answers_can_be_imported(block, tmp_path):
 def test_json_block_without_answers_is_read_as_questions(block, tmp_path):
     path = tmp_path / "block.jsonl"
     path.write_text(block.text)
-    assert len(pro_lib.questions.read_questions(path, columns={})) > 0
+    assert len(pro_lib.questions.read_questions(path, columns={}).table) > 0
 
 
 # ---- Python blocks -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ PYTHON_NOT_RUN = {
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
-    "outputs = llm.generate(": "needs vLLM; tests/importing/test_importers.py reads its objects",
+    "outputs = llm.generate(": "needs vLLM; test_response_formats.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 README_BLOCK, *OTHER_BLOCKS = [

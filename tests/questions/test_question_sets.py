@@ -160,7 +160,7 @@ def test_prompts_are_header_shots_and_question_and_other_questions_use_the_same_
 
 
 def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_path):
-    asked = {"split": ["validation", "test"], "n_shots": 1}
+    asked = {"split": ["validation", "test"], "n_shots": 1, "separator": ";"}
     files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
     for path in files:
         path.write_bytes(WRITE[path.suffix](ROWS))
@@ -251,7 +251,6 @@ LAYOUTS = [
     {"question": "A?", "answer": {"value": "a", "aliases": ["a", "b"]}},  # TriviaQA
     {"question": "A?", "answers": [{"text": "a"}, {"text": "b"}]},
     {"question": "A?", "best_answer": "a", "correct_answers": "b; a"},  # TruthfulQA
-    {"input": "A?", "target": " a ;b;"},
     {"problem": "A?", "gold": ["a", "b"]},
 ]
 
@@ -495,7 +494,7 @@ BAD = [
     (
         None,
         [{"question": "A?", "references": "a", "question_id": "1"}] * 2,
-        {},
+        STRICT,
         "entry 2: question_id '1'",
     ),
     (

@@ -63,8 +63,15 @@ columns_option = click.option(
     "--columns",
     multiple=True,
     metavar="NAME=COLUMN",
-    help="The name of a column in a question file, if it is not the usual one. NAME is question, "
-    "references, question_id or split, as in --columns question=Frage. May be repeated.",
+    help="The name of a column in a question file, if it is not the usual one, or its number if "
+    "the file has no header. NAME is question, references, question_id, split or choices, as in "
+    "--columns question=Frage. May be repeated.",
+)
+separator_option = click.option(
+    "--separator",
+    metavar="TEXT",
+    help="The text between several right answers in one cell of a file, as in --separator ';'. By "
+    "default a cell is one answer.",
 )
 strict_option = click.option(
     "--strict",
@@ -85,6 +92,7 @@ _ANSWER_OPTIONS = (
         "answers.",
     ),
     columns_option,
+    separator_option,
     strict_option,
     all_option,
 )
@@ -114,8 +122,14 @@ def read_answers(path: str, options: Mapping[str, Any]) -> Run:
         has_questions=bool(questions),
         reads_answers=True,
     )
+    kind, _, verdict = (options.get("correctness") or "").partition(":")
     return answer_source.read_answers(
-        path, questions=questions, all_questions=options["all_questions"], **names
+        path,
+        questions=questions,
+        separator=options["separator"],
+        verdict=verdict if kind == answer_source.LOG else None,
+        all_questions=options["all_questions"],
+        **names,
     )
 
 
@@ -153,7 +167,7 @@ def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
     """Return the column names by our names from the values of --columns, or None without values."""
     if not columns:
         return None
-    from pro_lib.questions.question_files import COLUMN_NAMES
+    from pro_lib.questions.question_formats import COLUMN_NAMES
 
     names: dict[str, list[str]] = {}
     for text in columns:

@@ -39,8 +39,8 @@ _OPTIONS = (
         "--labels",
         default="rouge_l",
         show_default=True,
-        help="How answers are judged: rouge_l, exact_match, alias_match, or a file of labels, for "
-        "pro score also one of pro label.",
+        help="How answers are judged: rouge_l, exact_match, alias_match, log:NAME for a metric or "
+        "scorer of a log, or a file of labels, for pro score also one of pro label.",
     ),
     click.option(
         "--methods",

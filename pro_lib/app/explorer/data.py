@@ -15,7 +15,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
-from pro_lib.importing.records import from_records
+from pro_lib.importing.importers import from_records
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
     Choices,

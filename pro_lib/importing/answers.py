@@ -1,0 +1,143 @@
+"""An answer, from the parsed line to the run, and the check of its values."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, ValidationError
+
+from pro_lib.common import reasons
+from pro_lib.common.validation import Format, Probability, Text, rule, sentence
+from pro_lib.importing.left_out import Problem
+
+# A sum of log-probabilities in float32 may be a little above 0.
+_ROUNDING = 1e-4
+# A given sum or mean may differ from that of the tokens by this share and by this much per token.
+_TOLERANCE = 1e-3
+_CONTRADICTED = "whose log-probabilities contradict each other"
+_LOG_PROB_RULE = "must be a log-probability, a finite number of at most 0"
+
+
+def _is_log_prob(value: object) -> bool:
+    return isinstance(value, (int, float)) and -sys.float_info.max <= value <= _ROUNDING
+
+
+_AT_MOST_ZERO = rule((int, float), _is_log_prob, _LOG_PROB_RULE)
+TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
+# Values above 0 are rounding errors; they become 0, so that no probability exceeds 1.
+LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
+
+
+class Answer(NamedTuple):
+    """An answer. Values that a file does not have are None.
+
+    Attributes:
+        text: the answer, without its thoughts.
+        token_texts: the text of every token (bytes, where an API gives them), in the order of
+            `token_log_probs`. The tokens may be more than those of the answer: a prompt that is
+            echoed, or a thought.
+        token_log_probs: the log-probability of every token, in nats.
+        finished: whether the model ended the answer; False if the answer was cut at a length.
+        token_ids: the id of every token.
+        log_prob: the log-probability of all tokens together, in nats.
+        end_log_prob: the log-probability of the ending.
+        mean_log_prob: `log_prob` divided by the number of tokens.
+        closed: whether the last token contains text and also ends the answer.
+        correct, rouge_l: the verdict on the answer.
+        reason: the finish reason, in lower case.
+        position: the position of the answer in the response.
+        token_specials: whether a token is special, where the API says so.
+        text_offsets: where each token begins in the prompt and the text.
+        prompt: the text of the prompt, or of the question in it.
+        n_prompt_tokens: the number of the prompt's tokens, as the server counts them.
+        n_generated: the number of tokens that the model generated, as the server counts them.
+        stop: the stop string that ended the answer, if the API names it.
+        has_thoughts: whether the model wrote a thought before the answer.
+        problem: why the log-probabilities cannot be used, as a sentence without subject.
+    """
+
+    text: Any = None
+    token_texts: Any = None
+    token_log_probs: Any = None
+    finished: Any = True
+    token_ids: Any = None
+    log_prob: Any = None
+    end_log_prob: Any = None
+    mean_log_prob: Any = None
+    closed: Any = False
+    correct: Any = None
+    rouge_l: Any = None
+    reason: Any = None
+    position: int | None = None
+    token_specials: Sequence[bool] | None = None
+    text_offsets: Sequence[int] | None = None
+    prompt: str | None = None
+    n_prompt_tokens: int | None = None
+    n_generated: int | None = None
+    stop: str | None = None
+    has_thoughts: bool = False
+    problem: str | None = None
+
+
+class _Checked(Format):
+    """The values of an answer that a run has."""
+
+    text: Text | None
+    token_ids: list[int] | None
+    token_log_probs: list[TokenLogProb] | None
+    end_log_prob: LogProb | None
+    log_prob: LogProb | None
+    finished: bool
+    closed: bool
+    correct: bool | None
+    mean_log_prob: LogProb | None
+    rouge_l: Probability | None
+
+
+RUN_COLUMNS = tuple(_Checked.model_fields)
+
+
+def checked(answer: Answer) -> dict[str, Any] | Problem:
+    """Return the values of an answer by column of a run, or why one of them is wrong."""
+    log_prob = answer.log_prob
+    tokens = answer.token_log_probs
+    can_be_summed = isinstance(tokens, list) and (tokens or answer.end_log_prob is not None)
+    if log_prob is None and can_be_summed:
+        with suppress(TypeError):
+            log_prob = sum(tokens)
+    try:
+        if log_prob is not answer.log_prob:
+            answer = answer._replace(log_prob=log_prob)
+        values = _Checked.model_validate(answer)
+    except ValidationError as error:
+        return Problem(reasons.UNREADABLE, sentence(error), is_detail=True)
+    if values.log_prob is None and (values.text is None or tokens == []):
+        words = f"log_prob={answer.log_prob} must be given, or token_log_probs instead of it"
+        return Problem(reasons.UNREADABLE, words, is_detail=True)
+    return vars(values)
+
+
+def contradiction(answer: Answer) -> Problem | None:
+    """Return the problem of an answer whose log-probabilities contradict each other, or None."""
+    log_prob, mean, tokens = answer.log_prob, answer.mean_log_prob, answer.token_log_probs
+    given = [value for value in (log_prob, mean) if value is not None]
+    tokens = tokens if isinstance(tokens, list) and given else []
+    ending = answer.end_log_prob or 0.0
+    if not all(map(_is_log_prob, (*tokens, *given, ending))):
+        return None  # the check of single values refuses it
+    total = sum(tokens) if tokens else log_prob
+    if not given or total is None:
+        return None
+    words = ""
+    allowed = _TOLERANCE * (len(tokens) + 1 + abs(total))
+    means = [total / max(len(tokens), 1), (total + ending) / (len(tokens) + 1)]
+    if tokens and log_prob is not None and abs(log_prob - total) > allowed:
+        words = f"log_prob={log_prob} contradicts token_log_probs, whose sum is {total:.6g}"
+    elif tokens and mean is not None and min(abs(mean - each) for each in means) > allowed:
+        words = f"mean_log_prob={mean} contradicts token_log_probs, whose mean is {means[0]:.6g}"
+    elif mean is not None and mean < total + ending - allowed:
+        words = f"mean_log_prob={mean} is below log_prob={total}"
+    if not words:
+        return None
+    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=_CONTRADICTED)
