@@ -16,6 +16,7 @@ from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluate import common_methods
 from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -440,3 +441,19 @@ def test_evaluation_starts_without_the_slow_packages():
     loaded = set(result.stdout.split())
     assert "pro_lib.evaluation.evaluation" in loaded
     assert not loaded & {"scipy.stats", "scipy.sparse", "scipy.optimize", "sklearn", "torch"}
+
+
+def test_some_verdicts_keep_their_clusters():
+    clusters = pd.Series(["a", "a", "b", "c"])
+    verdicts = Verdicts(np.array([True, False, True, False]), "exact match", clusters)
+    some = verdicts.rows(np.array([1, 3]))
+    assert some.verdicts.tolist() == [False, False]
+    assert (some.rule, some.clusters.tolist()) == ("exact match", ["a", "c"])
+    assert replace(verdicts, clusters=None).rows(np.array([0])).clusters is None
+
+
+def test_a_run_of_texts_has_no_questions_with_texts_alone():
+    run = toy_run({"q1": [("a", 0.5)], "q2": [("b", 0.5)]})
+    answers = run.answers.assign(token_log_probs=None, log_prob=np.nan, end_log_prob=np.nan)
+    assert (replace(run, answers=answers).is_texts, run.n_texts_alone()) == (True, 0)
+    assert replace(run, answers=answers).n_texts_alone() == 0
