@@ -14,6 +14,7 @@ from filelock import FileLock
 from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.methods import METHODS
 from pro_lib.labels.answers import choose_alphas
 from pro_lib.labels.estimates import FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
@@ -404,7 +405,11 @@ def _splits(run: Run) -> list[str]:
 
 
 def _evaluate(run: Run) -> Evaluation:
-    return evaluate(run, similarities={"lexical": lexical}, must_judge=False).judged
+    if run.answers["question_id"].duplicated().any():
+        return evaluate(run, similarities={"lexical": lexical}, must_judge=False).judged
+    # One answer to each question says nothing about the others.
+    several = [name for name in METHODS if METHODS[name].needs_several]
+    return evaluate(run, must_judge=False).judged.without_methods(several)
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:

@@ -462,6 +462,7 @@ def take_label_pictures(folder, images):
                 state = session.reply("give", state["n_given"], correct)
             with browser_page(server.address, width=760, height=900) as (page, _):
                 page.get_by_text(f"{number} of {state['n_requests']} labels given").wait_for()
+                page.get_by_text("answers have a decided label").wait_for()
                 name = "label" if state["answer"] else "label_end"
                 page.locator(".pro-label").screenshot(path=images / f"{name}.png")
         server.shutdown()

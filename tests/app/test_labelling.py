@@ -661,8 +661,9 @@ def test_answers_without_references_are_scored_by_their_labels(tmp_path):
     for number in range(44):
         session.reply("give", number, number % 2 == 0)
     result = CliRunner().invoke(pro, ["score", str(path), "--labels", str(session.path)])
-    [nll] = [row for row in estimates_of(session)["rows"] if row["method"] == "NLL"]
-    assert nll["AUROC by labels"] in result.output, result.output
+    rows = estimates_of(session)["rows"]
+    assert [row["method"] for row in rows] == ["NLL", "PRO"]  # one answer to each question
+    assert rows[0]["AUROC by labels"] in result.output, result.output
 
 
 def test_a_key_for_another_run_labels_nothing(tmp_path):

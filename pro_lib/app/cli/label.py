@@ -83,7 +83,10 @@ def label_command(
         n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
         for note in session.notes:
             say(note)
-        say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
+        if adjudicate:
+            say("To decide: the answers on which the labellers differ.")
+        else:
+            say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
         if len(session.plan.today) < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
