@@ -13,6 +13,7 @@ QUESTION_NAMES = (
     "question_text",
     "question_stem",
     "utterance",
+    "user_input",
 )
 ID_NAMES = ("question_id", "id", "qid", "_id", "q_id", "interaction_id", "record_id")
 # What a user can say about a file: the column of each field, and the separator of references.

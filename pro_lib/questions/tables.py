@@ -128,7 +128,7 @@ def utf8_bytes(data: bytes, path: str | Path, notes: list[str]) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        if _is_mostly_utf8(data):
+        if _is_mostly_utf8(data) or _has_few_damaged_lines(data):
             return data  # UTF-8 with some damaged bytes
         return _from_windows_1252(data, path, error.start, notes)
     return data
@@ -183,6 +183,13 @@ def _is_mostly_utf8(data: bytes) -> bool:
     n_letters = sum(not character.isascii() for character in data.decode("utf-8", "ignore"))
     n_damaged = sum(is_damaged(character) for character in damaged_text(data))
     return n_letters >= n_damaged
+
+
+def _has_few_damaged_lines(data: bytes) -> bool:
+    """Return whether bytes are lines of JSON of which few are not UTF-8."""
+    lines = data.splitlines()
+    n_damaged = sum(is_damaged(damaged_text(line)) for line in lines)
+    return data.lstrip()[:1] == b"{" and 10 * n_damaged <= len(lines)
 
 
 def _from_windows_1252(data: bytes, path: str | Path, place: int, notes: list[str]) -> bytes:

@@ -1,14 +1,12 @@
 """Values of JSON in a file: one a line, a list, and over several lines."""
 
 import json
-import re
 import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib.common.files import RunError
 from pro_lib.questions import file_readers
 from pro_lib.questions.file_readers import json_lines
 from pro_lib.questions.json_values import json_values
@@ -47,24 +45,6 @@ def test_one_object_over_several_lines_is_one_value():
 def test_lines_that_are_lists_are_values_with_their_lines():
     found = list(json_values(b'[1, 2]\n\n[{"a": 3}]\n', "f.jsonl"))
     assert found == [("f.jsonl, line 1", [1, 2]), ("f.jsonl, line 3", [{"a": 3}])]
-
-
-@pytest.mark.parametrize("bad", ['{"a": ', "{]", "no", '{"a": 1} {"b": 2}'])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_line_that_is_not_json_is_a_bad_row(bad, place):
-    lines = ['{"x": 1}', '{"x": 2}']
-    lines.insert(place, bad)
-    values = values_of("\n".join(lines))
-    reason = values.pop(place).reason
-    assert values == [{"x": 1}, {"x": 2}]
-    assert re.fullmatch("cannot be read: .*; it must be JSON in UTF-8", reason)
-
-
-@pytest.mark.parametrize("first", ['data: {"choices": []}', "event: message_start\ndata: {}"])
-def test_server_sent_events_are_refused_in_words(first):
-    words = r"^f.jsonl, line 1: this is a stream of server-sent events.*save the whole"
-    with pytest.raises(RunError, match=words):
-        values_of(f"{first}\n\ndata: [DONE]\n")
 
 
 def test_a_file_of_json_lines_is_read_in_less_memory_than_its_size(tmp_path):

@@ -228,30 +228,9 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
     assert json.loads(json.dumps(questions.source)) == expected
 
 
-def test_named_columns_win_over_those_called_like_ours_and_others_are_kept():
-    row = {
-        "question": "long form",
-        "short": "A?",
-        "references": ["r"],
-        "gold": "a",
-        "id": 7,
-        "part": "dev",
-        "x": 1,
-    }
-    columns = {"question": "short", "references": "gold", "question_id": "id", "split": "part"}
-    table = load_questions(path=[row], columns=columns, split="dev").table
-    expected = {"question_id": "7", "question": "A?", "references": ["a"], "split": "dev", "x": 1}
-    assert table.to_dict("records") == [expected]
-
-
 LAYOUTS = [
     {"query": "A?", "answer": "a", "aliases": ["b"]},
-    {"prompt": "A?", "answers": ["a", "b"]},
-    {"id": 7, "question": "A?", "answers": {"text": ["a", "b"], "answer_start": [0, 3]}},  # SQuAD
-    {"question": "A?", "answer": {"value": "a", "aliases": ["a", "b"]}},  # TriviaQA
-    {"question": "A?", "answers": [{"text": "a"}, {"text": "b"}]},
-    {"question": "A?", "best_answer": "a", "correct_answers": "b; a"},  # TruthfulQA
-    {"problem": "A?", "gold": ["a", "b"]},
+    {"id": 7, "question": "A?", "answers": {"text": ["a", "b"], "answer_start": [0, 3]}},
 ]
 
 
@@ -539,13 +518,6 @@ def test_without_a_network_there_is_one_sentence(monkeypatch):
         RunError, match=r"'sciq' cannot .*hub \(allenai/sciq\); without a network.*offline mode"
     ):
         load_questions("sciq")
-
-
-def test_blocks_of_a_text_file_are_a_question_and_its_references(write):
-    blocks = ["who was first\nWilhelm Conrad Röntgen\n\n", "where is it\nRome\nRoma "]
-    table = load_questions(path=write(*blocks, name="test.txt"), n_shots=0).table
-    assert table["question"].tolist() == ["who was first", "where is it"]
-    assert table["references"].tolist() == [["Wilhelm Conrad Röntgen"], ["Rome", "Roma"]]
 
 
 def damaged(content, kind):
