@@ -55,11 +55,10 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
 
 def _label_lines(labels: SampleLabels) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
-    from pro_lib.app.cli.output import table_text
     from pro_lib.labels.estimates import estimate_words
 
     words, sentence = estimate_words(labels.estimates)
-    return ["", "Estimates from the labels:", table_text(words), sentence]
+    return ["", "Estimates from the labels:", words.map(printable).to_string(index=False), sentence]
 
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
