@@ -58,7 +58,7 @@ def _label_lines(labels: SampleLabels) -> list[str]:
     from pro_lib.labels.estimates import estimate_words
 
     words, sentence = estimate_words(labels.estimates)
-    return ["", "Estimates from the labels:", words.to_string(index=False), sentence]
+    return ["", "Estimates from the labels:", words.map(printable).to_string(index=False), sentence]
 
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:

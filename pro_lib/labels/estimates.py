@@ -50,6 +50,7 @@ FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
+_SMALLEST_SHOWN = 0.0005  # a smaller difference has only zeros
 _MOST_BINS = 10  # of a calibration
 _LABELS_PER_BIN = 30  # so that hardly any bin has too few labels for an accuracy
 
@@ -567,10 +568,13 @@ def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     rows = []
     for row in table.to_dict("records"):
         difference = _words(row, "auroc_minus_nll", sign="+")
+        size = max(abs(row[f"auroc_minus_nll_{end}"]) for end in ("low", "high"))
         if row["method"] == "NLL":
             difference = "–"
-        elif max(abs(row[f"auroc_minus_nll_{end}"]) for end in ("low", "high")) < _ROUNDING:
+        elif size < _ROUNDING:
             difference = "identical"
+        elif size < _SMALLEST_SHOWN:
+            difference = f"within ±{_SMALLEST_SHOWN}"
         auroc = _words(row, "auroc") if row["shown"] == SHOWN else f"not shown: {row['shown']}"
         name = ", ".join(text for text in (row["method"], row["similarity"]) if text)
         rows.append({"method": name, "difference to NLL": difference, "AUROC by labels": auroc})

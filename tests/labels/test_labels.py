@@ -575,6 +575,9 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     rows = words.set_index("method")
     assert rows.loc["NLL", "difference to NLL"] == "–"
     assert rows.loc["ALL", "difference to NLL"] == "identical"  # NLL plus a constant
+    ends = {"auroc_minus_nll_low": -0.0001, "auroc_minus_nll_high": 0.0004}
+    tiny, _ = estimate_words(table.assign(**ends))
+    assert set(tiny["difference to NLL"]) == {"–", "within ±0.0005"}
     row = table.set_index("method").loc["NLL"]
     ends = f"{row['auroc_low']:.3f} to {row['auroc_high']:.3f}"
     assert rows.loc["NLL", "AUROC by labels"] == f"{row['auroc']:.3f} (95 %: {ends})"
