@@ -29,7 +29,7 @@ _NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 _OPTIONAL_COLUMNS = ("correct", "mean_log_prob", "rouge_l")
 _COPY = Problem("")
 _OTHER_FILTER = Problem("", words="that another filter judges again")
-_NO_LOG_PROB = Problem(reasons.NO_LOG_PROBS, "logprobs are missing, unlike those of others")
+_NO_LOG_PROB = Problem(reasons.NO_LOG_PROBS, "logprobs are missing")
 
 
 # The values of verdicts; partly right (P) is neither right nor wrong.
@@ -62,7 +62,7 @@ class Reading:
         endings: the number of answers of an API with each finish reason.
         n_with_thoughts: the number of answers that have thoughts before them.
         columns: the values of the answers that can be used, by column of a run.
-        owners: the number of the response of each of these answers.
+        owners, places: the number of the response of each of these answers, and its place there.
         verdict_notes: messages about the verdicts.
     """
 
@@ -74,6 +74,7 @@ class Reading:
     n_with_thoughts: int = 0
     columns: dict[str, list] = field(default_factory=lambda: {name: [] for name in RUN_COLUMNS})
     owners: array = field(default_factory=lambda: array("q"))
+    places: array = field(default_factory=lambda: array("i"))
     verdict_notes: list[str] = field(default_factory=list)
     _left_out: list[tuple[Response, LeftOutAnswer]] = field(default_factory=list)
     _copies: set[int] = field(default_factory=set)
@@ -84,6 +85,8 @@ class Reading:
         if self._is_copy(response):
             self.left_out.add(response.where, _COPY)
             return
+        if response.served_id in self._unfinished and response.problem is None:
+            response.problem = STREAM_PIECE  # only the last piece has a finish reason
         if self.responses:
             _share_values(response, self.responses[-1])
         self.responses.append(response)
@@ -92,6 +95,8 @@ class Reading:
         elif response.response_format is not None:
             self._add_answers(response, response.response_format)
         response.answers = ()
+        if response.question_id is not None:
+            response.served_id = None  # the ids of a large file take much memory
 
     def _add_answers(self, response: Response, response_format: ResponseFormat) -> None:
         """Add the answers of a response that can be used, and leave out the others."""
@@ -111,6 +116,7 @@ class Reading:
             if not is_record:
                 self.endings[answer.reason] += 1
             self.owners.append(len(self.responses) - 1)
+            self.places.append(n)
             for name, column in self.columns.items():
                 column.append(result[name])
 
@@ -154,7 +160,6 @@ class Reading:
         set_own_ids(responses, set() if given is None else set(given.texts))
         problems = [response.problem for response in responses]
         self._choose_filters()
-        self._leave_out_streams()
         if given is None:
             set_missing_ids(responses, path)
             questions = self._questions()
@@ -190,12 +195,6 @@ class Reading:
             dataset = first.dataset if is_file and first.dataset else stem
             return RunInfo(str(dataset), str(model), "records")
         return RunInfo(unzipped(path).stem if is_file else "responses", name, name)
-
-    def _leave_out_streams(self) -> None:
-        """Leave out the pieces of streams: those with one id, of which the last one is finished."""
-        for response in self.responses:
-            if response.served_id in self._unfinished and response.problem is None:
-                response.problem = STREAM_PIECE
 
     def _choose_filters(self) -> None:
         """Leave out the lines of lm-evaluation-harness about another filter than the first."""
@@ -313,17 +312,22 @@ class Reading:
         if self.endings and has_log_prob.any():
             for row in np.flatnonzero(~has_log_prob & is_used):
                 response = self.responses[self.owners[row]]
-                self._leave_out(response, response.where, _NO_LOG_PROB)
+                place = f"{response.where}, choice {self.places[row]}"
+                self._leave_out(response, place, _NO_LOG_PROB)
             is_used &= has_log_prob
         groups = table["question_id"].factorize()[0]
         if not is_used.all() or (np.diff(groups) < 0).any():
             order = np.argsort(groups, kind="stable")
             table = table.iloc[order[is_used.to_numpy()[order]]].reset_index(drop=True)
         table.insert(1, "rank", table.groupby("question_id").cumcount())
-        table = table.astype(
-            dict.fromkeys(_NUMBER_COLUMNS, float) | {"finished": bool, "closed": bool}
-        )
-        return table.drop(columns=[name for name in _OPTIONAL_COLUMNS if table[name].isna().all()])
+        for name in _NUMBER_COLUMNS:
+            table[name] = table[name].astype(float)
+        for name in ("finished", "closed"):
+            table[name] = table[name].astype(bool)
+        for name in _OPTIONAL_COLUMNS:
+            if table[name].isna().all():
+                del table[name]
+        return table
 
     def messages(self, run: Run) -> Iterator[str]:
         """Yield messages about what was read."""

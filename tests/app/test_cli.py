@@ -89,8 +89,9 @@ def test_help_lists_the_commands_without_slow_imports():
         (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
         (["score", "records.jsonl", "--labels", "labels.csv"], "labels"),
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
+        (["score", "records.jsonl", "--questions", "questions.jsonl"], "not among the given"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -102,7 +103,7 @@ def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path
     Path("link.jsonl").symlink_to(records)
     Path("labels.csv").write_text("question_id,text,correct\nz,Paris,1\n")
     Path("questions.jsonl").write_text(
-        '{"question_id": "q0", "question": "0?", "references": ["Paris"]}\n'
+        '{"question_id": "z", "question": "z?", "references": ["Paris"]}\n'
     )
     before = records.read_bytes()
     assert named in refused(*words)

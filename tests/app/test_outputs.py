@@ -522,7 +522,7 @@ CALLS = {
         "name",
         lambda value: question_sets.load_questions(value, path=[{"question": "1"}]),
     ),
-    "import_answers": ("path", importing.import_answers),
+    "import_answers": ("source", importing.import_answers),
     "imports.from_openai": ("source", importing.from_openai),
     "imports.from_records": ("source", importing.from_records),
     "read_labels": ("path", read_labels),

@@ -284,7 +284,7 @@ def test_a_run_may_have_questions_without_answers_and_in_another_order(run):
 
 def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     with pytest.warns(
-        UserWarning, match=r"records: 3 of 4 answers have no log-probability \(first entry 1\)"
+        UserWarning, match=r"3 of 4 answers have no log-probability \(first to question .a.\)"
     ):
         run = records_run(
             {"text": "x"}, {"text": "y"}, {"text": "y"}, {"text": "z", "log_prob": -1.0}
