@@ -191,7 +191,7 @@ def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
     setting = ["dataset", "model"]
     labelled = rows.assign(label=method_labels(rows))
     wide = labelled.pivot_table("auroc", [*setting, "label"], "rouge_threshold")
-    wide = wide.dropna(subset=[first, last])
+    wide = wide.reindex(columns=sorted({first, last, *wide})).dropna(subset=[first, last])
     if wide.empty:
         return ""
     moves = wide.max(axis=1) - wide.min(axis=1)

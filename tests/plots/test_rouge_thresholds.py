@@ -94,3 +94,13 @@ def test_the_caption_compares_pro_with_nll_and_counts_pairs_of_methods_in_the_sa
         "95 % interval +0.040 to +0.060). The threshold changes no AUROC by more than 0.150, and "
         "2 of 3 pairs of methods have the same order at 0.1 and 0.5."
     )
+
+
+def test_the_caption_leaves_out_the_order_where_a_threshold_has_few_correct_answers():
+    rows = [
+        setting_row(0.0, n_correct=2, method=method, similarity=None, auroc=0.7)
+        | {"rouge_threshold": threshold}
+        for threshold in (0.1, 0.5)
+        for method in ("PRO", "NLL")
+    ]
+    assert "order" not in rouge_thresholds.caption(pd.DataFrame(rows))

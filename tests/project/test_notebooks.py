@@ -162,6 +162,11 @@ def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
         assert "None" in parameter["help"] if value is None else kind == of, name
 
 
+def first_figure(path):
+    """Return the name of the first figure of a notebook, which is mostly that of the notebook."""
+    return {"11_selective": "11_answered"}.get(path.stem, path.stem)
+
+
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
     given = parameters | {"figures_dir": str(folder)}
@@ -172,7 +177,7 @@ def run_cells(path, folder, **parameters):
     """Run the cells of a notebook in this process, with its figures in the folder."""
     given = parameters | {"figures_dir": str(folder)}
     namespace = {"display": print, "In": ["# Parameters\n" + "\n".join(f"{n} = 0" for n in given)]}
-    shell = SimpleNamespace(user_ns=namespace)
+    shell = mock.Mock(user_ns=namespace)
     running = mock.patch.object(IPython, "get_ipython", return_value=shell)
     with running, contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
         for number, cell in enumerate(code_cells(path)):
@@ -212,7 +217,8 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
     assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
     small = {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
     execute(path, tmp_path, **named, **undeclared, **small)
-    _, drawn, table = made = [tmp_path / f"{path.stem}.{kind}" for kind in ("png", "svg", "csv")]
+    name = first_figure(path)
+    _, drawn, table = made = [tmp_path / f"{name}.{kind}" for kind in ("png", "svg", "csv")]
     assert all(file.stat().st_size > 100 for file in made)
     if path.stem[:2] in ("02", "03", "04", "05"):
         assert set(pd.read_csv(table)["protocol"].str.split(", ").str[0]) == {"paper"}
@@ -243,7 +249,7 @@ ON_RECORDS = [path for path in NOTEBOOKS if "records" in papermill.inspect_noteb
 @pytest.mark.parametrize("path", ON_RECORDS, ids=lambda path: path.stem)
 def test_it_runs_on_records(path, records, tmp_path):
     run_cells(path, tmp_path, records=str(records), n_answers=3)
-    assert (tmp_path / f"{path.stem}.csv").stat().st_size > 100
+    assert (tmp_path / f"{first_figure(path)}.csv").stat().st_size > 100
 
 
 def table_of(path, folder, **parameters):
