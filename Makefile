@@ -45,7 +45,7 @@ notebook-%: | $(GENERATED)
 	@$(RUN) run --executed $(EXECUTED) $*
 
 # What is drawn of published outputs of large models, and of which.
-REAL_NOTEBOOKS := 02 03 04 06 08 09 11 12
+REAL_NOTEBOOKS := 02 03 04 06 09 11 12
 comma := ,
 REAL := $(foreach name,gpt-3.5-turbo_nq-open gpt-3.5-turbo_meadow Llama-2-7b-chat-hf_nq-open,"$(CURDIR)/data/published/$(name).jsonl"$(comma))
 
@@ -53,6 +53,8 @@ figures-real: install  ## the figures of real models, from published outputs tha
 	@$(BIN)/python data/published/make.py
 	@for n in $(REAL_NOTEBOOKS); do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models $$n \
 		-p records '[$(REAL)]' -p figures_dir "$(CURDIR)/figures/real_models" || exit 1; done
+	@$(BIN)/python -m pro_lib run --executed $(EXECUTED)/real_models 08 \
+		-p records '[$(firstword $(REAL))]' -p figures_dir "$(CURDIR)/figures/real_models"
 
 # The figures of a real model MODEL in figures/FOLDER. SciQ and Natural Questions are LitCab's text files in LITCAB=folder;
 # without them only world-facts is asked.

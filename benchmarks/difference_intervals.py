@@ -27,7 +27,7 @@ from pro_lib.metrics.differences import FEWEST_OF_A_CLASS
 
 POPULATION = 200_000  # questions that stand for all
 CLUSTER_SIZE = 10  # 60 questions have six clusters
-N_QUESTIONS = (60, 100, 377, 1000)
+N_QUESTIONS = (60, 377)
 # The share of the questions that one score moves, and by how much it moves wrong answers upwards.
 MOVES = ((1.0, 0.3), (0.3, 0.0), (0.05, 0.0), (0.02, 1.0), (0.01, 2.0))
 KINDS = ("normal", "exponential", "ten levels", "ten levels, noise", "one class moves", "clusters")

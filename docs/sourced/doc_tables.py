@@ -483,6 +483,7 @@ def intervals_differences() -> pd.DataFrame:
     for name, cells in [*table.groupby("scores", sort=False), ("all", table)]:
         counted = cells[(cells["delong_covered"] >= 0.93) & cells["power"].notna()]
         power = counted["power"].mean() / counted["delong_power"].mean()
+        ratios = counted["power"] / counted["delong_power"]
         line = {
             "scores": name,
             "cells": len(cells),
@@ -491,6 +492,7 @@ def intervals_differences() -> pd.DataFrame:
             "DeLong, lowest": f"{cells['delong_covered'].min():.3f}",
             "DeLong, below 0.93": (cells["delong_covered"] < 0.93).sum(),
             "power": f"{power:.2f}",
+            "by cell": f"{ratios.mean():.2f}",
             "AUROC, lowest": f"{cells['auroc_covered'].min():.3f}",
         }
         lines.append(line)
