@@ -1,8 +1,8 @@
 """Read, append, merge and compare labels: a file with one JSON object a line.
 
 A line is a label with the fields of `Label`, or `{undo: true, labeller}`. The latter withdraws the
-last label of this labeller that was not withdrawn. A label with `change: true` takes the place of
-this labeller's earlier label of the answer.
+last label or change of this labeller that was not withdrawn. A label with `change: true` takes the
+place of this labeller's earlier label of the answer.
 """
 
 import itertools
@@ -122,7 +122,7 @@ def append_label(path: str | Path, label: Label) -> None:
 
 
 def append_undo(path: str | Path, labeller: str) -> None:
-    """Withdraw the last label of a labeller.
+    """Withdraw the last label of a labeller, or the last change of one.
 
     The line of the label stays; a line that withdraws it is appended.
     """
@@ -149,31 +149,34 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
     """
     if not Path(path).exists():
         raise RunError(f"{path} does not exist; give the path of a label file")
-    labels: list[Label] = []
+    labels: list[Label | None] = []
+    # Of each line: the labeller, the place of the label, and what was there before
+    steps: list[tuple[str, int, Label | None]] = []
     for number, values in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         if "undo" in values:
-            place = _last_place(labels, parse(_Undo, values, where))
-            if place is not None:
-                del labels[place]
+            labeller = parse(_Undo, values, where).labeller
+            for step in reversed(steps):
+                if step[0] == labeller:
+                    steps.remove(step)
+                    labels[step[1]] = step[2]
+                    break
             continue
         label = parse(Label, values, where)
-        place = _last_place(labels, label) if label.change else None
+        place = _replaced_place(labels, label) if label.change else None
         if place is None:
-            labels.append(label)
-        else:
-            labels[place] = label
-    return label_table(labels)
+            place = len(labels)
+            labels.append(None)
+        steps.append((label.labeller, place, labels[place]))
+        labels[place] = label
+    return label_table(label for label in labels if label is not None)
 
 
-def _last_place(labels: list[Label], line: Label | _Undo) -> int | None:
-    """Return the place of the labeller's last label, or of the one that a label replaces."""
+def _replaced_place(labels: list[Label | None], label: Label) -> int | None:
+    """Return the place of the label that a changed one replaces, or None if it was withdrawn."""
     for place in reversed(range(len(labels))):
-        if isinstance(line, _Undo):
-            is_meant = labels[place].labeller == line.labeller
-        else:
-            is_meant = _identity(labels[place]) == _identity(line)
-        if is_meant:
+        earlier = labels[place]
+        if earlier is not None and _identity(earlier) == _identity(label):
             return place
     return None
 

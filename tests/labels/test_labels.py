@@ -197,13 +197,24 @@ def test_a_changed_label_takes_the_place_of_the_earlier_one(tmp_path):
     append_label(path, label("1", True))
     append_label(path, label("2", False))
     append_label(path, label("1", True, repetition=True))
-    append_label(path, label("1", None, change=True, comment="two meanings"))
     append_undo(path, "ada")
+    append_label(path, label("1", None, change=True, comment="two meanings"))
     table = read_label_file(path)
     assert table["question_id"].tolist() == ["1", "2"]
     assert table["correct"].tolist() == [None, False]
     assert table["comment"].tolist() == ["two meanings", ""]
     assert len(path.read_text().splitlines()) == 5
+
+
+def test_undo_after_a_change_brings_the_earlier_label_back(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    for name in ("1", "2"):
+        append_label(path, label(name, True))
+    append_label(path, label("1", False, change=True))
+    append_undo(path, "ada")
+    assert read_label_file(path)["correct"].tolist() == [True, True]
+    append_undo(path, "ada")  # the label before the change is the next one
+    assert read_label_file(path)["question_id"].tolist() == ["1"]
 
 
 def test_a_change_of_a_label_that_was_withdrawn_is_a_label(tmp_path):
