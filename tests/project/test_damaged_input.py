@@ -286,6 +286,8 @@ def plain_questions(path):
         is_usable = (
             isinstance(identity, (str, int)) and not isinstance(identity, bool) and str(identity)
         )
+        if isinstance(split, int) and not isinstance(split, bool):
+            split = str(split)
         is_usable = is_usable and all(
             isinstance(text, str) and text.strip() for text in (question, split)
         )
@@ -349,7 +351,8 @@ def plain_records(path):
     for entry in plainly(path):
         for answer in entry["answers"]:
             end, whole = answer.get("end_log_prob"), answer.get("log_prob")
-            whole = sum(answer["token_log_probs"]) if whole is None else whole
+            if whole is None:
+                whole = sum(answer.get("token_log_probs", [math.nan]))
             total = round(min(whole, 0.0) + min(end or 0.0, 0.0), 9)
             answers.append((str(entry["question_id"]), answer.get("text"), total))
         rows.append(_question(entry, entry["question_id"], entry.get("question")))
@@ -481,7 +484,7 @@ def plain_line(entry, answers):
     doc = entry.get("doc") if isinstance(entry.get("doc"), dict) else {}
     question = given[0]["arg_0"] if doc.get("question") is None else doc["question"]
     for n, replies in enumerate(entry["resps"]):
-        for reply in replies:
+        for reply in [replies] if isinstance(replies, str) else replies:
             if isinstance(reply, list):
                 text = (given[n]["arg_1"] if isinstance(given[n], dict) else given[n][1]).strip()
                 answers.append((str(entry["doc_id"]), text, round(min(float(reply[0]), 0.0), 9)))

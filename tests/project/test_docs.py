@@ -102,6 +102,7 @@ PYTHON_NOT_RUN = {
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
+    "rows = mean_nll.table(": "a cell that needs the module above it, which is not part of `plots`",
     "outputs = llm.generate(": "needs vLLM; test_response_formats.py reads its objects",
 }
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -175,6 +176,7 @@ NOT_RUN = {
     "python benchmarks/(families|on_gpu).*": (
         "takes minutes or needs a GPU; tests/benchmarks/ has small versions"
     ),
+    "pro .*margin.py:margin.*": "names a file of the reader; tests/project/test_extending.py writes one",
     "python benchmarks/label_(estimates|summary|accuracies).py .*": (
         "simulates for hours; tests/benchmarks/test_label_estimates.py has small versions"
     ),

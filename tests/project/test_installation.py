@@ -90,7 +90,7 @@ for words in (
     ["score", "--example"],
     ["report", "--example", "--output", {str(tmp_path / "report.html")!r}],
     ["label", "--help"],
-    ["generate", "facts-1m", "greedy"],
+    ["ask", "Who wrote Hamlet?"],
 ):
     try:
         pro.main(words)

@@ -16,7 +16,7 @@ from pro_lib.app.cli.options import force_option
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, writing
-from pro_lib.common.validation import extra, printable
+from pro_lib.common.validation import SentenceError, extra, printable
 
 
 class _RunCommand(Command):
@@ -91,6 +91,8 @@ def _parse_values(typed: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return the values of parameters: Python literals, and other texts as they are."""
     values: dict[str, Any] = dict(typed)
     for name, text in typed:
+        if not name.isidentifier():
+            raise SentenceError(f"-p {printable(name)!r} is not the name of a parameter.")
         with suppress(ValueError, SyntaxError):
             values[name] = ast.literal_eval(text)
     return values
