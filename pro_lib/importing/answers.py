@@ -104,7 +104,7 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
     tokens = answer.token_log_probs
     can_be_summed = isinstance(tokens, list) and (tokens or answer.end_log_prob is not None)
     if log_prob is None and can_be_summed:
-        with suppress(TypeError):
+        with suppress(TypeError, OverflowError):
             log_prob = sum(tokens)
     try:
         if log_prob is not answer.log_prob:

@@ -1,5 +1,6 @@
 """Find the responses in an entry of a file, with the question and the answers of each."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -118,7 +119,8 @@ class Response:
     @property
     def number(self) -> int:
         """The number of its line or entry."""
-        return int(self.where.partition(", prompt ")[0].rsplit(" ", 1)[1])
+        numbers = re.findall(r"\d+", self.where.partition(", prompt ")[0])
+        return int(numbers[-1]) if numbers else 0
 
 
 class _CheckedFields(Format):

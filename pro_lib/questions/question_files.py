@@ -56,7 +56,7 @@ class _Columns(Format, extra="forbid"):
 def _number_as_text(value: object) -> object:
     """Return a whole number as text. Pandas makes floats of a column with gaps."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or is_missing(value) or int(value) != value:  # type: ignore[call-overload]
+    if not is_number or is_missing(value) or value % 1 != 0:  # type: ignore[operator]
         return value
     return str(int(value))  # type: ignore[call-overload]
 
@@ -263,7 +263,8 @@ class _Collector:
         columns = list(_Question.model_fields)
         columns.insert(2, "references")
         read_names = {*columns}.union(*self.used.columns.values())
-        other_names = [name for name in names if name not in read_names]
+        # Rows with a damaged name are left out, so their columns have no values.
+        other_names = [name for name in names if name not in read_names and not _has_damage(name)]
         values = {name: [row.get(name) for row in self._rows] for name in other_names}
         others = pd.DataFrame(values, range(len(self._rows)), dtype=object)
         for name in other_names:

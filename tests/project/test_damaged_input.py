@@ -348,14 +348,15 @@ def _question(entry, identity, question):
 
 def plain_records(path):
     answers, rows = [], []
-    for entry in plainly(path):
+    for n, entry in enumerate(plainly(path), start=1):
+        identity = entry.get("question_id", f"{path.stem}-{n}")
         for answer in entry["answers"]:
             end, whole = answer.get("end_log_prob"), answer.get("log_prob")
             if whole is None:
                 whole = sum(answer.get("token_log_probs", [math.nan]))
-            total = round(min(whole, 0.0) + min(end or 0.0, 0.0), 9)
-            answers.append((str(entry["question_id"]), answer.get("text"), total))
-        rows.append(_question(entry, entry["question_id"], entry.get("question")))
+            total = round(float(min(whole, 0.0) + min(end or 0.0, 0.0)), 9)
+            answers.append((str(identity), answer.get("text"), total))
+        rows.append(_question(entry, identity, entry.get("question")))
     return sorted(answers, key=repr), rows
 
 
@@ -483,7 +484,8 @@ def plain_line(entry, answers):
     given = [*given.values()] if isinstance(given, dict) else given
     doc = entry.get("doc") if isinstance(entry.get("doc"), dict) else {}
     question = given[0]["arg_0"] if doc.get("question") is None else doc["question"]
-    for n, replies in enumerate(entry["resps"]):
+    resps = entry["resps"]
+    for n, replies in enumerate([resps] if isinstance(resps, str) else resps):
         for reply in [replies] if isinstance(replies, str) else replies:
             if isinstance(reply, list):
                 text = (given[n]["arg_1"] if isinstance(given[n], dict) else given[n][1]).strip()

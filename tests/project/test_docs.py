@@ -176,7 +176,7 @@ NOT_RUN = {
     "python benchmarks/(families|on_gpu).*": (
         "takes minutes or needs a GPU; tests/benchmarks/ has small versions"
     ),
-    "pro .*margin.py:margin.*": "names a file of the reader; tests/project/test_extending.py writes one",
+    "pro .*margin.py:margin.*": "names a file of the reader; test_extending.py writes one",
     "python benchmarks/label_(estimates|summary|accuracies).py .*": (
         "simulates for hours; tests/benchmarks/test_label_estimates.py has small versions"
     ),
