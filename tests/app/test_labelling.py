@@ -552,6 +552,8 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
     assert (counts["n_disputed"], counts["n_undecided"], counts["n_labels"]) == (0, 0, 30)
     changed = judge.reply("change", 3, None, place=0)
     assert changed["n_given"] == 3
+    # Undo takes the change back first, and then the last decision.
+    assert judge.reply("undo", 3)["n_left"] == 0
     assert judge.reply("undo", 3)["n_left"] == 1
 
 
