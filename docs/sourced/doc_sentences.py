@@ -1523,8 +1523,8 @@ def _published_in_words() -> list[Sentence]:
         ),
         Sentence(
             real,
-            "With Holm's correction, PRO is significantly better than NLL for gpt-3.5-turbo on NQ in "
-            "this draw, and nowhere else.",
+            "With Holm's correction, PRO is significantly better than NLL for gpt-3.5-turbo on NQ "
+            "in this draw, and nowhere else.",
             {},
             nll_of_published,
         ),
