@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.reasons import NO_REFERENCE, reasons_in_words
 from pro_lib.common.validation import printable
+from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
@@ -231,8 +232,8 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         f"B: {second}",
         f"{comparison.n_questions:,} judged questions are in both. Right means: {comparison.rule}.",
         f"Accuracy: A {comparison.accuracy[0]:.1%}, B {comparison.accuracy[1]:.1%}. B minus A "
-        f"{_signed(100 * difference.value, 1)} points "
-        f"[{_signed(100 * difference.low, 1)}, {_signed(100 * difference.high, 1)}], "
+        f"{signed(100 * difference.value, 1)} points "
+        f"[{signed(100 * difference.low, 1)}, {signed(100 * difference.high, 1)}], "
         f"p = {comparison.p_value:.2g} (McNemar's exact test). {comparison.only_first:,} questions "
         f"are right only in A and {comparison.only_second:,} only in B. {by}".rstrip(),
     ]
@@ -246,8 +247,8 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
     for row in comparison.auroc.itertuples():
         ends = "without an interval: fewer than 5 right or wrong answers"
         if row.low == row.low:  # not NaN
-            ends = f"[{_signed(row.low)}, {_signed(row.high)}]"
-        words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {_signed(row.difference)} {ends}"
+            ends = f"[{signed(row.low)}, {signed(row.high)}]"
+        words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
         lines.append(f"  {printable(row.method):{width}}  {words}")
     return lines
 
@@ -259,9 +260,3 @@ def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
         "accuracy_difference": [difference.value, difference.low, difference.high],
         "auroc": comparison.auroc.to_dict("records"),
     }
-
-
-def _signed(value: float, digits: int = 3) -> str:
-    """Return a number with its sign, and zero without one."""
-    text = f"{value:+z.{digits}f}"
-    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")

@@ -161,9 +161,10 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    for journal in folder.path.glob("*.journal"):
+    journals = sorted(folder.path.glob("*.journal"))
+    if journals:
         raise RunError(
-            f"{journal} has answers of an unfinished run of an earlier version. Finish the run "
+            f"{journals[0]} has answers of an unfinished run of an earlier version. Finish the run "
             "with that version, or delete the file to ask its questions again."
         )
     for start in range(0, len(questions), job.batch_size):

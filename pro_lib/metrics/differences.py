@@ -357,21 +357,26 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
     texts = []
     for row in comparison[comparison["method"] != reference].to_dict("records"):
         name = f"{row['method']} minus {reference}"
-        size = _signed(row["difference"])
+        size = signed(row["difference"])
         ends = [row["difference_low"], row["difference_high"]]
         if row["reading"] == "identical":
             texts.append(f"{name} {size}, the same order of all questions")
         elif np.isnan(ends).any():
             texts.append(f"{name} {size}, without an interval: {row['reading']}")
         else:
-            low, high = map(_signed, ends)
+            low, high = map(signed, ends)
             texts.append(f"{name} {size} [{low}, {high}]")
     return texts
 
 
-def _signed(value: float) -> str:
-    """Return a difference with its sign, or 0.000 without one."""
-    text = f"{value:+z.3f}"
+def signed(value: float, digits: int = 3) -> str:
+    """Return a difference with its sign, and zero without one.
+
+    Example:
+        >>> signed(-0.0123), signed(0.0)
+        ('−0.012', '0.000')
+    """
+    text = f"{value:+z.{digits}f}"
     return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
 
 
