@@ -5,19 +5,16 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Figure
+from matplotlib.font_manager import FontProperties as FontProperties
+from matplotlib.ticker import FixedLocator, NullLocator
 
-from pro_lib.common.validation import extra
 from pro_lib.evaluation.methods import METHODS, kinds_of_figures
-
-with extra("notebooks", "drawing"):
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Figure
-    from matplotlib.font_manager import FontProperties as FontProperties
-    from matplotlib.ticker import FixedLocator, NullLocator
 
 # The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
 # be read in greyscale.
