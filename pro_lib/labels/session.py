@@ -356,7 +356,7 @@ def _open_plan(
         plan.save(plan_file)
         return plan
     plan = LabelPlan.read(plan_file, evaluation)
-    n_labels = plan.n_labels if n_planned is None else min(n_planned, len(plan.table))
+    n_labels = plan.n_labels if n_planned is None else min(n_planned, len(plan.answers))
     if labels.empty and (n_labels != plan.n_labels or plan.notes):
         plan = LabelPlan.create(evaluation, n_labels=n_labels)
         plan.save(plan_file)

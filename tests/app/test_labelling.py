@@ -247,7 +247,7 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 def test_a_plan_without_labels_is_drawn_anew_when_answers_were_added(tmp_path):
     opened(tmp_path)
     session = LabelSession.open(half_right(n=80), tmp_path / "run.labels.jsonl")
-    assert (len(session.plan.answers), session.plan.n_labels, session.notes) == (80, 30, [])
+    assert (len(session.plan.today), session.plan.n_labels, session.notes) == (80, 30, [])
 
 
 def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
@@ -271,7 +271,7 @@ def test_answers_without_references_are_labelled_without_a_judge(tmp_path):
     rows = estimates_of(session)["rows"]
     assert set(rows[0]) == {"method", "difference to NLL", "AUROC by labels"}
     assert rows[0]["AUROC by labels"].startswith("0.")
-    assert set(session.plan.answers.strata) == {0}
+    assert set(session.plan.today.strata) == {0}
 
 
 def test_undo_shows_the_last_answer_again(tmp_path):
@@ -446,9 +446,9 @@ def test_only_the_answers_of_the_split_are_labelled(tmp_path):
     splits = ["validation"] * 15 + ["test"] * 45
     run = replace(RUN, questions=RUN.questions.assign(split=splits))
     session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
-    assert len(session.plan.answers) == 45
+    assert len(session.plan.today) == 45
     other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
-    assert len(other.plan.answers) == 15
+    assert len(other.plan.today) == 15
 
 
 def test_two_open_sessions_draw_the_second_phase_once(tmp_path):

@@ -342,7 +342,7 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
 def test_a_damaged_plan_is_named(tmp_path):
     judged, _ = evaluation()
     (tmp_path / "plan.json").write_text('{"version": 1}')
-    with pytest.raises(RunError, match=r"plan.json: digest is missing"):
+    with pytest.raises(RunError, match=r"plan.json cannot be read: digest is missing"):
         LabelPlan.read(tmp_path / "plan.json", judged)
 
 
@@ -418,10 +418,10 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
     answers.loc[35:39, "text_number"] = range(5)
     plan = LabelPlan.create(replace(judged, answers=answers), n_labels=35)
-    assert len(plan.answers) == 35
+    assert len(plan.today) == 35
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
-    assert plan.answers.table["question_id"].tolist()[-5:] == ids
-    assert plan.answers.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert plan.today.table["question_id"].tolist()[-5:] == ids
+    assert plan.today.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
 
 
 def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows():
