@@ -134,8 +134,13 @@ def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[s
     """
     if np.isnan(reported.log_probs).all():
         return {}, ""
-    if pool is None or not pool.n_rarer:
-        choice = default_alpha(reported.search_alpha, why="no validation questions can choose it")
+    problem = "there are no validation questions"
+    if pool is not None:
+        words = pool.judgement.one_class
+        problem = words and f"among the validation questions, {words}"
+    if pool is None or problem:
+        why = f"it is not chosen on labelled questions, and {problem}"
+        choice = default_alpha(reported.search_alpha, why=why)
         return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
     splits = Splits(pool.with_methods_of(reported), reported)
     alphas = {name: chosen_alpha(splits, name=name) for name in splits.pool.alpha_names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +48,7 @@ from pro_lib.metrics.selective import (
 INTERVAL = "from labels of a sample"
 FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
+BY_JUDGE = "AUROC by ROUGE-L"
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
@@ -556,8 +557,8 @@ def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
-def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of `LabelSample.estimate` as texts, and a sentence about the labels.
+def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table of `LabelSample.estimate` as texts, and sentences about the labels.
 
     The page of `pro label` and `pro score` show them.
     """
@@ -574,13 +575,30 @@ def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         auroc = _words(row, "auroc") if row["shown"] == SHOWN else f"not shown: {row['shown']}"
         name = ", ".join(text for text in (row["method"], row["similarity"]) if text)
         rows.append({"method": name, "difference to NLL": difference, "AUROC by labels": auroc})
+    words = pd.DataFrame(rows)
+    if table["auroc_by_judge"].notna().any():
+        words[BY_JUDGE] = table["auroc_by_judge"].map("{:.3f}".format)
     counts = table.iloc[0]
-    return pd.DataFrame(rows), (
-        f"{counts['n_labels']:,} answers have a decided label ({counts['n_right']:,} right, "
-        f"{counts['n_wrong']:,} wrong). Kish's effective number of labels, which is smaller if "
-        f"their weights differ, is {counts['n_effective']:.0f}. If the interval of a difference "
-        "contains 0, the labels do not show which method is better. The methods need not be equal."
-    )
+    names = sorted(set(labellers))
+    given = f" by {', '.join(names)} together" if len(names) > 1 else ""
+    sentences = [
+        "AUROC is the probability that a wrong answer is scored as more uncertain than a right "
+        "one.",
+        f"{counts['n_labels']:,} answers have a decided label{given} ({counts['n_right']:,} right, "
+        f"{counts['n_wrong']:,} wrong).",
+    ]
+    if counts["n_undecided"]:
+        sentences.append(f"{counts['n_undecided']:,} labelled answers are undecided and left out.")
+    if counts["n_disputed"]:
+        sentences.append(f"On {counts['n_disputed']:,} answers, the labellers differ.")
+    sentences += [
+        f"Kish's effective number of labels is {counts['n_effective']:.0f}. It is "
+        f"{counts['n_labels']:,} if all labels have the same weight, and smaller if a few labels "
+        "have large weights.",
+        "If the interval of a difference contains 0, the labels do not show which method is "
+        "better. The methods need not be equal.",
+    ]
+    return words, sentences
 
 
 def _words(row: Mapping[str, Any], name: str, *, sign: str = "") -> str:

@@ -261,6 +261,8 @@ def test_the_consistency_of_each_labeller():
         label("2", False, repetition=True),
     ]
     rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
+    # Whoever changes a label on purpose is not inconsistent.
+    rows += [label("4", True, change=True), label("4", False, repetition=True)]
     ada, ben, _ = labeller_agreement(label_table(rows)).to_dict("records")
     assert (ada["other_labeller"], ada["n_both"], ada["n_same"]) == (None, 2, 1)
     assert ada["agreement"] == 0.5
@@ -582,19 +584,19 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     judged, truth = evaluation(200)
     plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
     table = estimated(plan, labels, judged)
-    words, sentence = estimate_words(table)
+    words, sentences = estimate_words(table, ["ada"])
     rows = words.set_index("method")
     assert rows.loc["NLL", "difference to NLL"] == "–"
     assert rows.loc["ALL", "difference to NLL"] == "identical"  # NLL plus a constant
     ends = {"auroc_minus_nll_low": -0.0001, "auroc_minus_nll_high": 0.0004}
-    tiny, _ = estimate_words(table.assign(**ends))
+    tiny, _ = estimate_words(table.assign(**ends), ["ada"])
     assert set(tiny["difference to NLL"]) == {"–", "within ±0.0005"}
     row = table.set_index("method").loc["NLL"]
     ends = f"{row['auroc_low']:.3f} to {row['auroc_high']:.3f}"
     assert rows.loc["NLL", "AUROC by labels"] == f"{row['auroc']:.3f} (95 %: {ends})"
     assert rows.loc["SE, lexical", "difference to NLL"].startswith("−0.")
-    assert sentence.startswith("100 answers have a decided label (")
-    few, _ = estimate_words(estimated(plan, labels[:14], judged))
+    assert sentences[1].startswith("100 answers have a decided label (")
+    few, _ = estimate_words(estimated(plan, labels[:14], judged), ["ada"])
     assert set(few["AUROC by labels"].str.split(":").str[0]) == {"not shown"}
 
 
