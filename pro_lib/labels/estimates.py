@@ -572,21 +572,23 @@ def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.Da
             difference = "identical"
         elif size < _SMALLEST_SHOWN:
             difference = f"within ±{_SMALLEST_SHOWN}"
-        auroc = _words(row, "auroc") if row["shown"] == SHOWN else f"not shown: {row['shown']}"
         name = ", ".join(text for text in (row["method"], row["similarity"]) if text)
+        auroc = _words(row, "auroc")
         rows.append({"method": name, "difference to NLL": difference, "AUROC by labels": auroc})
     words = pd.DataFrame(rows)
     if table["auroc_by_judge"].notna().any():
         words[BY_JUDGE] = table["auroc_by_judge"].map("{:.3f}".format)
     counts = table.iloc[0]
-    names = sorted(set(labellers))
-    given = f" by {', '.join(names)} together" if len(names) > 1 else ""
+    *others, last = sorted(set(labellers)) or [""]
+    given = f" by {', '.join(others)} and {last} together" if others else ""
     sentences = [
         "AUROC is the probability that a wrong answer is scored as more uncertain than a right "
         "one.",
         f"{counts['n_labels']:,} answers have a decided label{given} ({counts['n_right']:,} right, "
         f"{counts['n_wrong']:,} wrong).",
     ]
+    reasons = [reason for reason in table["shown"].unique() if reason != SHOWN]
+    sentences += [f"Not shown: {reason}." for reason in reasons]
     if counts["n_undecided"]:
         sentences.append(f"{counts['n_undecided']:,} labelled answers are undecided and left out.")
     if counts["n_disputed"]:

@@ -453,7 +453,7 @@ def test_a_second_labeller_does_not_see_the_estimates_of_the_first(tmp_path):
     assert (estimates_of(ben)["rows"], ben.reply("history")["history"]) == ([], [])
     give(ben, 20)
     assert estimates_of(ben)["rows"]
-    assert "answers have a decided label by ada, ben together" in estimates_of(ben)["sentence"]
+    assert "answers have a decided label by ada and ben together" in estimates_of(ben)["sentence"]
 
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):

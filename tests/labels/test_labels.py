@@ -596,8 +596,10 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     assert rows.loc["NLL", "AUROC by labels"] == f"{row['auroc']:.3f} (95 %: {ends})"
     assert rows.loc["SE, lexical", "difference to NLL"].startswith("−0.")
     assert sentences[1].startswith("100 answers have a decided label (")
-    few, _ = estimate_words(estimated(plan, labels[:14], judged), ["ada"])
-    assert set(few["AUROC by labels"].str.split(":").str[0]) == {"not shown"}
+    table = estimated(plan, labels[:14], judged)
+    few, sentences = estimate_words(table, ["ada"])
+    assert set(few["AUROC by labels"]) == {"not shown"}
+    assert sentences[2] == f"Not shown: {table['shown'].iloc[0]}."
 
 
 @pytest.mark.parametrize(
