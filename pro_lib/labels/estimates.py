@@ -283,7 +283,7 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        known: Answers | None = self.plan.existing
+        known: Answers | None = self.plan.today
         if known is not None and known.evaluation is evaluation:
             return known
         answers = collect_answers(evaluation)

@@ -207,9 +207,9 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
             one file, because each file has its own second phase.
 
     Returns:
-        A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
-        `is_disputed`: whether they differ, without an adjudication. `correct` is None where nobody
-        decides or as many say right as wrong.
+        A row per answer, with the columns of `labels` and `is_disputed`: whether labellers differ,
+        without an adjudication. `correct` is None where nobody decides or as many say right as
+        wrong.
 
     Example:
         >>> merged = merge_labels(read_label_file("labels.jsonl"))  # doctest: +SKIP
@@ -217,21 +217,17 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
         3
     """
     first = first_labels(labels)
-    is_vote = ~first["adjudication"]
-    votes = first.assign(
-        n_right=(first["correct"].eq(True) & is_vote).astype(int),
-        n_wrong=(first["correct"].eq(False) & is_vote).astype(int),
-    )
-    sums = votes.groupby(KEY, sort=False)[["n_right", "n_wrong"]].sum()
-    merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
-    balance = np.sign(merged["n_right"] - merged["n_wrong"])
-    merged["correct"] = balance.map({1: True, -1: False, 0: None}).astype(object)
-    merged["is_disputed"] = (merged["n_right"] > 0) & (merged["n_wrong"] > 0)
-    decisions = first[first["adjudication"]].drop_duplicates(KEY, keep="last")
-    decisions = decisions.set_index(KEY)["correct"]
-    merged.loc[decisions.index, "correct"] = decisions
+    votes = first["correct"].map({True: 1, False: -1}).mask(first["adjudication"]).fillna(0)
+    answer = [first[name] for name in KEY]
+    balance = votes.groupby(answer).transform("sum")
+    n_votes = votes.abs().groupby(answer).transform("sum")
+    majority = np.sign(balance).map({1: True, -1: False, 0: None}).astype(object)
+    merged = first.assign(correct=majority, is_disputed=n_votes > balance.abs())
+    merged = merged.drop_duplicates(KEY).set_index(KEY)
+    decisions = first[first["adjudication"]].drop_duplicates(KEY, keep="last").set_index(KEY)
+    merged.loc[decisions.index, "correct"] = decisions["correct"]
     merged.loc[decisions.index, "is_disputed"] = False
-    return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
+    return merged.reset_index()[[*labels.columns, "is_disputed"]]
 
 
 def first_labels(labels: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
-from pro_lib.labels.inference import IntArray
+from pro_lib.labels.inference import IntArray, Ranking
 from pro_lib.questions.repeats import normalized_question
 
 FEWEST_PLANNED = 20
@@ -101,8 +101,8 @@ class LabelPlan(Format):
         second: positions of the answers of the second phase, in their order; None before it is
             drawn.
         probabilities: their inclusion probabilities.
-        existing: those of the planned answers that exist today; None if only the file is known. It
-            is not stored.
+        today: the `Answers` of today among the planned ones; None if the plan was read without an
+            evaluation. They are not stored.
         n_outside: the number of answers of today that are not in the plan. It is not stored.
 
     Example:
@@ -125,7 +125,7 @@ class LabelPlan(Format):
     first: _Positions
     second: _Positions | None = None
     probabilities: tuple[Probability, ...] | None = None
-    existing: Any = Field(default=None, exclude=True)
+    today: Any = Field(default=None, exclude=True)
     n_outside: int = Field(default=0, exclude=True)
 
     @model_validator(mode="after")
@@ -172,7 +172,7 @@ class LabelPlan(Format):
             n_labels=min(n_labels, len(answers)),
             seed=seed,
             first=tuple(first.tolist()),
-            existing=answers,
+            today=answers,
         )
 
     @classmethod
@@ -203,7 +203,7 @@ class LabelPlan(Format):
             )
         if not is_planned.all():
             answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
-        return plan.model_copy(update={"existing": answers, "n_outside": int((~is_planned).sum())})
+        return plan.model_copy(update={"today": answers, "n_outside": int((~is_planned).sum())})
 
     def reread(self, path: str | Path) -> LabelPlan:
         """Return the plan with the second phase of its file, if another process has drawn it.
@@ -232,16 +232,15 @@ class LabelPlan(Format):
             labels: from `read_label_file`.
         """
         draws = self._draws()
-        labelled = zip(labels["phase"], labels["probability"], strict=True)
         units = self.positions(labels).tolist()
-        is_drawn = [draws.get(unit) == draw for unit, draw in zip(units, labelled, strict=True)]
-        is_other = ~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest).to_numpy()
-        if is_other.any():
-            question_id = labels["question_id"].to_numpy()[is_other][0]
+        given = zip(units, labels["phase"], labels["probability"], strict=True)
+        is_drawn = [draws.get(unit) == (phase, probability) for unit, phase, probability in given]
+        other = labels[~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest)]
+        if len(other):
             raise RunError(
-                f"{is_other.sum()} labels do not belong to this plan, the first of them that of "
-                f"question {question_id!r}; restore the plan of these labels, or use another "
-                "label file"
+                f"{len(other)} labels do not belong to this plan, the first of them that of "
+                f"question {other['question_id'].iloc[0]!r}; restore the plan of these labels, or "
+                "use another label file"
             )
 
     def _draws(self) -> dict[int, tuple[int, float]]:
@@ -280,18 +279,6 @@ class LabelPlan(Format):
         table = pd.DataFrame(list(self.answers), columns=KEY).assign(question=self.questions or "")
         return {key: place for place, key in enumerate(_text_keys(table)) if key}
 
-    @property
-    def today(self) -> Answers:
-        """Those of the planned answers that exist today.
-
-        Raises:
-            RunError: if the plan was read without an evaluation.
-        """
-        if self.existing is None:
-            raise RunError("this plan was read without an evaluation, so it has no answers to show")
-        answers: Answers = self.existing
-        return answers
-
     @cached_property
     def _rows(self) -> dict[int, int]:
         """The row in the table of `today` of each position that exists."""
@@ -304,8 +291,8 @@ class LabelPlan(Format):
             labels: from `read_label_file`, of this plan.
             answers: those of today; None for all that the plan has.
         """
-        is_whole = answers is None or answers is self.existing
-        answers = answers or self.today
+        is_whole = answers is None or answers is self.today
+        answers = self.today if answers is None else answers
         rows = self._rows if is_whole else _row_of_place(self.places(answers))
         units = self.positions(labels)
         places = np.array([rows.get(unit, -1) for unit in units.tolist()], dtype=np.intp)
@@ -346,19 +333,19 @@ class LabelPlan(Format):
             return self
         merged = merge_labels(current[current["row"] >= 0])
         answers = self.today
-        first_rows = [self._rows[unit] for unit in self._first_today]
-        values = np.full(len(answers), np.nan)
+        units = np.array(list(self._rows))
+        values = np.full(len(units), np.nan)
         values[merged["row"]] = merged["correct"].astype(float)
-        is_first = np.zeros(len(answers), dtype=bool)
-        is_first[first_rows] = True
         scores = method_scores(answers.evaluation, alphas)
-        n_second = self.n_labels - len(self.first)
         probabilities = second_probabilities(
-            answers.ranking(scores), answers.features, values, is_first, n_second=n_second
+            Ranking.from_scores(scores, answers.codes, len(units)),
+            answers.features,
+            values,
+            np.isin(units, self.first),
+            n_second=self.n_labels - len(self.first),
         )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
-        units = list(self._rows)
-        second = tuple(units[row] for row in chosen)
+        second = tuple(units[chosen].tolist())
         return self.model_copy(
             update={"second": second, "probabilities": tuple(probabilities[chosen].tolist())}
         )
@@ -369,11 +356,7 @@ class LabelPlan(Format):
         Args:
             current: from `current_labels`.
         """
-        return set(self._first_today) <= set(current["unit"])
-
-    @property
-    def _first_today(self) -> list[int]:
-        return [unit for unit in self.first if unit in self._rows]
+        return self._rows.keys() & self.first <= set(current["unit"])
 
     def _current(self, labels: pd.DataFrame) -> pd.DataFrame:
         """Return the labels that count, unless they are those already."""
@@ -518,7 +501,7 @@ def _is_changed(stored: str, current: str) -> bool:
 
 def _keys(table: pd.DataFrame) -> list[_Key]:
     """Return dataset, question_id and answer of each row."""
-    return list(zip(*(table[name] for name in KEY), strict=True))
+    return list(zip(*(table[name].tolist() for name in KEY), strict=True))
 
 
 def _text_keys(table: pd.DataFrame) -> list[_Key | None]:

@@ -121,7 +121,8 @@ class LabelSession:
     @property
     def evaluation(self) -> Evaluation:
         """The evaluation of the planned answers that the run has."""
-        return self.plan.today.evaluation
+        evaluation: Evaluation = self.plan.today.evaluation
+        return evaluation
 
     @property
     def notes(self) -> list[str]:
@@ -166,8 +167,6 @@ class LabelSession:
         """
         if action not in _ACTIONS:
             raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
-        if correct not in (True, False, None):
-            raise RunError(f"correct must be true, false or null; got {correct!r}")
         with _lock_of(self.path):
             current = self._read_current()
             is_same_file = labels_file in (None, str(self.path))
@@ -245,8 +244,9 @@ class LabelSession:
         current = found.labels
         own = self._own(current)
         request = self._next_request(current)
-        disputed = self._disputed(current)["unit"]
-        n_left = len(disputed) if self.is_adjudication else self.plan.n_requests - len(own)
+        n_left = self.plan.n_requests - len(own)
+        if self.is_adjudication:
+            n_left = len(self._disputed(current))
         state: dict[str, Any] = {
             "n_given": len(own),
             "n_left": n_left,
@@ -274,7 +274,8 @@ class LabelSession:
         repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
         state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = [
-            self._shown(unit) | {"votes": _votes(current, unit)} for unit in disputed
+            self._shown(unit) | {"votes": _votes(current, unit)}
+            for unit in self._disputed(current)["unit"]
         ]
         return state
 
