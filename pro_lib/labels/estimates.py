@@ -80,21 +80,11 @@ class LabelSample:
             The labels with their plan.
 
         Raises:
-            RunError: if a file cannot be read, the plan is missing, or the labels belong to another
-                plan.
+            RunError: if a file cannot be read, or the labels belong to another plan.
         """
         labels = read_label_file(path)
-        plan_file = plan_path(path)
-        if not plan_file.exists():
-            raise RunError(
-                f"{path} has labels of a sample, but their plan {plan_file} is missing; put the "
-                "plan beside the label file"
-            )
-        plan = LabelPlan.read(plan_file)
-        try:
-            plan.check(labels)
-        except RunError as error:
-            raise RunError(f"{path} and {plan_file}: {error}") from None
+        plan = LabelPlan.read(plan_path(path))
+        plan.check(labels)
         return cls(labels, plan)
 
     @classmethod

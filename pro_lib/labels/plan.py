@@ -190,7 +190,7 @@ class LabelPlan(Format):
         Raises:
             RunError: if the file cannot be read, or the evaluation has none of its answers.
         """
-        with reading(path):
+        with reading(path, hint="restore the plan of the labels, or use another label file"):
             plan = cls.model_validate_json(regular(path).read_bytes())
         if evaluation is None:
             return plan
