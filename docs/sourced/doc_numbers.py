@@ -14,7 +14,6 @@ A comment after numbers names their file, a column for each number, and the row:
 A column with a minus in front has the number with the other sign.
 """
 
-import argparse
 import re
 import sys
 
@@ -22,7 +21,7 @@ import pandas as pd
 from doc_tables import ROOT, TABLES, typeset
 
 TABLE = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
-SOURCE = re.compile(r"(?<!`)<!-- ([\w./-]+\.csv): (.+?) -->", re.DOTALL)
+SOURCE = re.compile(r"(?<!`)<!--\s+([\w./-]+\.csv): (.+?)\s+-->", re.DOTALL)
 NUMBER = re.compile(r"[+−]?\d*[\d,]*\d(?:\.\d+)?(?: %)?|[+−]?\.\d+")
 # Without code, links, formulas, identifiers of papers and generated tables.
 LEFT_OUT = re.compile(
@@ -113,18 +112,9 @@ def update(*, write: bool) -> list[str]:
     return problems
 
 
-def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true", help="write the numbers of the CSV files")
-    if parser.parse_args().write:
-        update(write=True)
-    problems = update(write=False)
-    print("\n".join(problems) or "All numbers are those of the CSV files.")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if "--write" in sys.argv:
+        update(write=True)
+    differences = update(write=False)
+    print("\n".join(differences) or "All numbers are those of the CSV files.")
+    sys.exit(len(differences) > 0)
