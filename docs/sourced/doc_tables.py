@@ -78,17 +78,10 @@ def benchmark_rows(path: str, **where: object) -> pd.DataFrame:
 
 @on_a_page
 def benchmark_auroc() -> pd.DataFrame:
-    """Return the AUROC of every method in protocol `workbench`, marked if it differs from PRO."""
+    """Return AUROC of every method and its difference to PRO, marked if it is significant."""
     table = benchmark_rows("figures/12_benchmark.csv", protocol="workbench")
-    return pivoted(table, {"method": "{name}"}, SETTING, "{auroc:.3f}{mark}")
-
-
-@on_a_page
-def benchmark_differences() -> pd.DataFrame:
-    """Return the differences of every method to PRO in protocol `workbench`."""
-    table = benchmark_rows("figures/12_benchmark.csv", protocol="workbench")
-    table = table[table["name"] != "PRO, validation"]
-    cell = with_interval("auroc_minus_pro")
+    table = table[table["similarity"] != "alias"]
+    cell = "{auroc:.3f}{mark} (" + with_interval("auroc_minus_pro") + ")"
     return pivoted(table, {"method": "{name}"}, SETTING, cell)
 
 
