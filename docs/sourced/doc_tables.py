@@ -32,9 +32,9 @@ def rows(path: str, **where: object) -> pd.DataFrame:
     return table
 
 
-def typeset(number: str) -> str:
+def typeset(text: str) -> str:
     """Return a text with − for minus, "–" for missing numbers, no sign of 0, and "5 %"."""
-    text = re.sub(r"(?<![\w.])-(?=\d)", "−", number)
+    text = re.sub(r"(?<![\w.])-(?=\d)", "−", text)
     text = re.sub(r"[+−](0(?:\.0+)?)(?![.\d])", r"\1", text)
     text = re.sub(r"(?<=\d)%", " %", text)
     return re.sub(r"\+?\bnan\b%?(?: \[.*?\])?", "–", text)
@@ -42,13 +42,11 @@ def typeset(number: str) -> str:
 
 def written(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """Return a table of texts: for each head, a template that each row fills in."""
+    texts = pd.DataFrame(index=range(len(table)))
     records = table.to_dict("records")
-    return pd.DataFrame(
-        {
-            head: [typeset(template.format(**record)) for record in records]
-            for head, template in columns.items()
-        }
-    )
+    for head, template in columns.items():
+        texts[head] = [typeset(template.format(**record)) for record in records]
+    return texts
 
 
 def pivoted(table: pd.DataFrame, row: Mapping[str, str], column: str, cell: str) -> pd.DataFrame:
