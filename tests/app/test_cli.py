@@ -697,3 +697,21 @@ def test_a_wrong_value_of_columns_is_an_error(records, write, words, sentence):
     done = CliRunner().invoke(cli.pro, list(map(str, line)))
     assert done.exit_code != 0
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("questions= must have columns", "--questions must have columns"),
+        ("alpha=2 is above 1", "--alpha 2 is above 1"),
+        ("correctness='x' is unknown", "--correctness 'x' is unknown"),
+        ("the folder threshold,search_alpha=0.1 is", "the folder threshold,search_alpha=0.1 is"),
+        ("custom/alpha=0.3 is a folder", "custom/alpha=0.3 is a folder"),
+    ],
+)
+def test_a_message_names_options_as_they_are_typed(monkeypatch, message, shown):
+    def fail(*_, **__):
+        raise ValueError(message)
+
+    monkeypatch.setattr("pro_lib.app.cli.score._score", fail)
+    assert refused("score", "--example") == shown
