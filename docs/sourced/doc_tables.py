@@ -59,7 +59,8 @@ def pivoted(table: pd.DataFrame, row: Mapping[str, str], column: str, cell: str)
 
 def with_interval(column: str, number: str = "+.3f") -> str:
     """Return the template of a value with its interval."""
-    return f"{{{column}:{number}}} [{{{column}_low:{number}}}, {{{column}_high:{number}}}]"
+    low, high = (f"{{{column}_{end}:{number}}}" for end in ("low", "high"))
+    return f"{{{column}:{number}}} [{low},\N{NO-BREAK SPACE}{high}]"
 
 
 SETTING = "{model}, {dataset}"
