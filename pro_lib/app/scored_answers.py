@@ -468,7 +468,7 @@ def score_answers(
     else:
         labels = None
         choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
-    shown = _selected(tuple(map(_short_name, _score_names(evaluation))), names)
+    shown = tuple(map(_short_name, select_methods(_score_names(evaluation), names)))
     texts = None
     if is_mixed and labels is None:
         texts = score_answers(run.as_texts(), choices=choices)
@@ -545,17 +545,28 @@ def _alpha_of(
     return default_alpha(run.search_alpha, why=why)
 
 
-def _selected(names: tuple[str, ...], methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the requested methods in their usual order."""
+def select_methods(names: Sequence[str], methods: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the requested methods in their usual order, or all.
+
+    Args:
+        names: the names of the scores, such as "SE, lexical".
+        methods: the short names of the requested methods, such as "SE".
+
+    Raises:
+        SentenceError: if one of them is not among the names.
+    """
     if methods is None:
-        return names
-    unknown = [name for name in methods if name not in names]
+        return tuple(names)
+    known = list(map(_short_name, names))
+    unknown = [name for name in methods if name not in known]
     if unknown:
+        alike = [name for name in known if name.lower() == unknown[0].lower()]
+        question = f" Did you mean {alike[0]}?" if alike else ""
         raise SentenceError(
-            f"Method {unknown[0]!r} cannot be computed from these answers. "
-            f"Choose from {', '.join(names)}."
+            f"Method {unknown[0]!r} cannot be computed from these answers.{question} "
+            f"Choose from {', '.join(known)}."
         )
-    return tuple(name for name in names if name in methods)
+    return tuple(name for name in names if _short_name(name) in methods)
 
 
 def _lexical_in_blocks(texts: Any, questions: pd.DataFrame | None = None) -> FloatArray:
