@@ -581,8 +581,6 @@ def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.Da
     sentences += [f"Not shown: {reason}." for reason in reasons]
     if counts["n_undecided"]:
         sentences.append(f"{counts['n_undecided']:,} labelled answers are undecided and left out.")
-    if counts["n_disputed"]:
-        sentences.append(f"On {counts['n_disputed']:,} answers, the labellers differ.")
     sentences += [
         f"Kish's effective number of labels is {counts['n_effective']:.0f}. It is "
         f"{counts['n_labels']:,} if all labels have the same weight, and smaller if a few labels "

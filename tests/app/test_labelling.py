@@ -873,6 +873,8 @@ def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path, brows
         names = ("change", "edit")  # neither is broken into two lines
         boxes = [page.get_by_role("button", name=name).bounding_box() for name in names]
         assert boxes[0]["height"] == boxes[1]["height"]
+        rows = page.locator(".pro-scroll", has_text="question")
+        assert rows.evaluate("area => area.scrollWidth <= area.clientWidth")
         page.get_by_role("button", name="change").click()
         page.get_by_text("Give it anew, or keep it").wait_for()
         assert page.get_by_label("comment", exact=True).input_value() == "rw: a nickname"
