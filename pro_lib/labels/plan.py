@@ -215,11 +215,11 @@ class LabelPlan(Format):
             RunError: if the file cannot be read, or has become another plan.
         """
         saved = LabelPlan.read(path)
-        second = {"second": saved.second, "probabilities": saved.probabilities}
-        plan = self.model_copy(update=second)
-        if saved.model_dump() != plan.model_dump():
+        fixed = {"digest", "n_labels", "seed", "first"}
+        if saved.model_dump(include=fixed) != self.model_dump(include=fixed):
             raise RunError(f"{path} was replaced by another plan; open the label file again")
-        return plan
+        second = {"second": saved.second, "probabilities": saved.probabilities}
+        return self.model_copy(update=second)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, completely or not at all."""

@@ -444,6 +444,13 @@ def test_another_number_of_planned_labels_is_an_error(tmp_path):
         LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
 
 
+def test_a_session_does_not_continue_a_plan_that_another_one_has_replaced(tmp_path):
+    session = opened(tmp_path)
+    LabelSession.open(RUN, session.path, n_planned=40)
+    with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
+        give(session, 22)
+
+
 def test_the_number_of_planned_labels_can_change_before_the_first_label(tmp_path):
     opened(tmp_path)
     session = LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
