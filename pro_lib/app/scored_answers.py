@@ -34,6 +34,7 @@ from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
 from pro_lib.labels.answers import choose_alphas, collect_answers
 from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.session import with_placeholder
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
@@ -130,6 +131,13 @@ class SampleLabels:
     def estimates(self) -> pd.DataFrame:
         """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
         return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+
+    @property
+    def labellers(self) -> pd.DataFrame:
+        """How often labellers agree with themselves and with others (`labeller_agreement`)."""
+        answers = self.sample.planned_answers(self.evaluation)
+        current = self.sample.plan.current_labels(self.sample.labels, answers)
+        return labeller_agreement(current.labels)
 
     @property
     def by_question(self) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def test_with_all_labels_the_estimate_is_the_auroc_and_has_no_error_at_hand():
     features = rng.normal(size=(40, 1))
     weights = label_weights(correct, is_first, np.ones(40), n_first=15, n_second=25)
     np.testing.assert_allclose(weights, 1)
-    sample = Sample.fit(correct, weights, features, scope="questions")
+    model = label_model.cross_fitted(features, correct)
+    sample = Sample(correct, weights, model, "questions")
     auroc = sample.aurocs(Ranking.from_scores(scores)).auroc()
     expected = metrics.auroc_intervals(scores, correct)[0]
     np.testing.assert_allclose(auroc.value, expected, rtol=1e-12)
@@ -167,7 +168,8 @@ def test_a_difference_that_no_label_can_change_has_no_variance():
     features = np.zeros((8, 1))
     weights = label_weights(labels, ~np.isnan(labels), np.ones(8), n_first=6, n_second=0)
     scores = np.repeat(np.arange(8.0)[:, None], 2, axis=1)
-    estimates = Sample.fit(labels, weights, features).aurocs(Ranking.from_scores(scores))
+    sample = Sample(labels, weights, label_model.cross_fitted(features, labels))
+    estimates = sample.aurocs(Ranking.from_scores(scores))
     assert (estimates.auroc().high > estimates.auroc().low).all()
     difference, p_values = estimates.difference(0)
     for values in (difference.value, difference.low, difference.high):

@@ -51,6 +51,8 @@ def evaluation(n=120, *, seed=0, model="m", prefix="answer"):
     answers = pd.DataFrame(
         {
             "question_id": [f"q{number}" for number in range(n)],
+            "question": None,
+            "references": None,
             "text": [f"{prefix} {number}" for number in range(n)],
             "rouge_l": np.where(verdict, 1.0, 0.0),
             "correct": verdict,
@@ -187,7 +189,6 @@ def test_an_adjudication_decides_alone_and_is_no_vote():
     merged = merge_labels(label_table(rows))
     assert merged["correct"].tolist() == [False, None]
     assert merged["is_disputed"].tolist() == [False, True]
-    assert merged[["n_right", "n_wrong"]].to_numpy().tolist() == [[2, 1], [1, 1]]
     agreement = labeller_agreement(label_table(rows)).dropna(subset="other_labeller")
     assert set(agreement["labeller"]) | set(agreement["other_labeller"]) == {"ada", "ben", "cy"}
 
@@ -226,7 +227,7 @@ def test_repetitions_do_not_count_twice():
     rows = [label("1", True), label("1", False, repetition=True)]
     merged = merge_labels(label_table(rows))
     assert merged["correct"].tolist() == [True]
-    assert merged["n_wrong"].tolist() == [0]
+    assert merged["is_disputed"].tolist() == [False]
 
 
 def test_cohens_kappa_by_hand():
@@ -261,6 +262,8 @@ def test_the_consistency_of_each_labeller():
         label("2", False, repetition=True),
     ]
     rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
+    # Whoever changes a label on purpose is not inconsistent.
+    rows += [label("4", True, change=True), label("4", False, repetition=True)]
     ada, ben, _ = labeller_agreement(label_table(rows)).to_dict("records")
     assert (ada["other_labeller"], ada["n_both"], ada["n_same"]) == (None, 2, 1)
     assert ada["agreement"] == 0.5
@@ -342,7 +345,7 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
 def test_a_damaged_plan_is_named(tmp_path):
     judged, _ = evaluation()
     (tmp_path / "plan.json").write_text('{"version": 1}')
-    with pytest.raises(RunError, match=r"plan.json: digest is missing"):
+    with pytest.raises(RunError, match=r"plan.json cannot be read: digest is missing"):
         LabelPlan.read(tmp_path / "plan.json", judged)
 
 
@@ -418,10 +421,10 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     answers.loc[30:34, "text"] = [f"Answer {number}." for number in range(5)]
     answers.loc[35:39, "text_number"] = range(5)
     plan = LabelPlan.create(replace(judged, answers=answers), n_labels=35)
-    assert len(plan.answers) == 35
+    assert len(plan.today) == 35
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
-    assert plan.answers.table["question_id"].tolist()[-5:] == ids
-    assert plan.answers.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert plan.today.table["question_id"].tolist()[-5:] == ids
+    assert plan.today.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
 
 
 def test_the_units_of_repeated_questions_do_not_depend_on_the_order_of_the_rows():
@@ -582,20 +585,22 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     judged, truth = evaluation(200)
     plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
     table = estimated(plan, labels, judged)
-    words, sentence = estimate_words(table)
+    words, sentences = estimate_words(table, ["ada"])
     rows = words.set_index("method")
     assert rows.loc["NLL", "difference to NLL"] == "–"
     assert rows.loc["ALL", "difference to NLL"] == "identical"  # NLL plus a constant
     ends = {"auroc_minus_nll_low": -0.0001, "auroc_minus_nll_high": 0.0004}
-    tiny, _ = estimate_words(table.assign(**ends))
+    tiny, _ = estimate_words(table.assign(**ends), ["ada"])
     assert set(tiny["difference to NLL"]) == {"–", "within ±0.0005"}
     row = table.set_index("method").loc["NLL"]
     ends = f"{row['auroc_low']:.3f} to {row['auroc_high']:.3f}"
     assert rows.loc["NLL", "AUROC by labels"] == f"{row['auroc']:.3f} (95 %: {ends})"
     assert rows.loc["SE, lexical", "difference to NLL"].startswith("−0.")
-    assert sentence.startswith("100 answers have a decided label (")
-    few, _ = estimate_words(estimated(plan, labels[:14], judged))
-    assert set(few["AUROC by labels"].str.split(":").str[0]) == {"not shown"}
+    assert sentences[1].startswith("100 answers have a decided label (")
+    table = estimated(plan, labels[:14], judged)
+    few, sentences = estimate_words(table, ["ada"])
+    assert set(few["AUROC by labels"]) == {"not shown"}
+    assert sentences[2] == f"Not shown: {table['shown'].iloc[0]}."
 
 
 @pytest.mark.parametrize(
