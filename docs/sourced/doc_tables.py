@@ -89,7 +89,7 @@ def benchmark_choices() -> pd.DataFrame:
     """Return PRO minus NLL for each way to choose α, in both protocols."""
     table = rows("figures/12_alpha_choices.csv")
     row = {"setting": SETTING, "protocol": "{protocol}"}
-    cell = with_interval("auroc_minus_nll") + ", α = {alpha:g}"
+    cell = with_interval("auroc_minus_nll") + ", α\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{alpha:g}"
     return pivoted(table, row, "{alpha_choice}", cell)
 
 

@@ -44,7 +44,7 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
             lines.append(f"  {printable(row.method):{width}}  {words}")
         lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
-        lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
+        lines += ["", f"Accuracy of the most certain questions by {method}:"]
         for row in scored.most_certain(method).itertuples():
             interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
             words = f"{row.accuracy:6.1%} right {interval}"
@@ -185,13 +185,21 @@ def reservations(scored: ScoredAnswers) -> list[str]:
     return sentences
 
 
-def mistrust_line(mistrust: Mistrust) -> str:
-    """Return the rule of the marks in the table."""
-    n = int(mistrust.is_mistrusted.sum())
+def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
+    """Return the rule of the marks in the table, and how many marked answers are wrong."""
+    is_marked = mistrust.is_mistrusted
+    n = int(is_marked.sum())
     if not n:
         return mistrust.sentence
     answers = "1 answer" if n == 1 else f"{n:,} answers"
-    return f"{mistrust.sentence} This marks {answers} with !."
+    line = f"{mistrust.sentence} This marks {answers} with !."
+    is_wrong = scored.rows["correct"].eq(False).to_numpy(bool)
+    is_judged = scored.rows["correct"].notna().to_numpy()
+    if not is_judged.any():
+        return line
+    marked = f"{(is_wrong & is_marked).sum():,} of {(is_judged & is_marked).sum():,}"
+    others = f"{(is_wrong & ~is_marked).sum():,} of {(is_judged & ~is_marked).sum():,}"
+    return f"{line} Of the marked answers, {marked} are wrong; of the others, {others}."
 
 
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:

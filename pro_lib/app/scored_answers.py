@@ -360,11 +360,12 @@ class ScoredAnswers:
             why = "No accuracy can be guaranteed without judged answers."
             return self._mistrust_quarter(method, why)
         shown = self._guarantee(method, target, confidence)
+        words = shown.sentence(questions="judged questions")
         if shown.threshold is None:
-            return self._mistrust_quarter(method, shown.sentence())
+            return self._mistrust_quarter(method, words)
         scores = self.scores_of(method)
         is_mistrusted = ~shown.answers(scores) & ~np.isnan(scores)
-        sentence = f"By {method}: {shown.sentence()}"
+        sentence = f"By {method}: {words}"
         if "cluster" in self.reported.answers:
             sentence += " This takes questions as independent, but they come in clusters."
         return Mistrust(method, is_mistrusted, sentence, shown)

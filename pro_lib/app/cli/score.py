@@ -102,7 +102,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
         for line in score_summary.summary(scored.texts, method=scored.texts.main_method):
             say(line)
     say("")
-    say(score_summary.mistrust_line(mistrust))
+    say(score_summary.mistrust_line(scored, mistrust))
     if output:
         say(f"{printable(output)}: {len(rows):,} questions")
     else:

@@ -184,7 +184,10 @@ def _judgements(
         if is_other_rule:
             judgements[row] = {"rule": rule}
             continue
-        judgement = {"rouge_l": float(answer["rouge"]), "threshold": ROUGE_THRESHOLD}
+        judgement: dict[str, Any] = {
+            "rouge_l": float(answer["rouge"]),
+            "threshold": ROUGE_THRESHOLD,
+        }
         if "rouge_l" not in ranked and judgement["rouge_l"] > 0:
             judgement["reference"] = nearest_reference(answer["text"], references[row])
         judgements[row] = judgement
