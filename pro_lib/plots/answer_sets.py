@@ -1,7 +1,5 @@
 """How often sets of answers have no correct answer (notebook 09)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -115,7 +113,6 @@ def draw(
         entries=entries,
         figure_columns=figure_columns,
         height=2.0,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             _draw_panel(ax, rows, every=2 if len(panels) > 1 else 1)
@@ -126,7 +123,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
     """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
     fixed = rows[rows["delta"].isna()]
     for index, column in enumerate(_LINES):
-        draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=f"{column}_")
+        draw_curve(ax, fixed["alpha"], fixed, index, y=column)
     ax.plot(rows["alpha"], rows["delta"], **_TARGET)
     ax.set(xscale="log", ylim=(0, 1))
     pairs = zip(fixed["alpha"], fixed["set_size"], strict=True)

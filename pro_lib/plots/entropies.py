@@ -1,7 +1,5 @@
 """The entropy of the answers to each question, and a lower bound of it (notebook 09)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -59,12 +57,12 @@ def draw(
     If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
 
     Args:
-        table: needs the columns entropy and tree_bound. It may have the interval of entropy, and
-            dataset, model and n_questions.
+        table: needs the columns tree_bound, and entropy with its interval. It may have dataset,
+            model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    table = checked_table(table, list(_DOTS), "entropies")
+    table = checked_table(table, [*_DOTS, "entropy_low", "entropy_high"], "entropies")
     with labelled_figure(
         table,
         *("model", "dataset"),
@@ -74,6 +72,7 @@ def draw(
         entries=[plt.Line2D([], [], ls="", ms=3, **style) for style in _DOTS.values()],
         figure_columns=figure_columns,
         height=2.0,
+        sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
             _draw_dots(ax, rows.sort_values("entropy"))
@@ -96,11 +95,9 @@ def _draw_dots(ax: Axes, rows: pd.DataFrame) -> None:
     some = rows.iloc[places]
     shares = (places + 1) / len(rows)
     highest = some[list(_DOTS)].max(axis=None)
-    if "entropy_high" in some and some["entropy_high"].notna().any():
-        ends = some["entropy_low"].astype(float), some["entropy_high"].astype(float)
-        ax.vlines(shares, *ends, color=COLORS[0], lw=0.5, alpha=0.5)
-        highest = max(highest, some["entropy_high"].quantile(0.98))
+    limit = some["entropy_high"].quantile(0.98)
+    ax.vlines(shares, some["entropy_low"], some["entropy_high"], color=COLORS[0], lw=0.5, alpha=0.5)
     for column, style in _DOTS.items():
         ax.plot(shares, some[column], ls="", ms=2.2, **style)
     ax.set_xlim(-0.01, 1.01)
-    ax.set_ylim(0, 1.03 * highest)
+    ax.set_ylim(0, 1.03 * np.nanmax([highest, limit]))

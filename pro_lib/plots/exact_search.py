@@ -14,43 +14,48 @@ from pro_lib.metrics.auroc import FloatArray
 from pro_lib.plots.captions import join_caption, percent_span, signed_span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Axes, Figure, draw_curve, set_ticks
+from pro_lib.plots.style import Figure, draw_curve, handles, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "An exact search finds every answer with p ≥ α. Certified: it found all of them, at least one; "
-    "fallback: no answer has p ≥ α; undecided: it stopped too early. Entropy and bounds are means "
-    "over the questions that are certified at this α; the entropy is estimated from samples, with "
-    "its 95 % confidence interval (band). The cost is in tokens put through the model. Beams are "
-    "those of diverse beam search."
+    "An exact search finds every answer with p ≥ α (certified: all of them, at least one; "
+    "fallback: no answer has p ≥ α; undecided: it stopped too early), at a cost in tokens put "
+    "through the model, beside diverse beam search. Entropy, estimated from samples (band: 95 % "
+    "confidence interval), and bounds are means over the questions that are certified at this α."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 # Bounds are compared up to the rounding of the stored log-probabilities.
 _ROUNDING = 1e-6
-_TICKS = (0.005, 0.02, 0.1, 0.4)
-_BOUNDS = "entropy (nats)"
-# The panels, with the names of their lines by column of the table
+_TICKS = (0.4, 0.1, 0.02, 0.005)
+_STATUSES = ("certified", "fallback", "undecided")
+_BOUNDS = "nats"
+_LEGEND: dict[str, Any] = {
+    "loc": "lower left",
+    "bbox_to_anchor": (0, 1),
+    "borderpad": 0,
+    "handlelength": 1.8,
+    "handletextpad": 0.4,
+    "labelspacing": 0.2,
+    "columnspacing": 0.7,
+}
+# The labels of the panels, with the names of their lines by column of the table
 _PANELS = {
-    "found by beams": {
+    "beams find": {
         "recall": "answers with p ≥ α",
         "share_all_recalled": "all of a question",
     },
-    "share of questions": {
-        "share_certified": "certified",
-        "share_fallback": "fallback",
-        "share_undecided": "undecided",
-    },
+    "questions": {f"share_{status}": status for status in _STATUSES},
     _BOUNDS: {
         "entropy": "entropy",
         "tree_bound": "tree bound",
         "alpha_floor": "α-floor",
         "pro": "PRO",
     },
-    "tokens per question": {
+    "tokens": {
         "token_forwards": "exact search",
-        "beam_forwards": "diverse beams",
-        "greedy_forwards": "greedy decoding",
+        "beam_forwards": "beams",
+        "greedy_forwards": "greedy",
     },
 }
 
@@ -73,12 +78,8 @@ class SearchRuns:
 
     def select(self, split: str) -> SearchRuns:
         """Return the runs of the questions of one split."""
-        return SearchRuns(
-            search=self.search.select(split=split),
-            beams=self.beams.select(split=split),
-            greedy=self.greedy.select(split=split),
-            samples=self.samples.select(split=split),
-        )
+        runs = (self.search, self.beams, self.greedy, self.samples)
+        return SearchRuns(*[run.select(split=split) for run in runs])
 
 
 @per_setting
@@ -104,7 +105,9 @@ def table(
     """
     setting = runs.select(split)
     matrices = _Search.of_run(setting.search)
-    answers = _with_recall(setting)
+    answers = setting.search.ranked_answers()
+    of_beams = set(_answer_keys(setting.beams.ranked_answers()))
+    answers["recalled"] = [key in of_beams for key in _answer_keys(answers)]
     costs = {
         "greedy_forwards": _forwards_per_question(setting.greedy),
         "beam_forwards": _forwards_per_question(setting.beams),
@@ -112,15 +115,21 @@ def table(
     rows = []
     for alpha in _search_alphas(setting.search, default):
         questions = matrices.at(alpha)
-        shares = {
-            f"share_{status}": (questions["status"] == status).mean()
-            for status in ("certified", "fallback", "undecided")
+        shares = {f"share_{name}": (questions["status"] == name).mean() for name in _STATUSES}
+        means = questions.drop(columns=["status", "pro"]).mean()
+        reaching = answers[answers["value"] >= np.log(alpha)]
+        all_recalled = reaching.groupby("question_id")["recalled"].all()
+        row = {
+            "alpha": alpha,
+            **shares,
+            **means.rename({"answers": "mean_answers"}),
+            **costs,
+            "n_recalled": reaching["recalled"].sum(),
+            "recall": reaching["recalled"].mean(),
+            "n_with_answers": len(all_recalled),
+            "share_all_recalled": all_recalled.mean(),
         }
-        means = questions.drop(columns=["status", "pro"]).rename(
-            columns={"answers": "mean_answers"}
-        )
-        row = {"alpha": alpha, **shares, **means.mean().to_dict(), **costs}
-        rows.append(row | _recall(answers[answers["value"] >= np.log(alpha)]))
+        rows.append(row)
     return [with_run(pd.DataFrame(rows), setting.search, split)]
 
 
@@ -157,7 +166,7 @@ def draw(
     bounds: pd.DataFrame | None = None,
     *,
     figure_columns: int = 2,
-    title: str = "What an exact search finds, certifies and costs",
+    title: str = "What an exact search finds and costs",
 ) -> Figure:
     """Draw what an exact search finds against its α: four panels for each dataset and model.
 
@@ -177,62 +186,65 @@ def draw(
         if source is not None:
             checked = checked_table(source, ["alpha", *lines], "exact_search")
             parts.append(checked.assign(panel=name))
+    n_settings = len(parts[0].drop_duplicates(["dataset", "model"]))
     with labelled_figure(
         pd.concat(parts).drop(columns="n_questions", errors="ignore"),
-        *("dataset", "model", "panel"),
+        *("panel", "dataset", "model"),
         title=title,
         x="α, down to which the search finds every answer",
+        untitled=["panel"],
         figure_columns=figure_columns,
-        per_line=2 * figure_columns,
-        height=1.5,
+        per_line=n_settings if n_settings > 1 else 2 * figure_columns,
+        height=1.5 if n_settings == 1 else 1.0,
+        least_height=0.45,
+        sharey=False,
     ) as (figure, panels):
-        for ax, setting, rows in panels:
-            _draw_lines(ax, _PANELS[setting["panel"]], rows)
+        for place, (ax, setting, rows) in enumerate(panels):
+            for index, column in enumerate(_PANELS[setting["panel"]]):
+                draw_curve(ax, rows["alpha"], rows, index, y=column, ms=3)
+            ax.set(xscale="log", ylim=(0, None))
+            ticks = [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()]
+            set_ticks(ax.xaxis, ticks[:: 2 if n_settings > figure_columns else 1])
+            if n_settings > 1:  # the legend of a line stands between title and panels
+                ax.set_title(ax.get_title() if place < n_settings else "", pad=15)
+            if place % n_settings == 0:
+                ax.set_ylabel(setting["panel"])
+                names = list(_PANELS[setting["panel"]].values())
+                n_columns = 1 if n_settings == 1 else len(names)
+                legend = ax.legend(handles=handles(names, ms=3), ncols=n_columns, **_LEGEND)
+                legend.set_in_layout(n_settings == 1)
+        if n_settings > 1:
+            figure.set_layout_engine("constrained", h_pad=0.1)
     return figure
 
 
 def caption(table: pd.DataFrame, bounds: pd.DataFrame) -> str:
     """Say what beams find, what is certified, and how the bounds are ordered."""
-    findings = []
+    parts = []
     for alpha in dict.fromkeys((table["alpha"].max(), table["alpha"].min())):
         rows = table[table["alpha"] == alpha]
         recall = rows["recall"].dropna()
-        beams = "no answer has p ≥ α"
-        if len(recall):
-            beams = f"beams find {percent_span(recall)} of the answers with p ≥ α"
+        beams = f"beams find {percent_span(recall)} of the answers with p ≥ α"
+        beams = beams if len(recall) else "no answer has p ≥ α"
         certified = percent_span(rows["share_certified"])
-        findings.append(
-            f"At α = {alpha:g}, {beams} and {certified} of the questions are certified."
-        )
-    return join_caption(_SHOWN, table, *findings, _bounds_sentence(bounds))
+        parts.append(f"at α = {alpha:g}, {beams} and {certified} of the questions are certified")
+    findings = "; ".join(parts)
+    return join_caption(_SHOWN, table, f"A{findings[1:]}.", _bounds_sentence(bounds))
 
 
 def _bounds_sentence(bounds: pd.DataFrame) -> str:
     """Say whether the bounds are in order, and how far the tree bound is from the entropy."""
     certified = bounds[bounds["n_certified"] > 0]
+    if certified.empty:
+        return "No question is certified, so the bounds are not compared."
     n_violations = (certified["n_certified"] - certified["n_ordered"]).sum()
     order = "PRO ≤ α-floor ≤ tree bound holds for each certified question"
     if n_violations:
         order = f"PRO ≤ α-floor ≤ tree bound is violated in {n_violations:,} cases"
-    if certified.empty:
-        return "No question is certified, so the bounds are not compared."
     differences = certified["entropy_minus_tree_bound"].dropna()
     if differences.empty:
         return f"{order}."
     return f"{order}; the mean entropy minus the tree bound is {signed_span(differences)} nats."
-
-
-def _draw_lines(ax: Axes, lines: dict[str, str], rows: pd.DataFrame) -> None:
-    for index, (column, label) in enumerate(lines.items()):
-        style: dict[str, Any] = {"label": label, "ms": 3, "interval": f"{column}_"}
-        draw_curve(ax, rows["alpha"], rows, index, y=column, **style)
-    ax.set_xscale("log")
-    set_ticks(ax, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
-    ax.set_ylim(0, None)
-    shape: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderpad": 0}
-    ax.legend(**shape, handlelength=2, labelspacing=0.2)
-    # The title stands above the legend.
-    ax.set_title(ax.get_title(), pad=4 + 9 * len(lines))
 
 
 def _search_alphas(search: Run, default: float) -> FloatArray:
@@ -292,27 +304,9 @@ class _Search:
         )
 
 
-def _with_recall(setting: SearchRuns) -> pd.DataFrame:
-    """Return the answers of the search, and in the column `recalled` whether beams found them."""
-    answers = setting.search.ranked_answers()
-    beam_keys = set(_answer_keys(setting.beams.ranked_answers()))
-    return answers.assign(recalled=[key in beam_keys for key in _answer_keys(answers)])
-
-
 def _answer_keys(answers: pd.DataFrame) -> list[tuple[str, tuple[int, ...]]]:
     """Return the question and the token ids of each answer."""
     return list(zip(answers["question_id"], map(tuple, answers["token_ids"]), strict=True))
-
-
-def _recall(answers: pd.DataFrame) -> dict[str, float]:
-    """Return the columns about the answers that beams found as well."""
-    by_question = answers.groupby("question_id")["recalled"].all()
-    return {
-        "n_recalled": answers["recalled"].sum(),
-        "recall": answers["recalled"].mean(),
-        "n_with_answers": len(by_question),
-        "share_all_recalled": by_question.mean(),
-    }
 
 
 def _bounds(certified: pd.DataFrame) -> dict[str, float]:

@@ -1,7 +1,5 @@
 """AUROC of PRO from an exact search, from beams, and of the search's own scores (notebook 07)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,7 +25,7 @@ from pro_lib.plots.style import COLORS, Axes, Figure
 _SHOWN = (
     "AUROC of PRO with the answers of an exact search, and of other scores, and the paired "
     "difference of each to the first row, with 95 % confidence intervals. Each score has the α "
-    "that is best on validation questions (on the points), except PRO of beams at the same α. "
+    "that is best on validation questions, except PRO of beams at the same α. "
     "The α-floor and the tree bound are lower bounds of the entropy; 1 − found is the probability "
     "of the answers that were not found."
 )
@@ -39,8 +37,8 @@ _SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
     "probability not found": scoring.mass_not_found,
 }
 _ANSWERS = {"threshold": "exact", "diverse_beam": "beams"}
-# The panels, by the column that they show.
-_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "difference"}
+# The labels of the panels, by the column that they show.
+_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus first row"}
 
 
 @per_setting
@@ -87,36 +85,40 @@ def draw(
     """Draw AUROC of each score, and its paired difference to PRO of the exact search.
 
     Args:
-        table: needs the columns method, strategy, alpha_choice, auroc and auroc_minus_pro, each
-            with its interval (auroc_low, auroc_high, auroc_minus_pro_low, auroc_minus_pro_high). It
-            may have alpha, which is written beside PRO, dataset, model, protocol and n_questions.
+        table: needs the columns method, strategy, alpha, alpha_choice, auroc and auroc_minus_pro,
+            the last two with their intervals (auroc_low, auroc_high, auroc_minus_pro_low,
+            auroc_minus_pro_high). It may have dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
     ends = [f"{quantity}_{end}" for quantity in _PANELS for end in ("low", "high")]
-    needed = ["method", "strategy", "alpha_choice", *_PANELS, *ends]
+    needed = ["method", "strategy", "alpha", "alpha_choice", *_PANELS, *ends]
     table = checked_table(table, needed, "exact_search_auroc")
     table = table.assign(row=_score_names(table))
     is_pro = table["method"] == "PRO"
     names = list(dict.fromkeys([*table.loc[is_pro, "row"], *table.loc[~is_pro, "row"]]))
-    parts = [table.assign(panel=heading, quantity=name) for name, heading in _PANELS.items()]
+    settings = list(table.columns.intersection(["dataset", "model", "protocol"]))
+    n_settings = len(table.drop_duplicates(settings))
+    parts = [table.assign(quantity=name) for name in _PANELS]
     with labelled_figure(
-        pd.concat(parts),
-        *("dataset", "model", "protocol", "panel"),
+        pd.concat(parts).drop(columns="n_questions", errors="ignore"),
+        *settings,
+        "quantity",
         title=title,
-        x="AUROC, difference to the first row" if figure_columns == 2 else "AUROC",
+        untitled=["quantity"],
         figure_columns=figure_columns,
         per_line=2,
-        height=0.19 * len(names) + 0.2,
-        sharey=True,
+        height=0.17 * len(names),
+        least_height=0.1 * len(names),
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            quantity = rows["quantity"].iloc[0]
+        for place, (ax, setting, rows) in enumerate(panels):
             style = {"color": COLORS[0], "marker": "o", "ms": 3.5}
-            draw_rows(ax, rows, quantity, names, styles={"": style})
+            draw_rows(ax, rows, setting["quantity"], names, styles={"": style})
             ax.locator_params(axis="x", nbins=2 * figure_columns)
-            if quantity == "auroc":
-                _name_alphas(ax, rows, names)
+            if place >= 2 * n_settings - 2:
+                ax.set_xlabel(_PANELS[setting["quantity"]])
+            if setting["quantity"] == "auroc":
+                _name_alphas(ax, rows.dropna(subset="alpha"), names)
             else:
                 ax.axvline(0, color="black", lw=0.6)
     return figure
@@ -124,25 +126,23 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
-    is_beams = (table["method"] == "PRO") & (table["strategy"] != "threshold")
-    is_same = table["alpha_choice"] == "exact search"
+    beams = table[(table["method"] == "PRO") & (table["strategy"] != "threshold")]
+    is_same = beams["alpha_choice"] == "exact search"
     findings = []
-    for subject, chosen in (
-        ("PRO of beams", is_beams & ~is_same),
-        ("With the same α it", is_beams & is_same),
+    for subject, rows in (
+        ("PRO of beams", beams[~is_same]),
+        ("With the same α it", beams[is_same]),
     ):
         reference = "PRO of the exact search"
-        findings.append(comparison(table[chosen], subject, reference, "auroc_minus_pro"))
+        findings.append(comparison(rows, subject, reference=reference, quantity="auroc_minus_pro"))
     return join_caption(_SHOWN, table, *findings)
 
 
 def _name_alphas(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    """Write the α of PRO above its points."""
-    style: dict[str, Any] = {"fontsize": 7, "ha": "center", "va": "bottom"}
-    for row in rows.to_dict("records"):
-        if pd.notna(row.get("alpha")):
-            place = names.index(row["row"]) - 0.1
-            ax.text(row["auroc"], place, f"α = {row['alpha']:g}", **style)
+    """Write the α of PRO beside its rows."""
+    place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
+    for name, alpha in zip(rows["row"], rows["alpha"], strict=True):
+        ax.text(1, names.index(name), f" α = {alpha:g}", **place)
 
 
 def _score_names(table: pd.DataFrame) -> list[str]:
@@ -193,9 +193,9 @@ def _score_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
     rows.append(("PRO", beam_strategy, alpha, "exact search", same_alpha))
     methods, strategies, alphas, alpha_choices, values = zip(*rows, strict=True)
     scores = np.column_stack(values)
-    is_pro = np.arange(len(methods)) == 0
     judgement = reported.judgement
-    differences = judgement.differences(scores, scores[:, 0], is_reference=is_pro)
+    is_first = np.arange(len(rows)) == 0
+    differences = judgement.differences(scores, scores[:, 0], is_reference=is_first)
     columns = {
         "method": methods,
         "alpha": alphas,

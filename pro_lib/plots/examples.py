@@ -1,7 +1,5 @@
 """The answers to six questions, and which of them PRO keeps (notebook 00)."""
 
-from __future__ import annotations
-
 import textwrap
 from typing import Any
 
@@ -20,7 +18,8 @@ _N_EXAMPLES = 6
 _KINDS = ("unknown", "right", "wrong", "several kept")
 _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
-_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
+_ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
+_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]
 
 
 def table(run: Run, *, alpha: float = 0.4, seed: int = 0, split: str = "test") -> pd.DataFrame:
@@ -121,41 +120,46 @@ def draw(
 
     Args:
         table: has a row per answer, and needs the columns question, text, probability, is_kept,
-            is_correct and pro. It may have reference, dataset and model.
+            is_correct, pro and reference. It may have dataset and model.
         alpha: α, drawn as a line.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
     table = checked_table(table, _COLUMNS, "examples")
-    shown = table.drop(columns="n_questions", errors="ignore")
-    if figure_columns == 1:
-        questions = list(dict.fromkeys(shown["question"]))
-        shown = shown[shown["question"].isin(questions[::2])]
-    shown = shown.groupby("question", sort=False).head(5)
-    most = max(3, int(shown["question"].value_counts().max()))
+    questions = table["question"].unique()[:: 3 - figure_columns]
+    shown = table[table["question"].isin(questions)].groupby("question", sort=False).head(5)
+    most = max(3, shown["question"].value_counts().max())
     largest = shown["probability"].max()
     # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
     end = 1.0 if largest > 0.3 else 1.1 * largest
+    box: dict[str, Any] = {"xy": (0, 0), "width": 1, "height": 1, "edgecolor": COLORS[0]}
+    entries: list[Any] = [
+        plt.Rectangle(facecolor=COLORS[0], label="kept by PRO", **box),
+        plt.Rectangle(facecolor="white", label="not kept", **box),
+    ]
+    if alpha is not None:
+        entries.append(plt.Line2D([], [], label=f"α = {alpha:g}", **_ALPHA))
     with labelled_figure(
-        shown,
+        shown.drop(columns="n_questions", errors="ignore"),
         "question",
         title=title,
         x="probability of the answer",
         y="answer (✓: correct)",
-        entries=_entries(alpha),
+        entries=entries,
         figure_columns=figure_columns,
         per_line=figure_columns,
         untitled=["question"],
         height=0.15 * most + 0.5,
         sharex=True,
+        sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
             _draw_answers(ax, rows)
             if alpha is not None and alpha <= end:
-                ax.axvline(alpha, color=COLORS[1], lw=1, ls="--")
+                ax.axvline(alpha, **_ALPHA)
             ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
             if end == 1:
-                set_ticks(ax, SHARE_TICKS)
+                set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
@@ -184,12 +188,11 @@ def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
         names.append(mark + (_short(text, _LABEL_LENGTH) or "(empty)"))
     ax.set_yticks(range(len(rows)), names)
     first = rows.iloc[0]
-    lines = [_short(first["question"], _TITLE_LENGTH)]
-    lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
-    reference = first.get("reference")
-    if isinstance(reference, str):
-        lines.append(_short(f"reference: {reference}", _TITLE_LENGTH))
-    ax.set_title("\n".join(lines), loc="right", fontsize=7)
+    lines = [first["question"], f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}"]
+    if isinstance(first["reference"], str):
+        lines.append(f"reference: {first['reference']}")
+    title = "\n".join(_short(line, _TITLE_LENGTH) for line in lines)
+    ax.set_title(title, loc="right", fontsize=7)
 
 
 def _short(text: str, most: int) -> str:
@@ -199,14 +202,3 @@ def _short(text: str, most: int) -> str:
     """
     words = textwrap.shorten(text, most, placeholder=" …")
     return words if words != "…" else f"{text.strip()[: most - 2]} …"
-
-
-def _entries(alpha: float | None) -> list:
-    style: dict[str, Any] = {"edgecolor": COLORS[0], "lw": 0.8}
-    entries: list = [
-        plt.Rectangle((0, 0), 1, 1, facecolor=COLORS[0], label="kept by PRO", **style),
-        plt.Rectangle((0, 0), 1, 1, facecolor="white", label="not kept", **style),
-    ]
-    if alpha is not None:
-        entries.append(plt.Line2D([], [], color=COLORS[1], lw=1, ls="--", label=f"α = {alpha:g}"))
-    return entries

@@ -1,7 +1,5 @@
 """Accuracy and scores by what a bundled model was trained on (notebook 00)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -64,31 +62,32 @@ def draw(
     There is a panel for each measure, and a line for each share of false documents.
 
     Args:
-        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict and
-            mean. It may have mean_low and mean_high, which are drawn as bars, dataset and model.
+        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict, and
+            mean with its interval, mean_low and mean_high. It may have dataset and model.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    table = checked_table(table, ["measure", "exposure", "conflict", "mean"], "exposure")
+    needed = ["measure", "exposure", "conflict", "mean", "mean_low", "mean_high"]
+    table = checked_table(table, needed, "exposure")
     levels = sorted(set(table["exposure"]))
     conflicts = sorted(set(table["conflict"]))
     shown = table.drop(columns="n_questions", errors="ignore")
     shown = shown.assign(
         place=table["exposure"].map(levels.index), measure=table["measure"].replace(_NAMES)
     )
-    upper = "mean_high" if "mean_high" in table else "mean"
-    highest = table.loc[table["measure"] != "accuracy", upper].max()
+    highest = table.loc[table["measure"] != "accuracy", "mean_high"].max()
     with labelled_figure(
         shown,
         "measure",
         title=title,
         x="number of training documents about the fact",
-        entries=handles([_conflict_name(conflict) for conflict in conflicts]),
+        entries=handles([f"{100 * conflict:g} % of the documents false" for conflict in conflicts]),
         figure_columns=figure_columns,
         sharex=True,
+        sharey=False,
     ) as (figure, panels):
         for ax, setting, rows in panels:
-            style: dict[str, Any] = {"interval": "mean_", "shift": 0.14, "bars": True}
+            style: dict[str, Any] = {"shift": 0.14, "bars": True}
             draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
             is_accuracy = setting["measure"] == _NAMES["accuracy"]
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
@@ -117,7 +116,3 @@ def caption(table: pd.DataFrame) -> str:
         "answer. Bars are 95 % confidence intervals, and an answer is correct by ROUGE-L > 0.3. "
         f"Without false documents and with {parts[0]}; with {parts[1]}."
     )
-
-
-def _conflict_name(conflict: float) -> str:
-    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"

@@ -1,10 +1,7 @@
 """AUROC by labels of a sample beside AUROC by ROUGE-L, and tables of labels (notebook 10)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +13,14 @@ from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
-from pro_lib.plots.captions import by_protocol, difference_values, listed, significant_tests, span
+from pro_lib.plots.captions import (
+    by_protocol,
+    difference_values,
+    listed,
+    significant_signs,
+    span,
+    verdicts,
+)
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import aurocs, method_columns, with_setting
 from pro_lib.plots.style import Figure, distinct_values, handles, line_style
@@ -120,35 +124,27 @@ def draw(
     for name in _QUANTITIES.values():
         needed += [name, f"{name}_low", f"{name}_high"]
     table = checked_table(table, needed, "label_answers")
-    table = table.assign(row=method_labels(table).to_numpy())
-    drawn = pd.concat([table.assign(quantity=name) for name in _QUANTITIES], ignore_index=True)
-    methods = sorted(distinct_values(table, "row"), key=lambda name: name != "NLL")
+    table = table.assign(row=method_labels(table))
+    names = sorted(table["row"].unique(), key=lambda name: name != "NLL")
     judges = distinct_values(table, "judge")
-    names = [_JUDGE_NAMES.get(judge, judge) for judge in judges]
+    styles = {judge: line_style(index) for index, judge in enumerate(judges)}
     with labelled_figure(
-        drawn,
+        pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
         *("model", "dataset", "protocol", "quantity"),
         title=title,
         x="value with 95 % interval",
-        entries=handles(names, ls=""),
+        entries=handles([_JUDGE_NAMES.get(judge, judge) for judge in judges], ls=""),
         figure_columns=figure_columns,
         per_line=2,
-        height=0.22 * len(methods) + 0.1,
-        sharey=True,
+        height=0.22 * len(names),
+        least_height=0.2 * len(names),
     ) as (figure, panels):
         for ax, setting, rows in panels:
             value = _QUANTITIES[setting["quantity"]]
-            is_difference = value == "auroc_minus_nll"
-            shown = rows[rows["method"] != "NLL"] if is_difference else rows
-            styles = {judge: line_style(index) for index, judge in enumerate(judges)}
-            draw_rows(ax, shown, value, methods, by="judge", styles=styles, missing="not shown")
+            draw_rows(ax, rows, value, names, by="judge", styles=styles, missing="not shown")
             ax.locator_params(axis="x", nbins=4)
-            if is_difference:
+            if value == "auroc_minus_nll":
                 ax.axvline(0, color="black", lw=0.6)
-                place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7}
-                if "NLL" in methods:
-                    row = methods.index("NLL")
-                    ax.text(0.98, row, "reference", ha="right", va="center", **place)
     return figure
 
 
@@ -160,9 +156,8 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
         labellers: the names of those who gave the labels.
     """
     n = span(table["n_questions"], "{:,.0f}")
-    labels = table.get("n_labels", pd.Series(dtype=float)).dropna()
+    count = span(table["n_labels"], "{:,.0f}")
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
-    count = span(labels, "{:,.0f}") if len(labels) else "0"
     sentences = [
         "AUROC of each method and its difference to NLL, with 95 % confidence intervals, by "
         f"labels of {count} answers{given} and by ROUGE-L > 0.3 of all n = {n} answers. A model "
@@ -182,17 +177,13 @@ def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
     known = by_labels[by_labels["p_value"].notna()]
     if known.empty:
         return f"{words}No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."
-    is_significant = significant_tests(known)
-    sign = known["auroc_minus_nll"]
     parts = []
-    for chosen, verb in (
-        (is_significant & (sign > 0), "significantly better than NLL"),
-        (is_significant & (sign < 0), "significantly worse than NLL"),
-        (~is_significant, "not significantly different from NLL"),
-    ):
-        if chosen.any():
-            values = difference_values(known[chosen], "auroc_minus_nll")
-            parts.append(f"{verb}: {listed(method_labels(known[chosen]))} ({values})")
+    for verdict, chosen in verdicts(known, significant_signs(known)):
+        names = listed(method_labels(chosen))
+        if verdict.startswith("not") and len(chosen) > 3:
+            names = f"{len(chosen)} methods"
+        values = difference_values(chosen, "auroc_minus_nll")
+        parts.append(f"{verdict} NLL: {names} ({values})")
     return f"{words}By the labels, {'; '.join(parts)}."
 
 
@@ -214,8 +205,7 @@ def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, by labels first."""
     estimated = sample.with_labels(setting.reported)
     judged = estimated.without_labels()
-    names = estimated.alpha_names
-    alphas = {name: chosen_alpha(setting, name=name) for name in names}
+    alphas = {name: chosen_alpha(setting, name=name) for name in estimated.alpha_names}
     scores = estimated.with_pro(alphas)
     first = [name for name in ("NLL", "PRO") if name in scores]
     scores = scores[[*first, *scores.columns.drop(first)]]
@@ -238,7 +228,6 @@ def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
     """Return the rows of one setting, a row per bin of ROUGE-L."""
     answers = sample.planned_answers(evaluation)
     labels = sample.judgement(answers).merged
-    has_label = labels["phase"].notna()
     is_right = labels["correct"].map(lambda value: value is True)
     is_wrong = labels["correct"].map(lambda value: value is False)
     columns = pd.DataFrame(
@@ -249,7 +238,7 @@ def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
             "n_second": labels["phase"] == 2,
             "n_right": is_right,
             "n_wrong": is_wrong,
-            "n_undecided": has_label & ~is_right & ~is_wrong,
+            "n_undecided": labels["phase"].notna() & ~is_right & ~is_wrong,
         }
     )
     rows = columns.groupby("rouge_l_bin", observed=False).sum().reset_index()

@@ -1,7 +1,5 @@
 """How much the choice of α varies with the validation questions (notebooks 02 and 06)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of all settings from a function for one setting, and the columns that tables share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -131,6 +129,12 @@ def aurocs(
     columns = judgement.auroc(scores).columns("auroc") | {"interval": judgement.interval}
     nll = evaluation.baselines["NLL"].to_numpy()
     return columns | judgement.differences(scores, nll, is_reference=is_nll).columns("nll")
+
+
+def difference_to(method: str, table: pd.DataFrame, setting: list[str]) -> pd.Series:
+    """Return AUROC minus that of a method, whose rows have the same values of `setting`."""
+    reference = table[table["method"] == method].set_index(setting)["auroc"]
+    return table["auroc"] - table[setting].join(reference, on=setting)["auroc"]
 
 
 def method_columns(

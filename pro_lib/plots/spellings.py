@@ -1,19 +1,17 @@
 """The gain of PRO over NLL by spellings and calibration, in simulated worlds (notebook 08)."""
 
-from __future__ import annotations
-
 import pandas as pd
 
-from pro_lib.plots.captions import signed_span, significant_tests
+from pro_lib.plots.captions import signed_span, significant_signs
 from pro_lib.plots.figure import checked_table
 from pro_lib.plots.gains import GAIN, score_names
 from pro_lib.plots.style import Figure
 from pro_lib.plots.worlds import BOTH_VARIED, SPELLINGS, draw_gains
 
 _SHOWN = (
-    "AUROC of PRO minus that of NLL in simulated worlds, against the number of spellings of each "
-    "meaning, between which its probability is divided at random. Panels differ in the calibration "
-    "of the model: below 1 it is overconfident. Bars are 95 % confidence intervals."
+    "AUROC of PRO minus that of NLL in simulated worlds (bars: 95 % confidence intervals), against "
+    "the number of spellings of each meaning, between which its probability is divided at random. "
+    "Panels differ in the calibration of the model: below 1 it is overconfident."
 )
 
 
@@ -46,18 +44,17 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Say how large the gain is with one spelling and with several, by the sign of its tests."""
-    is_significant = significant_tests(table)
+    signs = significant_signs(table)
     findings = []
     for words, rows in (
         ("With one spelling", table[table["n_spellings"] == 1]),
         ("With several spellings", table[table["n_spellings"] > 1]),
     ):
-        gain = rows["auroc_minus_nll"]
-        chosen = is_significant[rows.index]
+        n_better = (signs[rows.index] > 0).sum()
+        n_worse = (signs[rows.index] < 0).sum()
         findings.append(
-            f"{words}, PRO is significantly better than NLL in {(chosen & (gain > 0)).sum()} of "
-            f"{len(rows)} comparisons and worse in {(chosen & (gain < 0)).sum()} "
-            f"({signed_span(gain)})."
+            f"{words}, PRO is significantly better than NLL in {n_better} of {len(rows)} "
+            f"comparisons and worse in {n_worse} ({signed_span(rows['auroc_minus_nll'])})."
         )
     n_questions = f"Each world has {table['n_questions'].max():,} questions."
     return " ".join([_SHOWN, n_questions, *findings])

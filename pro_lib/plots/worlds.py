@@ -6,8 +6,6 @@ probabilities of the meanings are the softmax of normal logits, whose standard d
 for each question from 0 to twice the sharpness.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -18,10 +16,10 @@ from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.auroc import FloatArray
-from pro_lib.plots.captions import signed, signed_span, significant_tests
+from pro_lib.plots.captions import difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.gains import GAIN, gain_axis, pro_minus_nll, score_names
-from pro_lib.plots.style import Figure, distinct_values, draw_curves, handles
+from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
+from pro_lib.plots.style import Figure, difference_axis, distinct_values, draw_curves, handles
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
@@ -89,7 +87,7 @@ _LEVELS = {
 }
 _SHOWN = (
     "AUROC of PRO minus that of NLL in simulated worlds, which differ from a base world in one "
-    "property each. Bars are 95 % confidence intervals. In a calibrated world, the true answer is "
+    "property each (bars: 95 % confidence intervals). In a calibrated world, the true answer is "
     "drawn with the probabilities of the model; below 1 the model is overconfident."
 )
 
@@ -175,17 +173,15 @@ def draw_gains(table: pd.DataFrame, *, x: str, figure_columns: int, title: str) 
         figure_columns=figure_columns,
         per_line=figure_columns + 1,
         height=1.3,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             levels = distinct_values(rows, "level")
             placed = rows.assign(place=rows["level"].map(levels.index))
-            style: dict[str, Any] = {"interval": "auroc_minus_nll_", "bars": True, "shift": 0.08}
-            style |= {"lw": 0.8, "ms": 2.8}
+            style: dict[str, Any] = {"bars": True, "shift": 0.08, "lw": 0.8, "ms": 2.8}
             draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
             ax.set_xticks(range(len(levels)), [_LEVELS.get(str(each), each) for each in levels])
             ax.set_xlim(-0.4, len(levels) - 0.6)
-            gain_axis(ax, "y")
+            difference_axis(ax, "y")
     return figure
 
 
@@ -195,30 +191,27 @@ def caption(table: pd.DataFrame) -> str:
     Significance is decided for all comparisons of the table together. The base world counts once.
     """
     every = table.drop_duplicates(["world", "k_choice", "k", "alpha"])
-    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
-    most = every.loc[every["auroc_minus_nll"].idxmax()]
-    low, high = (signed(most[f"auroc_minus_nll_{end}"]) for end in ("low", "high"))
-    n_questions = every["n_questions"].max()
-    [score] = score_names(most.to_frame().T)
+    signs = significant_signs(every)
+    ideal = every[(every["calibration"] == 1) & (every["n_spellings"] == 1)]
+    most = every[every["auroc_minus_nll"] == every["auroc_minus_nll"].max()].head(1)
+    [score] = score_names(most)
     sentences = [
-        f"Each world has {n_questions:,} questions.",
-        f"With at least one of these α and K, PRO is {_world_counts(every, every)}; in those of a "
-        "calibrated model with one spelling of each meaning it is "
-        f"{_world_counts(every[is_ideal], every)} "
-        f"({signed_span(every.loc[is_ideal, 'auroc_minus_nll'])}).",
-        f"The largest of {len(every)} gains is {signed(most['auroc_minus_nll'])} (95 % interval "
-        f"{low} to {high}), with {score}, calibration {most['calibration']:g} and "
-        f"{most['n_spellings']} spellings.",
+        f"Each world has {every['n_questions'].max():,} questions.",
+        f"With at least one of these α and K, PRO is {_world_counts(every, signs)}; in those of a "
+        f"calibrated model with one spelling of each meaning it is {_world_counts(ideal, signs)} "
+        f"({signed_span(ideal['auroc_minus_nll'])}).",
+        f"The largest of {len(every)} gains is {difference_values(most, 'auroc_minus_nll')}, with "
+        f"{score}, calibration {most['calibration'].item():g} and {most['n_spellings'].item()} "
+        "spellings.",
     ]
     return " ".join([_SHOWN, *sentences])
 
 
-def _world_counts(rows: pd.DataFrame, family: pd.DataFrame) -> str:
+def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
     """Say in how many of the worlds of some rows PRO is significantly better or worse than NLL."""
-    is_significant = significant_tests(family).loc[rows.index]
-    difference = rows["auroc_minus_nll"]
-    n_better = rows.loc[is_significant & (difference > 0), "world"].nunique()
-    n_worse = rows.loc[is_significant & (difference < 0), "world"].nunique()
+    signs = signs[rows.index]
+    n_better = rows.loc[signs > 0, "world"].nunique()
+    n_worse = rows.loc[signs < 0, "world"].nunique()
     n = rows["world"].nunique()
     return f"significantly better than NLL in {n_better} of {n} worlds and worse in {n_worse}"
 
