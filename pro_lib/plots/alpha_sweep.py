@@ -33,11 +33,9 @@ from pro_lib.plots.style import (
     alpha_axis,
     distinct_values,
     draw_curves,
-    handles,
     line_style,
     matching_rows,
     plt,
-    printed_entries,
 )
 
 # Style and legend text of the marks of a choice of α.
@@ -119,7 +117,7 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
 def draw(
     table: pd.DataFrame,
-    choices: pd.DataFrame | None = None,
+    choices: pd.DataFrame,
     *,
     figure_columns: int = 2,
     alpha_scale: str = "log",
@@ -138,13 +136,11 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "auroc"], "alpha_sweep")
-    marked = table.head(0).assign(alpha_choice="")
-    if choices is not None:
-        marked = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
+    choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
     models = distinct_values(table, "model")
     paper = printed(table)
-    entries = handles(models, marker="")
-    for choice in distinct_values(marked, "alpha_choice"):
+    entries = []
+    for choice in distinct_values(choices, "alpha_choice"):
         black = {"color": "black", "ls": ""}
         entries.append(plt.Line2D([], [], **(black | _MARKS.get(choice, _DEFAULT))))
     with labelled_figure(
@@ -153,7 +149,7 @@ def draw(
         title=title,
         x=ALPHA_LABELS[alpha_scale],
         y="AUROC",
-        entries=entries + printed_entries(paper),
+        entries=entries,
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
@@ -161,11 +157,11 @@ def draw(
             draw_curves(ax, rows, "model", models, "alpha", marker="")
             values = paper[paper["dataset"] == setting["dataset"]]
             draw_curves(ax, values, "model", models, "alpha", **PRINTED)
-            for row in matching_rows(marked, setting).itertuples():
+            for row in matching_rows(choices, setting).itertuples():
                 if row.alpha_choice in _MARKS:
                     color = line_style(models.index(row.model))["color"]
-                    style = {"color": color, "ls": "", "clip_on": False}
-                    ax.plot(row.alpha, row.auroc, **style, **_MARKS[row.alpha_choice])
+                    style = _MARKS[row.alpha_choice] | {"color": color, "ls": "", "label": ""}
+                    ax.plot(row.alpha, row.auroc, clip_on=False, **style)
                 else:
                     ax.axvline(row.alpha, **_DEFAULT)
             alpha_axis(ax, alpha_scale)

@@ -17,12 +17,10 @@ from pro_lib.plots.captions import join_caption, signed_span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import (
-    Axes,
     Figure,
     difference_axis,
     distinct_values,
     draw_curves,
-    handles,
     method_styles,
 )
 
@@ -157,14 +155,19 @@ def draw(
         title=title,
         x="share answered (accuracy with NLL)",
         y="accuracy minus that of NLL",
-        entries=handles(labels, **options),
         figure_columns=figure_columns,
     ) as (figure, panels):
         options |= {"shift": _GROUP_WIDTH / len(labels), "bars": True}
         for ax, _, rows in panels:
             draw_curves(ax, rows, "label", labels, "place", _DIFFERENCE, **options)
             difference_axis(ax, "y", (0.5, 0.05), linear=0.05)
-            _name_shares(ax, rows[rows["method"] == "NLL"])
+            nll = rows[rows["method"] == "NLL"]
+            accuracies = nll["accuracy"].map("({:.2f})".format).replace("(nan)", "(–)")
+            shares = (100 * nll["coverage"]).map("{:.0f} %\n".format)
+            ax.set_xticks(nll["place"], shares + accuracies)
+            ax.set_xlim(-0.5, len(nll) - 0.5)
+            ax.tick_params(axis="x", length=0)
+            ax.xaxis.grid(visible=False)
     return figure
 
 
@@ -185,15 +188,3 @@ def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
         some = rows[rows["coverage"].isin(drawn)]
         parts.append(some.assign(place=some["coverage"].map(drawn.index)))
     return pd.concat(parts)
-
-
-def _name_shares(ax: Axes, nll: pd.DataFrame) -> None:
-    """Label the shares with the accuracy of NLL."""
-    labels = []
-    for coverage, accuracy in zip(nll["coverage"], nll["accuracy"], strict=True):
-        value = "–" if pd.isna(accuracy) else f"{accuracy:.2f}"
-        labels.append(f"{100 * coverage:.0f} %\n({value})")
-    ax.set_xticks(nll["place"], labels)
-    ax.set_xlim(-0.5, len(nll) - 0.5)
-    ax.tick_params(axis="x", length=0)
-    ax.xaxis.grid(visible=False)

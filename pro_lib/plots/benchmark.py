@@ -16,7 +16,7 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows, plt
@@ -112,8 +112,7 @@ def draw(
         table = table[drawn_methods(table)]
     is_oracle = table["alpha_choice"] == "oracle"
     table = table.assign(row=method_labels(table).mask(is_oracle, _ORACLE), mark=_marks(table))
-    means = table.groupby("row", sort=False)["auroc"].mean()
-    names = list(means.sort_values(ascending=False, kind="stable").index)
+    names = names_by_mean(table, "auroc")
     settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
     highest = table.groupby(settings)["auroc"].max()
     left = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5

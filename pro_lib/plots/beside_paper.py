@@ -8,7 +8,7 @@ from pro_lib.common import catalog
 from pro_lib.plots.captions import join_caption, signed
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import difference_to
-from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style, plt
+from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style
 
 _NEEDED = ["method", "similarity", "alpha_choice"]
 _NEEDED += ["auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
@@ -82,7 +82,6 @@ def draw(
         rows[["dataset", "model"]],
         title=title,
         x="AUROC minus that of PRO",
-        entries=[plt.Line2D([], [], **{**style, "ms": 4}) for style in styles.values()],
         figure_columns=figure_columns,
         height=0.42 * len(names),
     ) as (figure, [(ax, _, _)]):

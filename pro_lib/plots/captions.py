@@ -111,17 +111,18 @@ def comparison(
     signs = significant_signs(tests, quantity)[kept.index]
     parts: list[str] = []
     for words, chosen in verdicts(kept, signs):
+        where = f" in {len(chosen)} of {len(kept)} settings" if len(kept) > 1 else ""
+        verdict = f"{words} {reference}{where}"
         if parts:
-            words = f"{words.rpartition(' ')[0]} in {len(chosen)}"
-        else:
-            where = in_settings(len(chosen), len(kept))
-            where = where.replace("all", "any of the") if words.startswith("not") else where
-            words = f"{words} {reference}{where}"
-        parts.append(f"{words} ({difference_values(chosen, quantity)})")
+            verdict = f"{words.rpartition(' ')[0]} in {len(chosen)}"
+        parts.append(f"{verdict} ({difference_values(chosen, quantity)})")
     sentence = f"{subject} is {listed(parts)}"
     others = kept[signs == 0]
     if len(others) and says_detectable:
-        detectable = _detectable(others, quantity, len(tests))
+        # All of these would have shown it with a probability of 80 % or more.
+        width = (others[f"{quantity}_high"] - others[f"{quantity}_low"]).max()
+        factor = ndtri(1 - LEVEL / (2 * len(tests))) + ndtri(POWER)
+        detectable = ceil(100 * factor * width / (2 * ndtri(0.975))) / 100
         sentence += f"; a difference of {detectable:.2f} would probably have been detected"
     return " ".join(filter(None, [f"{sentence}.", remark]))
 
@@ -166,13 +167,6 @@ def has_enough(rows: pd.DataFrame) -> pd.Series:
     return (rows["n_correct"] >= FEWEST) & (wrong >= FEWEST)
 
 
-def in_settings(number: int, total: int) -> str:
-    """Return in how many of the settings something holds, such as " in 2 of 4 settings"."""
-    if total == 1:
-        return ""
-    return f" in all {total} settings" if number == total else f" in {number} of {total} settings"
-
-
 def span(values: pd.Series, form: str = "{:.3f}") -> str:
     """Return the smallest and the largest value as text, or the only one.
 
@@ -208,11 +202,3 @@ def listed(names: Iterable[str]) -> str:
     """Join names as "a, b and c"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
-    """Return a difference that all rows would have shown with a probability of 80 % or more."""
-    width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
-    standard_error = width / (2 * ndtri(0.975))
-    factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
-    return ceil(100 * factor * standard_error.max()) / 100

@@ -23,7 +23,7 @@ from pro_lib.plots.captions import (
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
 from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import Figure, difference_axis, distinct_values, handles, line_style
+from pro_lib.plots.style import Figure, difference_axis, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
@@ -103,15 +103,13 @@ def draw(
     changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
     rows = [textwrap.fill(change, 24 * figure_columns) for change in changes]
     table = table.assign(row=rows, score=score_names(table))
-    scores = distinct_values(table, "score")
-    names = distinct_values(table, "row")
-    styles = {name: line_style(index) for index, name in enumerate(scores)}
+    names = list(dict.fromkeys(rows))
+    styles = labelled_styles({score: score for score in table["score"]})
     with labelled_figure(
         table,
         *("dataset", "model"),
         title=title,
         x="AUROC of PRO minus that of NLL",
-        entries=handles(scores, ls=""),
         figure_columns=figure_columns,
         height=0.34 * len(names),
     ) as (figure, panels):

@@ -19,8 +19,8 @@ from pro_lib.metrics.correctness import Choices
 from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import COLORS, Axes, Figure
+from pro_lib.plots.settings import method_columns, per_setting, with_setting
+from pro_lib.plots.style import COLORS, Figure
 
 _SHOWN = (
     "AUROC of PRO with the answers of an exact search, and of other scores, and the paired "
@@ -31,6 +31,7 @@ _SHOWN = (
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
+_SAME_ALPHA = "PRO of beams at the same α"
 _SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
     "α-floor": scoring.alpha_floor,
     "tree bound": scoring.tree_bound,
@@ -73,7 +74,24 @@ def table(
     if label_sample is not None:
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
-    return [_score_rows(splits, runs.beams.info.strategy)]
+    alphas = {name: chosen_alpha(splits, name=name) for name in reported.alpha_names}
+    scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
+    alphas[_SAME_ALPHA] = alphas["PRO"]
+    scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)
+    is_beams = scores.columns.isin([_PRO_OF_BEAMS, _SAME_ALPHA])
+    columns = pd.DataFrame(method_columns(list(scores), alphas=alphas)).drop(columns="similarity")
+    columns.loc[is_beams, "method"] = "PRO"
+    columns.loc[scores.columns == _SAME_ALPHA, "alpha_choice"] = "exact search"
+    judgement = reported.judgement
+    options = {"is_reference": scores.columns == "PRO"}
+    differences = judgement.differences(scores.to_numpy(), scores["PRO"].to_numpy(), **options)
+    columns = columns.assign(
+        **judgement.auroc(scores.to_numpy()).columns("auroc"),
+        interval=judgement.interval,
+        **differences.columns("pro"),
+    )
+    strategies = np.where(is_beams, runs.beams.info.strategy, reported.strategy)
+    return [with_setting(columns, reported).assign(strategy=strategies)]
 
 
 def draw(
@@ -117,10 +135,13 @@ def draw(
             ax.locator_params(axis="x", nbins=2 * figure_columns)
             if place >= 2 * n_settings - 2:
                 ax.set_xlabel(_PANELS[setting["quantity"]])
-            if setting["quantity"] == "auroc":
-                _name_alphas(ax, rows.dropna(subset="alpha"), names)
-            else:
+            if setting["quantity"] != "auroc":
                 ax.axvline(0, color="black", lw=0.6)
+                continue
+            beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center"}
+            for _, row in rows.dropna(subset="alpha").iterrows():
+                text = f" α = {row['alpha']:g}"
+                ax.text(1, names.index(row["row"]), text, fontsize=7, **beside)
     return figure
 
 
@@ -136,13 +157,6 @@ def caption(table: pd.DataFrame) -> str:
         reference = "PRO of the exact search"
         findings.append(comparison(rows, subject, reference=reference, quantity="auroc_minus_pro"))
     return join_caption(_SHOWN, table, *findings)
-
-
-def _name_alphas(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    """Write the α of PRO beside its rows."""
-    place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
-    for name, alpha in zip(rows["row"], rows["alpha"], strict=True):
-        ax.text(1, names.index(name), f" α = {alpha:g}", **place)
 
 
 def _score_names(table: pd.DataFrame) -> list[str]:
@@ -175,33 +189,3 @@ def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evalua
     for name, function in _SEARCH_SCORES.items():
         scores[name] = AlphaScore(Method(name, function, ""), inputs)
     return replace(search, alpha_scores=scores)
-
-
-def _score_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
-    """Return the rows of one setting. The first one is PRO of the exact search."""
-    reported = splits.reported
-    exact = reported.strategy
-    alpha = chosen_alpha(splits)
-    rows: list[tuple[Any, ...]] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
-    for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
-        own_alpha = chosen_alpha(splits, name=name)
-        method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)
-        rows.append((method, strategy, own_alpha, "validation", reported.pro(own_alpha, name=name)))
-    for name in ("NLL", "ALL"):
-        rows.append((name, exact, np.nan, None, reported.baselines[name].to_numpy()))
-    same_alpha = reported.pro(alpha, name=_PRO_OF_BEAMS)
-    rows.append(("PRO", beam_strategy, alpha, "exact search", same_alpha))
-    methods, strategies, alphas, alpha_choices, values = zip(*rows, strict=True)
-    scores = np.column_stack(values)
-    judgement = reported.judgement
-    is_first = np.arange(len(rows)) == 0
-    differences = judgement.differences(scores, scores[:, 0], is_reference=is_first)
-    columns = {
-        "method": methods,
-        "alpha": alphas,
-        "alpha_choice": alpha_choices,
-        **judgement.auroc(scores).columns("auroc"),
-        "interval": judgement.interval,
-        **differences.columns("pro"),
-    }
-    return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)

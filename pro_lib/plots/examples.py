@@ -11,7 +11,7 @@ from pro_lib.common import catalog
 from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, plt, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, plt, set_ticks
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
@@ -109,7 +109,7 @@ def appendix(run: Run) -> pd.DataFrame:
 def draw(
     table: pd.DataFrame,
     *,
-    alpha: float | None = None,
+    alpha: float,
     figure_columns: int = 2,
     title: str = "Probability of answers, and which PRO keeps",
 ) -> Figure:
@@ -133,12 +133,10 @@ def draw(
     # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
     end = 1.0 if largest > 0.3 else 1.1 * largest
     box: dict[str, Any] = {"xy": (0, 0), "width": 1, "height": 1, "edgecolor": COLORS[0]}
-    entries: list[Any] = [
+    entries = [
         plt.Rectangle(facecolor=COLORS[0], label="kept by PRO", **box),
         plt.Rectangle(facecolor="white", label="not kept", **box),
     ]
-    if alpha is not None:
-        entries.append(plt.Line2D([], [], label=f"α = {alpha:g}", **_ALPHA))
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
         "question",
@@ -154,9 +152,21 @@ def draw(
         sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_answers(ax, rows)
-            if alpha is not None and alpha <= end:
-                ax.axvline(alpha, **_ALPHA)
+            colors = rows["is_kept"].map({True: COLORS[0], False: "white"})
+            bars = {"color": colors, "edgecolor": COLORS[0], "lw": 0.8}
+            ax.barh(range(len(rows)), rows["probability"], **bars)
+            marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
+            names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"]]
+            ax.set_yticks(range(len(rows)), marks + names)
+            first = rows.iloc[0]
+            lines = [first["question"]]
+            lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
+            if isinstance(first["reference"], str):
+                lines.append(f"reference: {first['reference']}")
+            title_lines = [_short(line, _TITLE_LENGTH) for line in lines]
+            ax.set_title("\n".join(title_lines), loc="right", fontsize=7)
+            if alpha <= end:
+                ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
             ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
             if end == 1:
                 set_ticks(ax.xaxis, SHARE_TICKS)
@@ -177,22 +187,6 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
         f"{n_several} of the questions it keeps several answers. The questions are drawn by "
         "kind, so they do not represent the dataset."
     )
-
-
-def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
-    colors = [COLORS[0] if is_kept else "white" for is_kept in rows["is_kept"]]
-    ax.barh(range(len(rows)), rows["probability"], color=colors, edgecolor=COLORS[0], lw=0.8)
-    names = []
-    for text, is_correct in zip(rows["text"], rows["is_correct"], strict=True):
-        mark = "✓ " if pd.notna(is_correct) and is_correct else ""
-        names.append(mark + (_short(text, _LABEL_LENGTH) or "(empty)"))
-    ax.set_yticks(range(len(rows)), names)
-    first = rows.iloc[0]
-    lines = [first["question"], f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}"]
-    if isinstance(first["reference"], str):
-        lines.append(f"reference: {first['reference']}")
-    title = "\n".join(_short(line, _TITLE_LENGTH) for line in lines)
-    ax.set_title(title, loc="right", fontsize=7)
 
 
 def _short(text: str, most: int) -> str:

@@ -1,7 +1,7 @@
 """A labelled figure with panels, and the marks that several figures draw."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
@@ -94,7 +94,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         title: the title, above the legend.
         x: the label below all panels; empty if each panel has its own.
         y: the label beside all panels.
-        entries: the entries of the legend.
+        entries: entries of the legend besides what panels draw with a label.
         untitled: those of the columns `by` that the axes show, so that titles do not.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         per_line: the panels in a row of the figure; None for a number that suits the last column.
@@ -116,10 +116,6 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     varied = [name for name in settings[0] if len(distinct_values(table, name)) > 1]
     titled = [name for name in reversed(varied) if name not in untitled]
     names = [_panel_title(rows, titled) for rows in parts]
-    shared = _shared_setting(table, entries)
-    if n_panels == 1 and shared:
-        names = [", ".join(filter(None, [shared, *names]))]
-        shared = ""
     if per_line is None and figure_columns == 1:
         per_line = 1 if n_panels <= 3 and n_panels * (least_height + 0.45) <= 4 else 2
     if per_line is None:
@@ -138,11 +134,21 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         for ax in axes[-per_line:]:  # also where a panel would be missing below
             ax.tick_params(labelbottom=True)
         yield figure, [Panel(*each) for each in zip(axes, settings, parts, strict=True)]
-        _write_title(figure, title, entries, places[n_panels:], width / per_line)
+        legend: dict[str, Any] = {}
+        for ax in axes:
+            if ax.get_legend() is None:
+                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                    legend.setdefault(label, handle)
+        legend |= {entry.get_label(): entry for entry in entries}
+        shared = _shared_setting(table, legend)
+        if n_panels == 1:
+            axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
+            shared = ""
+        _write_title(figure, title, legend, places[n_panels:], width / per_line)
         lines = [*textwrap.wrap(x, int(14 * width)), *filter(None, [shared])]
-        labels = figure.supxlabel("\n".join(lines)), figure.supylabel(y)
+        axis_labels = figure.supxlabel("\n".join(lines)), figure.supylabel(y)
         tallest = _TALLEST if figure_columns == 1 else np.inf
-        _fit(figure, axes, labels, grid.shape, (least_height, height), tallest)
+        _fit(figure, axes, axis_labels, grid.shape, (least_height, height), tallest)
 
 
 def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, str]]:
@@ -172,35 +178,39 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def _shared_setting(table: pd.DataFrame, entries: Sequence[Any]) -> str:
+def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
     """Return the dataset and the model of all panels, without those that the legend names."""
     names = []
     for column in ("dataset", "model"):
         values = distinct_values(table, column)
-        if len(values) == 1 and values[0] not in ("", *[each.get_label() for each in entries]):
+        if len(values) == 1 and values[0] not in ("", *in_legend):
             names += values
     return ", ".join(names)
 
 
 def _write_title(
-    figure: Figure, title: str, entries: Sequence[Any], spare: Sequence[Axes], panel_width: float
+    figure: Figure,
+    title: str,
+    entries: Mapping[str, Any],
+    spare: Sequence[Axes],
+    panel_width: float,
 ) -> None:
     """Write the title, and the legend below it or in the place of a missing panel."""
     for ax in spare:
         ax.axis("off")
     width = panel_width if spare else figure.get_figwidth()
-    widest = 4.3 * max((len(str(entry.get_label())) for entry in entries), default=1) + 32  # points
+    widest = 4.3 * max(map(len, entries), default=1) + 32  # points
     n_rows = ceil(max(len(entries), 1) / max(1, int(72 * width / widest)))
     shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
     shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
     if spare:
-        legend = spare[-1].legend(handles=entries, loc="center left", **shape)
+        legend = spare[-1].legend(entries.values(), entries, loc="center left", **shape)
         legend.set_in_layout(False)
-        entries = []
+        entries = {}
     # A title of the figure itself would lie over the legend.
     shape |= {"title": textwrap.fill(title, int(13.5 * figure.get_figwidth()))}
     shape |= {"title_fontproperties": {"size": 8.5, "weight": "bold"}}
-    legend = figure.legend(handles=entries, loc="outside upper center", **shape)
+    legend = figure.legend(entries.values(), entries, loc="outside upper center", **shape)
     legend.get_title().set_multialignment("center")
 
 
@@ -236,6 +246,12 @@ def _fit(
     half = x_label.get_window_extent().width / figure.bbox.width / 2
     x_label.set_x(min((box.x0 + box.x1) / 2, 0.99 - half))
     y_label.set_y((box.y0 + box.y1) / 2)
+
+
+def names_by_mean(table: pd.DataFrame, value: str) -> list[str]:
+    """Return the names in the column row, that with the largest mean first."""
+    means = table.groupby("row", sort=False)[value].mean()
+    return list(means.sort_values(ascending=False, kind="stable").index)
 
 
 def draw_rows(

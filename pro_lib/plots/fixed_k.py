@@ -17,8 +17,6 @@ from pro_lib.plots.style import (
     Figure,
     distinct_values,
     draw_curves,
-    handles,
-    printed_entries,
 )
 
 _SHOWN = (
@@ -93,7 +91,6 @@ def draw(
         title=title,
         x="K, the answers that PRO uses (K = 1 is NLL)",
         y="AUROC",
-        entries=handles(models) + printed_entries(paper),
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):

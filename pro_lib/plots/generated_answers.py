@@ -9,7 +9,7 @@ from pro_lib import metrics, scoring
 from pro_lib.plots.captions import percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Axes, Figure, distinct_values, handles, line_style
+from pro_lib.plots.style import Axes, Figure, distinct_values, line_style
 from pro_lib.runs.run import Run
 
 # The measures, with the labels of their axes.
@@ -96,7 +96,6 @@ def draw(
         *("dataset", "measure"),
         title=title,
         y="share of questions",
-        entries=handles(models, marker=""),
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2 * figure_columns,
@@ -108,8 +107,9 @@ def draw(
             largest = table[measure].max()
             for index, model in enumerate(models):
                 values = rows.loc[rows["model"] == model, measure]
+                style = line_style(index) | {"marker": "", "label": model}
                 if len(values):
-                    draw_model(ax, values, largest, line_style(index) | {"marker": ""})
+                    draw_model(ax, values, largest, style)
             ax.set_xlabel(_MEASURES[measure])
             ax.set_ylim(bottom=0)
     return figure

@@ -12,9 +12,9 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.plots.captions import join_caption, percent_span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, name_rows, plt, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, name_rows, set_ticks
 
 _SHOWN = (
     "Share of the questions that each method may answer (bars) if an accuracy is guaranteed "
@@ -22,8 +22,17 @@ _SHOWN = (
     "A method answers the questions with a score below a threshold, which all validation questions "
     "give, with a confidence of {confidence:g} % for each row by itself."
 )
-_POINT: dict[str, Any] = {"color": COLORS[1], "marker": "o", "ms": 3, "ls": "", "zorder": 3}
-_TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--"}
+_POINT: dict[str, Any] = {
+    "label": "their accuracy",
+    "color": COLORS[1],
+    "marker": "o",
+    "ms": 3,
+    "ls": "",
+    "zorder": 3,
+}
+_BAR: dict[str, Any] = {"label": "share answered", "color": COLORS[4], "zorder": 2}
+_TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--", "label": "guaranteed accuracy"}
+_BOX = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -135,8 +144,7 @@ def draw(
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
     goals = table["target"].map("accuracy ≥ {:g}".format)
     table = table.assign(row=method_labels(table), goal=goals)
-    shares = table.groupby("row", sort=False)["coverage"].mean()
-    names = list(shares.sort_values(ascending=False, kind="stable").index)
+    names = names_by_mean(table, "coverage")
     settings = list(table.columns.intersection(["protocol", "dataset", "model", "goal"]))
     is_any = table.groupby(settings)["coverage"].transform("max") > 0
     shown = table[is_any] if is_any.any() else table
@@ -145,11 +153,6 @@ def draw(
         *settings,
         title=title,
         x="share answered (bars) and correct (points)",
-        entries=[
-            plt.Rectangle((0, 0), 1, 1, color=COLORS[4], label="share answered"),
-            plt.Line2D([], [], label="their accuracy", **_POINT),
-            plt.Line2D([], [], label="guaranteed accuracy", **_TARGET),
-        ],
         figure_columns=figure_columns,
         per_line=min(shown["goal"].nunique(), 1 + figure_columns),
         height=0.15 * len(names),
@@ -157,7 +160,15 @@ def draw(
         sharex=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_panel(ax, rows, names)
+            draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
+            places = rows["row"].map(names.index)
+            ax.barh(places, rows["coverage"], 0.7, **_BAR)
+            ax.axvline(rows["target"].iloc[0], **_TARGET)
+            for place in places[rows["coverage"] == 0]:
+                ax.text(0.02, place, "not guaranteed", fontsize=7, va="center", bbox=_BOX)
+            name_rows(ax, names, list(rows["row"]))
+            ax.set_xlim(0, 1.02)
+            set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
@@ -182,17 +193,3 @@ def caption(table: pd.DataFrame) -> str:
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0])
     return join_caption(shown, table, finding, by_labels)
-
-
-def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    """Draw the rows of a panel, with the words that a method has no guarantee."""
-    draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
-    places = rows["row"].map(names.index)
-    ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], zorder=2)
-    ax.axvline(rows["target"].iloc[0], **_TARGET)
-    box = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none"}
-    for place in places[rows["coverage"] == 0]:
-        ax.text(0.02, place, "not guaranteed", fontsize=7, va="center", bbox=box)
-    name_rows(ax, names, list(rows["row"]))
-    ax.set_xlim(0, 1.02)
-    set_ticks(ax.xaxis, SHARE_TICKS)

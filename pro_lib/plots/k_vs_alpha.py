@@ -16,7 +16,6 @@ from pro_lib.plots.style import (
     alpha_axis,
     distinct_values,
     draw_curves,
-    handles,
 )
 
 _SHOWN = (
@@ -64,7 +63,6 @@ def draw(
         title=title,
         x=ALPHA_LABELS[alpha_scale],
         y="answers kept, mean",
-        entries=handles(models, marker=""),
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):

@@ -11,7 +11,7 @@ from pro_lib.plots.captions import by_protocol, comparison, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import Figure, difference_axis, distinct_values, handles, line_style
+from pro_lib.plots.style import Figure, difference_axis, labelled_styles
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that is found "
@@ -54,15 +54,13 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
-    names = distinct_values(table, "choice")
-    protocols = distinct_values(table, "protocol")
-    styles = {name: line_style(index) for index, name in enumerate(protocols)}
+    names = list(table["choice"].unique())
+    styles = labelled_styles({name: _NAMES.get(name, name) for name in table["protocol"]})
     with labelled_figure(
         table.assign(row=table["choice"]),
         *("model", "dataset"),
         title=title,
         x="AUROC of PRO minus that of NLL",
-        entries=handles([_NAMES.get(name, name) for name in protocols], ls=""),
         figure_columns=figure_columns,
         height=0.26 * len(names),
         sharex=True,

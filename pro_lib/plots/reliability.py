@@ -1,7 +1,6 @@
 """Accuracy against the confidence that is fitted to a score (notebook 11)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -14,10 +13,8 @@ from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import (
-    Axes,
     Figure,
     distinct_values,
-    handles,
     line_style,
     set_ticks,
 )
@@ -121,7 +118,6 @@ def draw(
         title=title,
         x="confidence",
         y="accuracy",
-        entries=handles(names, ls="", mfc="none") if len(names) > 1 else [],
         figure_columns=figure_columns,
         per_line=n_methods if n_methods <= 3 else 2 * figure_columns,
         sharex=True,
@@ -129,20 +125,18 @@ def draw(
         for ax, _, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
             for index, name in enumerate(names):
-                _draw_bins(ax, rows[rows["setting"] == name], line_style(index))
+                bins = rows[rows["setting"] == name]
+                style = line_style(index)
+                ends = bins["accuracy_low"], bins["accuracy_high"]
+                ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
+                sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
+                shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
+                shape |= {"marker": style["marker"], "label": name if len(names) > 1 else ""}
+                ax.scatter(bins["confidence"], bins["accuracy"], sizes, **shape)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             for axis in (ax.xaxis, ax.yaxis):
                 set_ticks(axis, (0, 0.5, 1))
     return figure
-
-
-def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:
-    """Draw the bins of one method in one setting."""
-    ends = bins["accuracy_low"], bins["accuracy_high"]
-    ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
-    sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
-    shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
-    ax.scatter(bins["confidence"], bins["accuracy"], sizes, marker=style["marker"], **shape)
 
 
 def caption(table: pd.DataFrame) -> str:

@@ -15,24 +15,16 @@ from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN
-from pro_lib.plots.settings import (
-    aurocs,
-    difference_to,
-    method_columns,
-    per_setting,
-    with_setting,
-)
+from pro_lib.plots.settings import difference_to, method_aurocs, per_setting, with_setting
 from pro_lib.plots.style import (
     PRINTED,
     Axes,
     Figure,
     difference_axis,
     drawn_methods,
-    handles,
     line_style,
     matching_rows,
     method_styles,
-    printed_entries,
 )
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -70,8 +62,8 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             f"{rouge_l.isna().sum()} of {len(rouge_l)} answers. It needs texts and references, "
             "or a column rouge_l in the records."
         )
-    alpha = chosen_alpha(splits)
-    scores = reported.with_pro({"PRO": alpha})
+    alphas = {"PRO": chosen_alpha(splits)}
+    scores = reported.with_pro(alphas)
     evaluations = {}
     for threshold in thresholds:
         evaluations[threshold] = replace(
@@ -86,8 +78,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
         columns = {
             "rouge_threshold": threshold,
             "accuracy": judged.accuracy,
-            **method_columns(list(scores), alphas={"PRO": alpha}),
-            **aurocs(scores.to_numpy(), judged, is_nll=scores.columns == "NLL"),
+            **method_aurocs(scores, judged, alphas=alphas),
         }
         tables.append(with_setting(pd.DataFrame(columns), judged))
     return tables
@@ -137,17 +128,17 @@ def draw(
         title=title,
         x="ROUGE-L above which an answer is correct",
         y="AUROC minus that of NLL\n(log scale beyond ±0.05)",
-        entries=handles(list(styles), styles=list(styles.values())) + printed_entries(paper),
         figure_columns=figure_columns,
         least_height=1.0,
         sharex=True,
     ) as (figure, panels):
         for ax, setting, rows in panels:
-            values = matching_rows(paper, {name: setting[name] for name in ("model", "dataset")})
-            ax.plot(values["rouge_threshold"], values["auroc_minus_nll"], **PRINTED)
             for label, index in styles.items():
                 line = rows[rows["label"] == label].sort_values("place")
-                _draw_line(ax, line, line_style(index), last)
+                _draw_line(ax, line, line_style(index) | {"label": label}, last)
+            values = matching_rows(paper, {name: setting[name] for name in ("model", "dataset")})
+            if len(values):
+                ax.plot(values["rouge_threshold"], values["auroc_minus_nll"], **PRINTED)
             difference_axis(ax, "y", (0.5, 0.1, 0.02), linear=0.05)
             places = sorted(rows["place"].unique())
             ax.set_xticks(places, ["labels" if place == last else f"{place:g}" for place in places])
@@ -171,10 +162,10 @@ def caption(table: pd.DataFrame) -> str:
 def _draw_line(ax: Axes, line: pd.DataFrame, style: dict[str, Any], last: float) -> None:
     """Draw the line of a method; a difference that is not clear has an empty marker."""
     by_rouge = line[line["place"] < last]
-    ax.plot(by_rouge["place"], by_rouge["auroc_minus_nll"], **{**style, "marker": "", "lw": 1})
+    ax.plot(by_rouge["place"], by_rouge["auroc_minus_nll"], lw=1, **style)
     is_clear = (line["auroc_minus_nll_low"] > 0) | (line["auroc_minus_nll_high"] < 0)
     for some, filling in ((line[is_clear], style["color"]), (line[~is_clear], "white")):
-        marks = {**style, "ls": "", "mfc": filling, "zorder": 3}
+        marks = {**style, "ls": "", "mfc": filling, "zorder": 3, "label": ""}
         ax.plot(some["place"], some["auroc_minus_nll"], **marks)
 
 

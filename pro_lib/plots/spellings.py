@@ -1,5 +1,6 @@
 """The gain of PRO over NLL by spellings and calibration, in simulated worlds (notebook 08)."""
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.plots.captions import signed_span, significant_signs
@@ -8,6 +9,7 @@ from pro_lib.plots.gains import GAIN, score_names
 from pro_lib.plots.style import Figure
 from pro_lib.plots.worlds import BOTH_VARIED, SPELLINGS, draw_gains
 
+_ERRORS = {-1: "(overconfident)", 0: "(calibrated)", 1: "(underconfident)"}
 _SHOWN = (
     "AUROC of PRO minus that of NLL in simulated worlds (bars: 95 % confidence intervals), against "
     "the number of spellings of each meaning, between which its probability is divided at random. "
@@ -36,7 +38,8 @@ def draw(
     """
     needed = ["calibration", "level", "k_choice", "k", "alpha", *GAIN]
     table = checked_table(table, needed, "spellings").sort_values("calibration", kind="stable")
-    names = table["calibration"].map(_calibration_name)
+    errors = np.sign(table["calibration"] - 1).map(_ERRORS)
+    names = table["calibration"].map("calibration\xa0{:g} ".format) + errors
     table = table.assign(panel=names, score=score_names(table))
     x = "spellings of each meaning"
     return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
@@ -58,10 +61,3 @@ def caption(table: pd.DataFrame) -> str:
         )
     n_questions = f"Each world has {table['n_questions'].max():,} questions."
     return " ".join([_SHOWN, n_questions, *findings])
-
-
-def _calibration_name(value: float) -> str:
-    words = "calibrated"
-    if value != 1:
-        words = "overconfident" if value < 1 else "underconfident"
-    return f"calibration\xa0{value:g} ({words})"

@@ -1,10 +1,10 @@
 """The style that all figures share: colours, axes, lines and legends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # noqa: F401 - for the modules of figures
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -38,6 +38,7 @@ PRINTED: dict[str, Any] = {
     "ls": "",
     "marker": "D",
     "zorder": 7,
+    "label": "printed in the paper",
 }
 STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
@@ -197,21 +198,12 @@ def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curve
         if line.empty:
             continue
         places = line[x].astype(float) + shift * (place - (len(names) - 1) / 2)
-        draw_curve(ax, places, line, style, y=y, label=name, **other)
+        draw_curve(ax, places, line, style, y=y, **{"label": name, **other})
 
 
-def handles(
-    names: Sequence[object], *, styles: Sequence[int] | None = None, **other: Any
-) -> list[plt.Line2D]:
-    """Return a legend entry for the line of each name; `styles` as in `draw_curves`."""
-    styles = range(len(names)) if styles is None else styles
-    entries = []
-    for name, style in zip(names, styles, strict=True):
-        if name != "":
-            entries.append(plt.Line2D([], [], label=name, **{**line_style(style), **other}))
-    return entries
-
-
-def printed_entries(paper: pd.DataFrame) -> list[plt.Line2D]:
-    """Return the legend entry of the values that the paper printed, if there are any."""
-    return [] if paper.empty else [plt.Line2D([], [], label="printed in the paper", **PRINTED)]
+def labelled_styles(labels: Mapping[Any, str]) -> dict[Any, dict[str, Any]]:
+    """Return the style of each name, with its label in the legend."""
+    return {
+        name: line_style(index) | {"label": label}
+        for index, (name, label) in enumerate(labels.items())
+    }

@@ -6,7 +6,6 @@ probabilities of the meanings are the softmax of normal logits, whose standard d
 for each question from 0 to twice the sharpness.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from pro_lib.metrics.auroc import FloatArray
 from pro_lib.plots.captions import difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
-from pro_lib.plots.style import Figure, difference_axis, distinct_values, draw_curves, handles
+from pro_lib.plots.style import Figure, difference_axis, distinct_values, draw_curves
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
@@ -72,19 +71,9 @@ VARIED = {
 # The spellings are varied again in worlds of a model that is not calibrated.
 BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
-# The properties that are drawn, with the titles of their panels.
-_DRAWN = {
-    "calibration (below 1: overconfident)": "calibration (1: calibrated)",
-    SPELLINGS: "spellings of a meaning",
-    "probability that no meaning is true": "share without a true answer",
-    "how answers are found": "answers that PRO is given",
-    "answers found per question": "number of answers",
-}
-_LEVELS = {
-    "most probable": "top",
-    "distinct samples": "distinct\nsamples",
-    "samples": "samples",
-}
+# The properties that are not drawn, because PRO differs least from NLL by them.
+_NOT_DRAWN = ["sharpness of probabilities", "possible meanings of an answer", BOTH_VARIED]
+_LEVELS = {"most probable": "top", "distinct samples": "distinct\nsamples"}
 _SHOWN = (
     "AUROC of PRO minus that of NLL in simulated worlds, which differ from a base world in one "
     "property each (bars: 95 % confidence intervals). In a calibrated world, the true answer is "
@@ -138,24 +127,22 @@ def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
 def draw(
     table: pd.DataFrame,
     *,
-    panels: Mapping[str, str] | None = None,
     figure_columns: int = 2,
     title: str = "PRO minus NLL in simulated worlds",
 ) -> Figure:
     """Draw the gain of PRO over NLL against one property: a line for each α or K.
 
+    The figure has the five properties by which PRO differs most from NLL.
+
     Args:
         table: needs the columns varied, level, k_choice, k, alpha and auroc_minus_nll with its
             interval.
-        panels: the values of varied that have a panel, with its title; None for the five in which
-            PRO differs most from NLL.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    panels = _DRAWN if panels is None else panels
     table = checked_table(table, ["varied", "level", "k_choice", "k", "alpha", *GAIN], "worlds")
-    table = table[table["varied"].isin(list(panels))]
-    table = table.assign(panel=table["varied"].replace(dict(panels)), score=score_names(table))
+    table = table[~table["varied"].isin(_NOT_DRAWN)]
+    table = table.assign(panel=table["varied"], score=score_names(table))
     x = "value of the property"
     return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
 
@@ -169,7 +156,6 @@ def draw_gains(table: pd.DataFrame, *, x: str, figure_columns: int, title: str) 
         title=title,
         x=x,
         y="AUROC of PRO minus that of NLL",
-        entries=handles(scores),
         figure_columns=figure_columns,
         per_line=figure_columns + 1,
         height=1.3,
@@ -249,7 +235,11 @@ def simulate(
     shares = rng.dirichlet(np.ones(world.n_spellings), logits.shape)
     spellings = log_softmax(logits, axis=1)[:, :, None] + np.log(shares)
     answers = spellings.reshape(n_questions, -1)
-    positions = _find_answers(answers, world, rng)
+    if world.answers_found == "most probable":
+        last = min(world.n_answers, answers.shape[1]) - 1
+        positions = np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
+    else:
+        positions = _draw_positions(answers, world.n_answers, rng)
     log_probs = np.take_along_axis(answers, positions, axis=1)
     most_probable = positions[np.arange(n_questions), log_probs.argmax(axis=1)]
     correct = most_probable // world.n_spellings == truth
@@ -258,14 +248,6 @@ def simulate(
         is_repeated = np.triu(is_same, 1).any(axis=1)
         log_probs[is_repeated] = np.nan
     return log_probs, correct
-
-
-def _find_answers(answers: FloatArray, world: World, rng: np.random.Generator) -> np.ndarray:
-    """Return the positions of the answers found, (n, n_answers)."""
-    if world.answers_found == "most probable":
-        last = min(world.n_answers, answers.shape[1]) - 1
-        return np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
-    return _draw_positions(answers, world.n_answers, rng)
 
 
 def _draw_positions(logits: FloatArray, n_draws: int, rng: np.random.Generator) -> np.ndarray:

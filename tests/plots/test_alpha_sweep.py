@@ -78,8 +78,8 @@ def test_lines_go_through_the_numbers_and_the_chosen_alpha_lies_on_them():
 
 
 def test_the_points_of_the_paper_lie_on_the_axis_of_the_paper():
-    table, _ = invented(dataset=["trivia_qa"], model=["google/gemma-2b"])
-    ax = alpha_sweep.draw(table, alpha_scale="linear").axes[0]
+    both = invented(dataset=["trivia_qa"], model=["google/gemma-2b"])
+    ax = alpha_sweep.draw(*both, alpha_scale="linear").axes[0]
     assert ax.get_xscale() == "linear"
     [grey] = [line for line in ax.lines if line.get_color() == PRINTED["color"]]
     assert grey.get_xydata().tolist() == [[0.4, 0.819]]

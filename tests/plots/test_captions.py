@@ -20,14 +20,14 @@ def test_an_effect_up_in_the_only_setting():
 
 def test_an_effect_down_in_all_settings():
     rows = [setting_row(-0.05, p_value=0.001), setting_row(-0.08, p_value=0.001)]
-    expected = "PRO is significantly worse than NLL in all 2 settings (−0.080 to −0.050)."
+    expected = "PRO is significantly worse than NLL in 2 of 2 settings (−0.080 to −0.050)."
     assert compared(*rows) == expected
 
 
 def test_an_effect_that_was_not_shown_says_what_would_have_been():
     # The standard error is 0.0051, and 3.08 of them are 0.016.
     assert compared(setting_row(-0.001), setting_row(0.002)) == (
-        "PRO is not significantly different from NLL in any of the 2 settings (−0.001 to +0.002); "
+        "PRO is not significantly different from NLL in 2 of 2 settings (−0.001 to +0.002); "
         "a difference of 0.02 would probably have been detected."
     )
     assert "detected" not in compared(setting_row(-0.001), says_detectable=False)

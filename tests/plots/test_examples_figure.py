@@ -68,7 +68,7 @@ def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
     rows = {"question": "Who?", "text": ["Sir Nicholas Anthony Copernicus"], "probability": [0.6]}
     table = pd.DataFrame(rows | {"pro": 0.5, "is_kept": True, "is_correct": False})
     references = "Carl Anderson; Carl David Anderson; C. D. Anderson"
-    [ax] = examples.draw(table.assign(reference=references)).axes
+    [ax] = examples.draw(table.assign(reference=references), alpha=0.4).axes
     title = ax.get_title(loc="right").split("\n")
     assert title[-1] == "reference: Carl Anderson; Carl David …"
     assert [label.get_text() for label in ax.get_yticklabels()] == ["Sir Nicholas Anthony …"]

@@ -68,7 +68,7 @@ def test_a_difference_whose_interval_has_0_is_empty_and_labels_stand_at_the_righ
         rouge_threshold=np.nan, auroc_minus_nll_low=0.01, auroc_minus_nll=0.02
     )
     [ax] = rouge_thresholds.draw(pd.concat([table, by_labels])).axes
-    filled, empty = (line for line in ax.lines if line.get_marker() == "o")
+    _, filled, empty = (line for line in ax.lines if line.get_marker() == "o")
     assert filled.get_xdata().tolist() == [0.6]
     assert empty.get_xdata().tolist() == [0.1, 0.3, 0.5]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "0.3", "0.5", "labels"]

@@ -160,9 +160,9 @@ def test_panels_by_calibration_are_in_its_order_and_say_what_it_means(table):
 
 def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(table):
     needed = ["varied", "level", "k_choice", "k", "alpha", *gains.GAIN]
-    panels = {"sharpness of probabilities": "sharpness"}
-    [ax] = worlds.draw(table[needed], panels=panels).axes
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
+    ax = worlds.draw(table[needed]).axes[0]
+    levels = [label.get_text() for label in ax.get_xticklabels()]
+    assert levels == ["0.5", "0.7", "1", "1.4", "2"]
     with pytest.raises(SentenceError, match=r"^The table has no column 'level'; plots.worlds need"):
         worlds.draw(table.drop(columns="level"))
 
