@@ -35,7 +35,6 @@ from pro_lib.plots.style import (
     draw_curves,
     line_style,
     matching_rows,
-    plt,
 )
 
 # Style and legend text of the marks of a choice of α.
@@ -139,17 +138,12 @@ def draw(
     choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
     models = distinct_values(table, "model")
     paper = printed(table)
-    entries = []
-    for choice in distinct_values(choices, "alpha_choice"):
-        black = {"color": "black", "ls": ""}
-        entries.append(plt.Line2D([], [], **(black | _MARKS.get(choice, _DEFAULT))))
     with labelled_figure(
         table,
         *("dataset", "protocol"),
         title=title,
         x=ALPHA_LABELS[alpha_scale],
         y="AUROC",
-        entries=entries,
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
@@ -159,9 +153,10 @@ def draw(
             draw_curves(ax, values, "model", models, "alpha", **PRINTED)
             for row in matching_rows(choices, setting).itertuples():
                 if row.alpha_choice in _MARKS:
-                    color = line_style(models.index(row.model))["color"]
-                    style = _MARKS[row.alpha_choice] | {"color": color, "ls": "", "label": ""}
-                    ax.plot(row.alpha, row.auroc, clip_on=False, **style)
+                    style = {"ls": "", "clip_on": False, **_MARKS[row.alpha_choice]}
+                    ax.plot(np.nan, np.nan, color="black", **style)  # for the legend
+                    style |= {"color": line_style(models.index(row.model))["color"], "label": ""}
+                    ax.plot(row.alpha, row.auroc, **style)
                 else:
                     ax.axvline(row.alpha, **_DEFAULT)
             alpha_axis(ax, alpha_scale)

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
@@ -19,7 +20,7 @@ from pro_lib.plots.captions import (
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows, plt
+from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, in the order of the means; the dotted "
@@ -29,7 +30,8 @@ _SHOWN = (
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
-_MARKS = {1: "▲", -1: "▼"}
+# The marks of significant differences by sign, in the panel and in the legend
+_MARKS = {1: ("▲", "^", "better than PRO"), -1: ("▼", "v", "worse than PRO")}
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
 _ORACLE = "PRO (oracle α)"
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
@@ -111,7 +113,7 @@ def draw(
     if not every_method:
         table = table[drawn_methods(table)]
     is_oracle = table["alpha_choice"] == "oracle"
-    table = table.assign(row=method_labels(table).mask(is_oracle, _ORACLE), mark=_marks(table))
+    table = table.assign(row=method_labels(table).mask(is_oracle, _ORACLE), sign=_signs(table))
     names = names_by_mean(table, "auroc")
     settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
     highest = table.groupby(settings)["auroc"].max()
@@ -122,7 +124,6 @@ def draw(
         *("model", "dataset", "protocol"),
         title=title,
         x="AUROC",
-        entries=_entries(table, left),
         figure_columns=figure_columns,
         height=0.15 * n_rows,
         least_height=0.11 * n_rows,
@@ -156,13 +157,13 @@ def caption(table: pd.DataFrame) -> str:
     return join_caption(_SHOWN, table, *findings)
 
 
-def _marks(table: pd.DataFrame) -> pd.Series:
-    """Return ▲ for methods that are significantly better than PRO, and ▼ for worse ones."""
-    marks = pd.Series("", table.index)
+def _signs(table: pd.DataFrame) -> pd.Series:
+    """Return 1 for methods that are significantly better than PRO, and -1 for worse ones."""
+    signs = pd.Series(0.0, table.index)
     for _, rows in by_protocol(table[table["p_value"].notna()]):
         tests = rows[(rows["method"] != "PRO") & has_enough(rows)]
-        marks.update(significant_signs(tests, "auroc_minus_pro").map(_MARKS))
-    return marks
+        signs.update(significant_signs(tests, "auroc_minus_pro"))
+    return signs
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> None:
@@ -171,25 +172,14 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> 
     drawn = rows.assign(auroc=rows["auroc"].clip(lower=left))
     for index, row in rows.iterrows():
         style = {"color": _COLORS.get(row["row"], COLORS[6]), "ms": 3.5, "zorder": 3}
-        style |= {"marker": _CUT_MARKER if row["auroc"] < left else "o", "clip_on": False}
+        style |= {"marker": "o", "clip_on": False}
+        if row["auroc"] < left:
+            style |= {"marker": _CUT_MARKER, "label": f"below {left:.2f}"}
         draw_rows(ax, drawn.loc[[index]], "auroc", names, styles={"": style}, missing="")
         value = "–" if pd.isna(row["auroc"]) else f"{row['auroc']:.3f}".replace("0.", ".")
-        ax.text(1, names.index(row["row"]), f" {value}{row['mark']}", **place)
+        symbol, marker, label = _MARKS.get(row["sign"], ("", "", ""))
+        ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)  # for the legend
+        ax.text(1, names.index(row["row"]), f" {value}{symbol}", **place)
     name_rows(ax, names, list(rows["row"]))
     ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
     ax.set_xlim(left, None)
-
-
-def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
-    """Return the legend: the marks of significance, and the arrow, if they are in the figure."""
-    marks: dict[Any, tuple[str, bool]] = {
-        "^": ("better than PRO", (table["mark"] == "▲").any()),
-        "v": ("worse than PRO", (table["mark"] == "▼").any()),
-        _CUT_MARKER: (f"below {left:.2f}", (table["auroc"] < left).any()),
-    }
-    style: dict[str, Any] = {"ls": "", "color": "black", "ms": 4}
-    entries = []
-    for marker, (text, is_drawn) in marks.items():
-        if is_drawn:
-            entries.append(plt.Line2D([], [], label=text, marker=marker, **style))
-    return entries

@@ -11,13 +11,18 @@ from pro_lib.common import catalog
 from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, plt, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
 _KINDS = ("unknown", "right", "wrong", "several kept")
 _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
+_EDGE = {"edgecolor": COLORS[0], "lw": 0.8}
+_BARS: dict[bool, dict[str, Any]] = {
+    True: {"color": COLORS[0], "label": "kept by PRO", **_EDGE},
+    False: {"color": "white", "label": "not kept", **_EDGE},
+}
 _ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
 _COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]
 
@@ -132,18 +137,12 @@ def draw(
     largest = shown["probability"].max()
     # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
     end = 1.0 if largest > 0.3 else 1.1 * largest
-    box: dict[str, Any] = {"xy": (0, 0), "width": 1, "height": 1, "edgecolor": COLORS[0]}
-    entries = [
-        plt.Rectangle(facecolor=COLORS[0], label="kept by PRO", **box),
-        plt.Rectangle(facecolor="white", label="not kept", **box),
-    ]
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
         "question",
         title=title,
         x="probability of the answer",
         y="answer (✓: correct)",
-        entries=entries,
         figure_columns=figure_columns,
         per_line=figure_columns,
         untitled=["question"],
@@ -152,9 +151,9 @@ def draw(
         sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            colors = rows["is_kept"].map({True: COLORS[0], False: "white"})
-            bars = {"color": colors, "edgecolor": COLORS[0], "lw": 0.8}
-            ax.barh(range(len(rows)), rows["probability"], **bars)
+            places = pd.Series(range(len(rows)), rows.index)
+            for is_kept, some in rows.groupby("is_kept", sort=False):
+                ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
             marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
             names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"]]
             ax.set_yticks(range(len(rows)), marks + names)

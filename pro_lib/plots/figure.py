@@ -73,7 +73,6 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     title: str,
     x: str = "",
     y: str = "",
-    entries: Sequence[Any] = (),
     untitled: Sequence[str] = (),
     figure_columns: int = 2,
     per_line: int | None = None,
@@ -85,8 +84,8 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     """Make a figure with a panel for each combination of values of the columns `by`.
 
     A panel has those values and the number of questions as its title. Dataset and model stand in
-    one line below the figure if several panels share them. The legend stands in the place of a
-    missing panel if there is one.
+    one line below the figure if several panels share them. The legend has what panels draw with a
+    label, and stands in the place of a missing panel if there is one.
 
     Args:
         table: the numbers of all panels.
@@ -94,7 +93,6 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         title: the title, above the legend.
         x: the label below all panels; empty if each panel has its own.
         y: the label beside all panels.
-        entries: entries of the legend besides what panels draw with a label.
         untitled: those of the columns `by` that the axes show, so that titles do not.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         per_line: the panels in a row of the figure; None for a number that suits the last column.
@@ -139,7 +137,6 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
             if ax.get_legend() is None:
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                     legend.setdefault(label, handle)
-        legend |= {entry.get_label(): entry for entry in entries}
         shared = _shared_setting(table, legend)
         if n_panels == 1:
             axes[0].title.set_text(", ".join(filter(None, [shared, *names])))

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 from figure_checks import grid, legend, unreadable
-from matplotlib.patches import Rectangle
 
 from pro_lib.plots.figure import draw_rows, labelled_figure
 from pro_lib.plots.style import line_style, method_styles
@@ -44,8 +43,7 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
 
 def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title():
     table = pd.DataFrame({"dataset": ["d"], "model": "m", "n_questions": 1234})
-    last = Rectangle((0, 0), 1, 1, label="last")
-    labels = {"x": "a long label\nof two lines", "y": "value", "entries": [last], **TITLE}
+    labels = {"x": "a long label\nof two lines", "y": "value", **TITLE}
     with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _, _)]):
         for label in ("one", "two", "one"):
             ax.plot(0, 0, label=label)
@@ -53,7 +51,7 @@ def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title
     assert ax.get_title().replace("\xa0", " ") == "d, m, n = 1,234"
     box = ax.get_position()
     assert figure._supylabel.get_position()[1] == pytest.approx((box.y0 + box.y1) / 2, abs=0.01)
-    assert legend(figure) == ["one", "two", "last"]
+    assert legend(figure) == ["one", "two"]
     assert figure.legends[0].get_title().get_text() == "A title of mine"
 
 
