@@ -203,7 +203,7 @@ def draw(
         figure_columns=figure_columns,
         per_line=n_settings if n_settings > 1 else 2 * figure_columns,
         height=1.5 if n_settings == 1 else 1.0,
-        least_height=0.45,
+        least_height=0.42,
         sharey=False,
     ) as (figure, panels):
         for place, (ax, setting, rows) in enumerate(panels):
