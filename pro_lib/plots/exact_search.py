@@ -123,7 +123,7 @@ def table(
             "share_all_recalled": all_recalled.mean(),
         }
         rows.append(row)
-    return [with_run(pd.DataFrame(rows), setting.search, split)]
+    return [with_run(rows, setting.search, split)]
 
 
 @per_setting
@@ -166,7 +166,7 @@ def bounds(
             "entropy_minus_tree_bound_high": high[1],
         }
         rows.append(row)
-    return [with_run(pd.DataFrame(rows), setting.search, split)]
+    return [with_run(rows, setting.search, split)]
 
 
 def draw(
