@@ -83,7 +83,7 @@ def rows_at(evaluation: Evaluation, alphas: ArrayLike | None = None) -> pd.DataF
     grid = np.asarray(alphas, dtype=float)
     mean_k = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
     columns = {"alpha": grid, "mean_k": mean_k, **aurocs(evaluation.pro(grid), evaluation)}
-    return with_setting(pd.DataFrame(columns), evaluation)
+    return with_setting(columns, evaluation)
 
 
 @per_setting

@@ -123,7 +123,7 @@ def table(
             "share_all_recalled": all_recalled.mean(),
         }
         rows.append(row)
-    return [with_run(pd.DataFrame(rows), setting.search, split)]
+    return [with_run(rows, setting.search, split)]
 
 
 @per_setting
@@ -166,7 +166,7 @@ def bounds(
             "entropy_minus_tree_bound_high": high[1],
         }
         rows.append(row)
-    return [with_run(pd.DataFrame(rows), setting.search, split)]
+    return [with_run(rows, setting.search, split)]
 
 
 def draw(
@@ -203,7 +203,7 @@ def draw(
         figure_columns=figure_columns,
         per_line=n_settings if n_settings > 1 else 2 * figure_columns,
         height=1.5 if n_settings == 1 else 1.0,
-        least_height=0.45,
+        least_height=0.42,
         sharey=False,
     ) as (figure, panels):
         for place, (ax, setting, rows) in enumerate(panels):

@@ -90,7 +90,7 @@ def details(
         "pro": scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
         "reference": questions["references"].str[0],
     }
-    return with_run(pd.DataFrame(columns), run, split)
+    return with_run(columns, run, split)
 
 
 def appendix(run: Run) -> pd.DataFrame:

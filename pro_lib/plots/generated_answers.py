@@ -47,7 +47,7 @@ def table(run: Run, *, split: str = "test", alpha: float = 0.4) -> list[pd.DataF
         "k": scoring.adaptive_k(log_probs, alpha, search_alpha=run.search_alpha),
         "n_cut": cut.reindex(run.questions["question_id"], fill_value=0).to_numpy(),
     }
-    return [with_run(pd.DataFrame(columns), run, split)]
+    return [with_run(columns, run, split)]
 
 
 @per_setting
@@ -68,7 +68,7 @@ def costs(run: Run, *, split: str = "test") -> list[pd.DataFrame]:
         "tokens_per_second": round(tokens / max(cost.seconds, 1e-9)),
         "peak_memory_mib": round(cost.peak_memory_bytes / 2**20),
     }
-    return [with_run(pd.DataFrame([row]), run, split)]
+    return [with_run([row], run, split)]
 
 
 def draw(

@@ -133,7 +133,8 @@ def draw(
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
     There is a panel for each target, dataset, model and protocol, and a row for each method. A
-    target that is guaranteed for no method has no panel.
+    target that is guaranteed for no method has no panel, and a figure of one column has the two
+    lowest targets of each setting.
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
@@ -148,6 +149,8 @@ def draw(
     settings = list(table.columns.intersection(["protocol", "dataset", "model", "goal"]))
     is_any = table.groupby(settings)["coverage"].transform("max") > 0
     shown = table[is_any] if is_any.any() else table
+    if figure_columns == 1:
+        shown = shown[shown.groupby(settings[:-1])["target"].rank("dense") <= 2]
     with labelled_figure(
         shown,
         *settings,

@@ -68,7 +68,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     parts = []
     for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
         columns = {"judge": judge, **method_aurocs(scores, evaluation, alphas=alphas)}
-        parts.append(with_setting(pd.DataFrame(columns), evaluation))
+        parts.append(with_setting(columns, evaluation))
     rows = pd.concat(parts, ignore_index=True)
     is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
     labels = setting.sample.judgement(collect_answers(judged))

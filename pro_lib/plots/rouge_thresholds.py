@@ -80,7 +80,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             "accuracy": judged.accuracy,
             **method_aurocs(scores, judged, alphas=alphas),
         }
-        tables.append(with_setting(pd.DataFrame(columns), judged))
+        tables.append(with_setting(columns, judged))
     return tables
 
 

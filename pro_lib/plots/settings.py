@@ -61,14 +61,14 @@ def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
                 tables += rows
                 continue
             reported = known.reported if isinstance(known, Splits) else known
-            tables.append(with_setting(pd.DataFrame(rows), reported))
+            tables.append(with_setting(rows, reported))
         return pd.concat(tables, ignore_index=True)
 
     return table_of_all
 
 
-def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Return the table with the columns of the setting in front.
+def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
+    """Return the table of some rows or columns, with the columns of the setting in front.
 
     If the evaluation has labels of a sample, there are two further columns, unless the table has a
     column judge already: judge, with the value `labels`, and n_labels.
@@ -85,15 +85,16 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "correctness": evaluation.judgement.rule,
     }
     columns = evaluation.judgement.columns()
+    table = pd.DataFrame(rows)
     if "judge" not in table:
         table = table.assign(**columns)[[*columns, *table.columns]]
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
-def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
+def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
     """Return a table about the answers of a run, whatever the protocol, with the setting in front.
 
-    Columns: dataset, model, strategy, split and n_questions, then those of the table.
+    Columns: dataset, model, strategy, split and n_questions, then those of the rows or columns.
     """
     setting: dict[str, str | int] = {
         **run.info.labels(),
@@ -101,6 +102,7 @@ def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
         "split": split,
         "n_questions": len(run.questions),
     }
+    table = pd.DataFrame(rows)
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
@@ -198,5 +200,5 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
             "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
             "note": " ".join(filter(None, notes)),
         }
-        tables.append(with_setting(pd.DataFrame([row]), evaluation))
+        tables.append(with_setting([row], evaluation))
     return tables
