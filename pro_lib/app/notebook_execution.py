@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from pro_lib.common.files import temporary_file, write_whole
 from pro_lib.common.validation import SentenceError, refusing
 
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _FIGURES_LINE = "Figures go to "  # begins the line that `Experiment` prints about its figures
 
 
@@ -113,11 +115,11 @@ def _kernel_manager() -> Any:
     return OwnPythonManager
 
 
-def last_markdown(outputs: Sequence[Any]) -> str | None:
-    """Return the last Markdown text among the outputs, which is a notebook's conclusion."""
+def findings(outputs: Sequence[Any]) -> list[str]:
+    """Return the sentences of the last paragraph of each Markdown output, such as a caption."""
     texts = [output.data.get("text/markdown") for output in outputs if "data" in output]
-    texts = [text for text in texts if text]
-    return texts[-1] if texts else None
+    paragraphs = [text.strip().rpartition("\n\n")[2] for text in texts if text]
+    return [each for text in paragraphs for each in _SENTENCE_END.split(" ".join(text.split()))]
 
 
 def figures_folder(outputs: Sequence[Any]) -> str | None:

@@ -171,13 +171,17 @@ def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
         choices: the table of `choices` for the same settings.
     """
     findings = []
-    for words, rows in by_protocol(choices):
+    for (words, rows), (_, swept) in zip(by_protocol(choices), by_protocol(table), strict=True):
         chosen = rows[rows["alpha_choice"] == "validation"]
         alphas = span(chosen["alpha"], "{:g}")
         findings.append(comparison(chosen, f"{words}PRO with the chosen α, {alphas},"))
         enough = rows[has_enough(rows)]
+        smallest = swept[swept["alpha"] == swept["alpha"].min()]
+        least = f"α = {smallest['alpha'].iloc[0]:g}"
+        finding = f"At {least}, PRO minus NLL is {signed_span(smallest['auroc_minus_nll'])}"
         if len(enough):
             values = enough.pivot_table("auroc", ["dataset", "model"], "alpha_choice")
             gains = signed_span(values["oracle"] - values["validation"])
-            findings.append(f"The best α, which nobody knows beforehand, would add {gains}.")
+            finding += f"; the best α, which nobody knows beforehand, would add {gains}"
+        findings.append(f"{finding}.")
     return join_caption(_SHOWN, table, *findings)

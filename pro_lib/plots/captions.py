@@ -30,12 +30,15 @@ _PROTOCOLS = {
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
     """Return a caption: what is shown, about which questions and answers, and the findings.
 
+    The findings are a paragraph of their own.
+
     Args:
         shown: sentences that say what the figure shows, and what its intervals are.
         table: the table of the figure.
         findings: sentences about the result; empty ones are left out.
     """
-    return " ".join(filter(None, [shown, answer_sentence(table), *findings]))
+    description = f"{shown} {answer_sentence(table)}"
+    return "\n\n".join(filter(None, [description, " ".join(filter(None, findings))]))
 
 
 def answer_sentence(table: pd.DataFrame) -> str:
@@ -154,7 +157,7 @@ def difference_values(rows: pd.DataFrame, quantity: str) -> str:
     """Return the differences, and the confidence interval of a single one."""
     values = signed_span(rows[quantity])
     if len(rows) > 1:
-        return values
+        return f"differences {values}"
     low, high = (signed(rows[f"{quantity}_{end}"].iloc[0]) for end in ("low", "high"))
     return f"{values}, 95 % interval {low} to {high}"
 
