@@ -15,18 +15,18 @@ from pro_lib.importing.left_out import Problem
 _ROUNDING = 1e-4
 # A given sum or mean may differ from that of the tokens by this share and by this much per token.
 _TOLERANCE = 1e-3
-_CONTRADICTED = "whose log-probabilities contradict each other"
-_LOG_PROB_RULE = "must be a log-probability, a finite number of at most 0"
 
 
 def _is_log_prob(value: object) -> bool:
     return isinstance(value, (int, float)) and -sys.float_info.max <= value <= _ROUNDING
 
 
-_AT_MOST_ZERO = rule((int, float), _is_log_prob, _LOG_PROB_RULE)
-TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
+_AT_MOST_ZERO = rule(
+    (int, float), _is_log_prob, "must be a log-probability, a finite number of at most 0"
+)
+_TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
 # Values above 0 are rounding errors; they become 0, so that no probability exceeds 1.
-LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
+_LogProb = Annotated[_TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 
 
 class Answer(NamedTuple):
@@ -48,13 +48,14 @@ class Answer(NamedTuple):
         reason: the finish reason, in lower case.
         position: the position of the answer in the response.
         token_specials: whether a token is special, where the API says so.
-        text_offsets: where each token begins in the prompt and the text.
         prompt: the text of the prompt, or of the question in it.
         n_prompt_tokens: the number of the prompt's tokens, as the server counts them.
         n_generated: the number of tokens that the model generated, as the server counts them.
         stop: the stop string that ended the answer, if the API names it.
         has_thoughts: whether the model wrote a thought before the answer.
         problem: why the log-probabilities cannot be used, as a sentence without subject.
+        n_before, n_after: the numbers of tokens before and after the answer that are left out.
+        lacks_ending: whether the ending has a placeholder instead of a log-probability.
     """
 
     text: Any = None
@@ -71,13 +72,15 @@ class Answer(NamedTuple):
     reason: Any = None
     position: int | None = None
     token_specials: Sequence[bool] | None = None
-    text_offsets: Sequence[int] | None = None
     prompt: str | None = None
     n_prompt_tokens: int | None = None
     n_generated: int | None = None
     stop: str | None = None
     has_thoughts: bool = False
     problem: str | None = None
+    n_before: int = 0
+    n_after: int = 0
+    lacks_ending: bool = False
 
 
 class _Checked(Format):
@@ -85,13 +88,13 @@ class _Checked(Format):
 
     text: Text | None
     token_ids: list[int] | None
-    token_log_probs: list[TokenLogProb] | None
-    end_log_prob: LogProb | None
-    log_prob: LogProb | None
+    token_log_probs: list[_TokenLogProb] | None
+    end_log_prob: _LogProb | None
+    log_prob: _LogProb | None
     finished: bool
     closed: bool
     correct: bool | None
-    mean_log_prob: LogProb | None
+    mean_log_prob: _LogProb | None
     rouge_l: Probability | None
 
 
@@ -107,9 +110,7 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
         with suppress(TypeError, OverflowError):
             log_prob = sum(tokens)
     try:
-        if log_prob is not answer.log_prob:
-            answer = answer._replace(log_prob=log_prob)
-        values = _Checked.model_validate(answer)
+        values = _Checked.model_validate(answer._replace(log_prob=log_prob))
     except ValidationError as error:
         return Problem(reasons.UNREADABLE, sentence(error), is_detail=True)
     if values.log_prob is None and (values.text is None or tokens == []):
@@ -120,14 +121,14 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
 
 def contradiction(answer: Answer) -> Problem | None:
     """Return the problem of an answer whose log-probabilities contradict each other, or None."""
-    log_prob, mean, tokens = answer.log_prob, answer.mean_log_prob, answer.token_log_probs
-    given = [value for value in (log_prob, mean) if value is not None]
-    tokens = tokens if isinstance(tokens, list) and given else []
+    log_prob, mean = answer.log_prob, answer.mean_log_prob
+    tokens = answer.token_log_probs if isinstance(answer.token_log_probs, list) else []
     ending = answer.end_log_prob or 0.0
-    if not all(map(_is_log_prob, (*tokens, *given, ending))):
+    given = [value for value in (log_prob, mean) if value is not None]
+    if not given or not all(map(_is_log_prob, (*tokens, *given, ending))):
         return None  # the check of single values refuses it
     total = sum(tokens) if tokens else log_prob
-    if not given or total is None:
+    if total is None:
         return None
     words = ""
     allowed = _TOLERANCE * (len(tokens) + 1 + abs(total))
@@ -138,6 +139,5 @@ def contradiction(answer: Answer) -> Problem | None:
         words = f"mean_log_prob={mean} contradicts token_log_probs, whose mean is {means[0]:.6g}"
     elif mean is not None and mean < total + ending - allowed:
         words = f"mean_log_prob={mean} is below log_prob={total}"
-    if not words:
-        return None
-    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=_CONTRADICTED)
+    kind = "whose log-probabilities contradict each other"
+    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=kind) if words else None

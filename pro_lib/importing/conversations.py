@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pro_lib.common.files import sha256
 from pro_lib.common.nested import as_items, as_mapping
-from pro_lib.questions.json_values import decoded
+from pro_lib.questions.file_readers import decoded
 
 # Fields that contain the request in logs and in the batches of OpenAI, Vertex, Anthropic and
 # Bedrock.
@@ -165,10 +165,3 @@ def _question_text(conversation: Conversation, shared_turns: set[Turn]) -> str |
         if user_texts or other_texts:
             return (user_texts or other_texts)[-1]
     return None
-
-
-def listed_texts(value: object) -> list[str]:
-    """Return a list of several texts as it is, and anything else as an empty list."""
-    if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
-        return value
-    return []

@@ -1,13 +1,10 @@
-"""Collect the answers and lines of a file that cannot be used, for a warning or an error."""
+"""The answers and lines of a file that are left out, for a warning or an error."""
 
-import gc
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import Any, TypeAlias
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
@@ -58,122 +55,50 @@ class Problem:
         return self.words or _WORDS[self.reason]
 
 
-@dataclass
-class LeftOutAnswer:
-    """An answer or a line that is left out.
-
-    Attributes:
-        where: its place in the file.
-        problem: why it is left out.
-        question_id: the question; None if it is unknown. It may become known later.
-    """
-
-    where: str
-    problem: Problem
-    question_id: str | None = None
+# The place of an answer or a line, its problem, and the response to which it belongs.
+LeftOut: TypeAlias = tuple[str, Problem, Any]
 
 
-@dataclass
-class LeftOut:
-    """The answers and lines that are left out of a file.
+def _by_kind(left_out: Sequence[LeftOut]) -> dict[str, list[tuple[str, Problem]]]:
+    """Return the places and problems by the words for the problem."""
+    groups: dict[str, list[tuple[str, Problem]]] = {}
+    for where, problem, _ in left_out:
+        groups.setdefault(problem.kind, []).append((where, problem))
+    return groups
 
-    Attributes:
-        path: the file.
-        strict: whether the first problem raises an error.
-        answers: the answers and lines, in the order in which they were found.
-    """
 
-    path: Path
-    strict: bool = False
-    answers: list[LeftOutAnswer] = field(default_factory=list)
-
-    def add(self, where: str, problem: Problem, question_id: str | None = None) -> LeftOutAnswer:
-        """Leave out the answer or line at a place, or raise `RunError` instead with `strict`."""
-        if self.strict and problem.reason:
-            raise RunError(f"{where}: {problem.sentence or f'an answer {problem.kind}'}")
-        answer = LeftOutAnswer(where, problem, question_id)
-        self.answers.append(answer)
-        return answer
-
-    def check_cut(self, where: str, finish_reason: object = None) -> None:
-        """Raise `RunError` with `strict` for an answer that was cut, which stays in the run."""
-        if self.strict:
-            ending = "" if finish_reason is None else f" (finish reason {finish_reason!r})"
-            raise RunError(f"{where}: the answer was cut{ending}; raise the limit of tokens")
-
-    def table(self) -> pd.DataFrame:
-        """Return a row per answer that is left out, with question_id and reason."""
-        rows = [
-            (answer.question_id, answer.problem.reason)
-            for answer in self.answers
-            if answer.problem.reason
-        ]
-        return pd.DataFrame(rows, columns=["question_id", "reason"], dtype=object)
-
-    def _by_kind(self) -> dict[str, list[tuple[str, Problem]]]:
-        """Return the places and problems by the words for the problem."""
-        groups: dict[str, list[tuple[str, Problem]]] = {}
-        for answer in self.answers:
-            places = groups.setdefault(answer.problem.kind, [])
-            places.append((answer.where, answer.problem))
-        return groups
-
-    def warn(self, stacklevel: int = 2) -> None:
-        """Warn of the answers and lines that are left out, once for each kind of problem."""
-        for kind, places in self._by_kind().items():
-            message = f"{len(places)} answers {kind} are left out: {self._named(places)}"
-            warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
-
-    def _named(self, places: list[tuple[str, Problem]]) -> str:
-        """Return the first places as text, with their problems if these differ."""
+def warn_of(left_out: Sequence[LeftOut], path: Path) -> None:
+    """Warn of the answers and lines of a file that are left out, once for each kind of problem."""
+    for kind, places in _by_kind(left_out).items():
         has_details = any(problem.is_detail for _, problem in places)
-        n_shown = _N_DETAILS if has_details else _N_PLACES
         names = []
-        for where, problem in places[:n_shown]:
-            name = where.removeprefix(f"{self.path}, ")
+        for where, problem in places[: _N_DETAILS if has_details else _N_PLACES]:
+            name = where.removeprefix(f"{path}, ")
             if problem.is_detail:
-                reason = problem.sentence.removeprefix("cannot be read: ")
-                name += f" ({reason.partition('; supported are')[0]})"
+                words = problem.sentence.removeprefix("cannot be read: ")
+                name += f" ({words.partition('; supported are')[0]})"
             names.append(name)
-        shown = "; ".join(names)
         n_more = len(places) - len(names)
-        return f"{shown} and {n_more} more" if n_more else shown
-
-    def error(self, beginning: str) -> RunError:
-        """Return the error for a file without any usable answer.
-
-        If all answers have the same problem, the error states it. Otherwise it counts the problems.
-
-        Args:
-            beginning: the words before the counts.
-        """
-        counts = []
-        groups = self._by_kind()
-        for kind, places in groups.items():
-            where, problem = places[0]
-            if len(groups) == 1 and problem.sentence and problem.reason != reasons.FAILED:
-                number = f" ({len(places):,} answers)" if len(places) > 1 else ""
-                remedy = f"; {problem.remedy}" if problem.remedy else ""
-                return RunError(f"{where}: {problem.sentence}{number}{remedy}")
-            details = where.removeprefix(f"{self.path}, ")
-            if problem.sentence:
-                details += f": {problem.sentence}"
-            counts.append(f"{len(places):,} {kind} ({details})")
-        if not counts:
-            return RunError(beginning)
-        return RunError(f"{beginning}; left out are {', '.join(counts)}")
+        more = f" and {n_more} more" if n_more else ""
+        message = f"{len(places)} answers {kind} are left out: {'; '.join(names)}{more}"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would check all objects of a large file repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # The objects of the file become old ones, so that they are not all checked at once.
-            gc.freeze()
-            gc.unfreeze()
-            gc.enable()
+def error_of(left_out: Sequence[LeftOut], path: Path, beginning: str) -> RunError:
+    """Return the error for a file without any usable answer.
+
+    If all answers have the same problem, the error states it. Otherwise it counts the problems.
+    """
+    counts = []
+    groups = _by_kind(left_out)
+    for kind, places in groups.items():
+        where, problem = places[0]
+        if len(groups) == 1 and problem.sentence and problem.reason != reasons.FAILED:
+            number = f" ({len(places):,} answers)" if len(places) > 1 else ""
+            remedy = f"; {problem.remedy}" if problem.remedy else ""
+            return RunError(f"{where}: {problem.sentence}{number}{remedy}")
+        details = where.removeprefix(f"{path}, ")
+        if problem.sentence:
+            details += f": {problem.sentence}"
+        counts.append(f"{len(places):,} {kind} ({details})")
+    return RunError(f"{beginning}; left out are {', '.join(counts)}" if counts else beginning)

@@ -198,16 +198,10 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "langchain",
         "logprobs=True of the model",
-        ("generations || outputs.generations || response_metadata || additional_kwargs",),
-        _langchain_answers,
-        text="content",
-        reason="finish_reason || stop_reason || stopReason || done_reason || status",
-        tokens="logprobs_result || logprobs",
-    ),
-    ResponseFormat(
-        "langchain",
-        "logprobs=True of the model",
-        ("kwargs.content || data.content",),
+        (
+            "generations || outputs.generations || response_metadata || additional_kwargs || "
+            "kwargs.content || data.content",
+        ),
         _langchain_answers,
         text="content",
         reason="finish_reason || stop_reason || stopReason || done_reason || status",
