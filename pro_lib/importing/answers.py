@@ -110,7 +110,9 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
         with suppress(TypeError, OverflowError):
             log_prob = sum(tokens)
     try:
-        values = _Checked.model_validate(answer._replace(log_prob=log_prob))
+        if log_prob is not answer.log_prob:
+            answer = answer._replace(log_prob=log_prob)
+        values = _Checked.model_validate(answer)
     except ValidationError as error:
         return Problem(reasons.UNREADABLE, sentence(error), is_detail=True)
     if values.log_prob is None and (values.text is None or tokens == []):

@@ -22,7 +22,13 @@ from pro_lib.importing.response_formats import (
     ResponseFormat,
     value_at,
 )
-from pro_lib.importing.token_alignment import DIFFERENT, ECHO_UNKNOWN, align, is_placeholder
+from pro_lib.importing.token_alignment import (
+    DIFFERENT,
+    ECHO_UNKNOWN,
+    TOO_FEW,
+    align,
+    is_placeholder,
+)
 from pro_lib.questions.tables import is_damaged
 
 _ONLY_TOP = (
@@ -203,12 +209,14 @@ def _fields_of_steps(steps: Sequence[Any]) -> dict[str, Any]:
             fields = {"logprob": inner_value(step, 0), "text": inner_value(step, 2)}
         elif not isinstance(step, dict):
             fields = {"logprob": step if isinstance(step, (int, float)) else None}
-        values = [first_value(fields, _LOG_PROB_NAMES)]
+        log_probs.append(first_value(fields, _LOG_PROB_NAMES))
+        texts.append(_token_text(fields))
+        specials.append(fields.get("special") is True)
         if "logprobs" in fields:  # of Cohere, with one or more tokens in a step
-            values = as_items(fields["logprobs"]) or [None]
-        log_probs += values
-        texts += [_token_text(fields), *[""] * (len(values) - 1)]
-        specials += [fields.get("special") is True, *[False] * (len(values) - 1)]
+            log_probs[-1:] = as_items(fields["logprobs"]) or [None]
+            n_more = len(log_probs) - len(texts)
+            texts += [""] * n_more
+            specials += [False] * n_more
     if all(value is None for value in log_probs):
         has_top = any(as_mapping(step).get("top_logprobs") for step in steps)
         return {"problem": _ONLY_TOP if has_top else None, "token_log_probs": log_probs}
@@ -249,6 +257,7 @@ _THOUGHT_WORDS = (
     "and it cannot be told which belong to the answer"
 )
 _REMEDIES = {
+    TOO_FEW: "ask for the text without the prompt (return_full_text=false)",
     ECHO_UNKNOWN: "ask with echo=false",
     DIFFERENT: "remove the texts of the tokens to score all of them",
 }
@@ -260,11 +269,14 @@ _MEANINGS = {
 }
 
 
-def usable(answer: Answer, *, is_record: bool, notes: Counter[str]) -> dict[str, Any] | Problem:
+def usable(
+    answer: Answer, prompt: str | None, *, is_record: bool, notes: Counter[str]
+) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why the answer cannot be used.
 
     Args:
-        answer: the answer, as it was parsed, with its prompt if that is known.
+        answer: the answer, as it was parsed.
+        prompt: the text of the prompt, or of the question in it, if it is known.
         is_record: whether it is of a format of this project.
         notes: counts messages about answers that are scored on some of their tokens.
     """
@@ -273,13 +285,15 @@ def usable(answer: Answer, *, is_record: bool, notes: Counter[str]) -> dict[str,
         if problem is not None:
             return problem
         tokens = answer.token_log_probs if answer.token_log_probs or not answer.text else None
-        answer = answer._replace(finished=answer.reason in NATURAL, token_log_probs=tokens)
-        if tokens:
-            answer = answer._replace(log_prob=None)  # the server's sum is that of all tokens
+        answer = answer._replace(
+            finished=answer.reason in NATURAL,
+            token_log_probs=tokens,
+            log_prob=None if tokens else answer.log_prob,  # the server's sum is of all tokens
+        )
     is_compared = answer.token_texts is not None or not is_record
     is_spelled = isinstance(answer.token_log_probs, list) and isinstance(answer.text, str)
     if is_spelled and is_compared and not is_damaged(answer.text):
-        aligned = align(answer)
+        aligned = align(answer, prompt)
         if isinstance(aligned, str):
             return _problem_of_tokens(aligned, answer)
         answer = aligned

@@ -102,11 +102,11 @@ class Reading:
         if response.conversation is not None and len(response.conversation) == 1:
             prompt = response.conversation[0].text or None
         for n, answer in enumerate(response.answers):
-            name = "answers[{}]" if response.is_record else "choice {}"
-            place = f"{response.where}, {name.format(n)}"
+            place = f"{response.where}, " + (
+                f"answers[{n}]" if response.is_record else f"choice {n}"
+            )
             self.n_with_thoughts += answer.has_thoughts
-            answer = answer._replace(prompt=prompt)
-            result = usable(answer, is_record=response.is_record, notes=self.notes)
+            result = usable(answer, prompt, is_record=response.is_record, notes=self.notes)
             if isinstance(result, Problem):
                 self._leave_out(response, place, result)
                 if result.kind == NO_FINISH_REASON and response.served_id is not None:
@@ -168,11 +168,13 @@ class Reading:
             table = self._questions()
         else:
             table = self._paired_questions(questions)
-        used = set(self.owners)
-        for number, (response, old_problem) in enumerate(zip(responses, problems, strict=True)):
+        has_answers = np.zeros(len(responses), dtype=bool)
+        has_answers[np.asarray(self.owners)] = True
+        for response, old_problem, is_used in zip(responses, problems, has_answers, strict=True):
             problem = response.problem
-            if problem is not None and problem is not old_problem and number in used:
+            if problem is not None and problem is not old_problem and is_used:
                 self._leave_out(response, response.where, problem)
+        del problems, has_answers
         self._read_verdicts()
         answers = self._answers()
         if answers.empty:
@@ -318,8 +320,12 @@ class Reading:
     def _answers(self) -> pd.DataFrame:
         """Return the table of the answers that can be used, those to one question together."""
         ids = [None if each.problem else each.question_id for each in self.responses]
-        table = pd.DataFrame(self.columns)
-        self.columns.clear()
+        types = {**dict.fromkeys(NUMBER_COLUMNS, float), "finished": bool, "closed": bool}
+        # One column after another, since those of a large file take much memory.
+        columns = {
+            name: pd.Series(self.columns.pop(name), dtype=types.get(name)) for name in RUN_COLUMNS
+        }
+        table = pd.DataFrame(columns, copy=False)
         table.insert(0, "question_id", [ids[row] for row in self.owners])
         is_used = table["question_id"].notna()
         has_log_prob = table["log_prob"].notna()
@@ -334,8 +340,6 @@ class Reading:
             order = np.argsort(groups, kind="stable")
             table = table.iloc[order[is_used.to_numpy()[order]]].reset_index(drop=True)
         table.insert(1, "rank", table.groupby("question_id").cumcount())
-        types = {**dict.fromkeys(NUMBER_COLUMNS, float), "finished": bool, "closed": bool}
-        table = table.astype(types)
         empty = [name for name in _OPTIONAL_COLUMNS if table[name].isna().all()]
         return table.drop(columns=empty)
 

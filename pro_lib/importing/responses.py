@@ -50,7 +50,7 @@ _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 # The metrics of older versions of lm-evaluation-harness, which do not name them.
 _METRICS = ("acc", "exact_match", "em", "acc_norm")
 # Fields of a response that says no more than that it failed.
-_MESSAGE_NAMES = {"detail", "message", "status", "request_id"}
+_MESSAGE_NAMES = {"detail", "message", "status", "request_id", "status_code", "code"}
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
 _EVENT_TYPES = (
     "response.",
@@ -207,7 +207,8 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
     shared = _entry_fields(where, entry, is_wrapped)
-    responses = [_parsed(replace(shared), entry, body) for body in bodies]
+    copies = [shared, *(replace(shared) for _ in bodies[1:])]
+    responses = [_parsed(*pair, entry) for pair in zip(copies, bodies, strict=False)]
     conversations = []
     if shared.question is None:
         conversations = conversations_of(entry, bodies[0] if bodies else None)
@@ -233,7 +234,9 @@ def _checked(response: Response) -> Response:
         name = response.question_id
         own_id = str(name) if isinstance(name, (str, int)) else None
         return Response(response.where, question_id=own_id, problem=_unreadable(sentence(error)))
-    return replace(response, **vars(values))
+    for name, value in vars(values).items():
+        setattr(response, name, value)
+    return response
 
 
 def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Response]:
@@ -321,7 +324,7 @@ def _bodies_in_wrapper(entry: dict) -> list[object]:
     return []
 
 
-def _parsed(response: Response, entry: dict, body: object) -> Response:
+def _parsed(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
     if _is_stream_piece(fields):
@@ -383,12 +386,7 @@ def _failure(body: dict) -> str | None:
         return _message(body)
     if not body:
         return "the response is empty"
-    status = body.get("status_code", body.get("code"))
-    has_only_message = len(body) < 5 and set(body) <= _MESSAGE_NAMES
-    is_failed_status = isinstance(status, int) and status >= 400
-    if (is_failed_status or has_only_message) and response_format_of(body) is None:
-        return _message(body) or (f"status {status}" if is_failed_status else "")
-    return None
+    return _message(body) if set(body) <= _MESSAGE_NAMES else None
 
 
 def _message(error: Any) -> str:

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
@@ -59,13 +58,13 @@ def is_placeholder(log_prob: object) -> bool:
     return log_prob is None or (isinstance(log_prob, int | float) and not log_prob > NOT_GIVEN)
 
 
-def align(answer: Answer) -> Answer | str:
+def align(answer: Answer, prompt: str | None = None) -> Answer | str:
     """Return an answer with the tokens that spell it, or the reason why it cannot be scored.
 
     The tokens may spell more than the text: special tokens, an echoed prompt, a prefill, reasoning,
     or a stop string. They may be in the spelling of a tokenizer (`▁Paris`, `ĠParis`, `<0x0A>`), and
     characters that are split over tokens may be replaced by U+FFFD. The server may have removed
-    white space, but the tokens must spell the white space that the text has. Tokens of white space
+    white space around the text. Tokens of white space
     before the text belong to the answer, except after tokens that are left out.
 
     The answer is the text that the tokens spell last. A reason is returned if the tokens do not
@@ -74,6 +73,7 @@ def align(answer: Answer) -> Answer | str:
 
     Args:
         answer: the text and the tokens, with log-probabilities in nats.
+        prompt: the text of the prompt, or of the question in it, if it is known.
 
     Example:
         >>> tokens = ["<think>", "Hm", "</think>", "Par", "is", "</s>"]
@@ -96,7 +96,9 @@ def align(answer: Answer) -> Answer | str:
     has_text = [token is not None and not _TOKEN_ID.fullmatch(shown(token)) for token in tokens]
     if any(has_text):
         # The ending alone may have no text.
-        return _aligned(answer) if all(has_text[:-1]) else PARTLY_UNKNOWN
+        if not all(has_text[:-1]):
+            return PARTLY_UNKNOWN
+        return _aligned(answer._replace(prompt=(prompt or "").strip()))
     if answer.has_thoughts:
         return THOUGHT_IN_TOKENS
     if any(map(is_placeholder, log_probs)):
@@ -118,9 +120,6 @@ def _aligned(answer: Answer) -> Answer | str:
                 break
         if first_reason:
             return first_reason
-    own_text = _text_without_prompt(answer, spellings)
-    if own_text is not None:
-        return _aligned(answer._replace(text=own_text))
     return _reason_not_found(answer, spellings)
 
 
@@ -141,25 +140,6 @@ def _is_identical(answer: Answer) -> bool:
     return not any(map(is_placeholder, answer.token_log_probs))
 
 
-def _text_without_prompt(answer: Answer, spellings: list[Spelling]) -> str | None:
-    """Return the answer if the text is prompt and answer, but the tokens spell the answer.
-
-    The tokens are known to be complete if the server counts as many tokens, or if the rest of the
-    text is the prompt. If the prompt is known, it must be in the rest of the text.
-    """
-    target = answer.text.strip()
-    prompt = (answer.prompt or "").strip()
-    for spelling in spellings:
-        token_text = spelling.joined.decode("utf-8", "replace").strip()
-        if not token_text or token_text == target or not target.endswith(token_text):
-            continue
-        rest = target.removesuffix(token_text).strip()
-        is_complete = answer.n_generated == len(spelling.units) and prompt in rest
-        if is_complete or (prompt and rest == prompt):
-            return token_text
-    return None
-
-
 def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
     """Return the reason why a text was not found in the tokens."""
     if any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings):
@@ -175,21 +155,9 @@ def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
 
 
 def _places(answer: Answer, spellings: list[Spelling]) -> _Places:
-    """Yield the places of an answer's text at the end of its tokens, the most certain first.
-
-    First the text must be in the tokens exactly; last, white space may differ.
-    """
-    texts = _texts(answer)
+    """Yield the places of an answer's text at the end of its tokens, the most certain first."""
     for find in (_before_stop, _at_end, _with_replacements):
-        yield from _places_found(find, answer, texts, spellings)
-    if answer.token_log_probs[0] is None:  # an echoed prompt is compared exactly
-        return
-    for text in texts:
-        for spelling in spellings:
-            packed = spelling.without_space()
-            span = _at_end(answer, packed, b"".join(encoded(text).split()))
-            if text.strip() and span and _spaces(encoded(text)) <= _spaces(spelling.joined):
-                yield text, packed, span
+        yield from _places_found(find, answer, spellings)
 
 
 def _places_at_start(answer: Answer, spellings: list[Spelling]) -> _Places:
@@ -199,22 +167,19 @@ def _places_at_start(answer: Answer, spellings: list[Spelling]) -> _Places:
     """
     is_exact = not any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
     if answer.finished and not answer.has_thoughts and is_exact and answer.text.strip():
-        yield from _places_found(_at_start, answer, _texts(answer), spellings)
-
-
-def _texts(answer: Answer) -> list[str]:
-    """Return the answer's text, and the text without special tokens at its ends if it has some."""
-    return list(dict.fromkeys([answer.text, without_special_edges(answer.text)]))
+        yield from _places_found(_at_start, answer, spellings)
 
 
 def _places_found(
     find: Callable[[Answer, Spelling, bytes], _Span | None],
     answer: Answer,
-    texts: list[str],
     spellings: list[Spelling],
 ) -> _Places:
-    """Yield the places that a function finds, with the white space around the text."""
-    for text in texts:
+    """Yield the places that a function finds, with the white space around the text.
+
+    The text may also have special tokens at its ends, which are not spelled.
+    """
+    for text in dict.fromkeys([answer.text, without_special_edges(answer.text)]):
         before = encoded(text[: len(text) - len(text.lstrip())])
         after = encoded(text[len(text.rstrip()) :])
         for spelling in spellings:
@@ -226,17 +191,6 @@ def _places_found(
             has_space = spelling.joined.endswith(before, 0, start)
             if start < end and has_space and spelling.joined.startswith(after, end):
                 yield text, spelling, (start - len(before), end + len(after))
-
-
-def _spaces(data: bytes) -> set[int]:
-    """Return the places of white space, as numbers of other bytes after them."""
-    sizes = [len(word) for word in reversed(data.split())]
-    places = set(accumulate(sizes[:-1]))
-    if data[:1].isspace():
-        places.add(sum(sizes))
-    if data[-1:].isspace():
-        places.add(0)
-    return places
 
 
 def _at_end(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
@@ -360,7 +314,7 @@ def _number_echoed(answer: Answer, spelling: Spelling, span: _Span, last: int) -
     """
     log_probs = answer.token_log_probs[: last + 1]
     n_unknown = next((n for n, value in enumerate(log_probs) if value is not None), last + 1)
-    prompt = encoded((answer.prompt or "").strip())
+    prompt = encoded(answer.prompt or "")
     end = span[0] + len(prompt)
     n_spelled = 0
     if prompt and spelling.joined.startswith(prompt, span[0]):

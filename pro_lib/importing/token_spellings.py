@@ -44,11 +44,6 @@ class Spelling(NamedTuple):
         """Return the position of a token in `joined`."""
         return self.ends[index - 1] if index else 0
 
-    def without_space(self) -> "Spelling":
-        """Return the spelling without white space."""
-        units = [b"".join(unit.split()) for unit in self.units]
-        return Spelling.of(self.texts, units, self.is_special)
-
 
 def possible_spellings(answer: Answer) -> list[Spelling]:
     """Return the possible spellings of the tokens of an answer.

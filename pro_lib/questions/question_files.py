@@ -343,15 +343,13 @@ def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
 
 def references_beside(row: Mapping[str, object]) -> list[str] | None:
     """Return the right answers in one row with the columns of a known format, if it has any."""
-    names = {plain_name(name): name for name in row if isinstance(name, str)}
-    layout = next((each for each in FORMATS if each.fits({*names, each.question})), None)
-    if layout is None:
-        return None
+    names = [name for name in row if isinstance(name, str)]
     try:
+        used, layout = _used_columns([*dict.fromkeys([*names, *QUESTION_NAMES[:1]])], {}, Path())
         return references_of(
             row,
-            [names[name] for name in layout.references if name in names],
-            choices=[names[name] for name in layout.choices if name in names],
+            used["references"],
+            choices=used.get("choices", []),
             first=layout.first,
             separator=layout.separator,
         )

@@ -17,7 +17,8 @@ from pro_lib.importing.token_alignment import align
 def aligned(text, tokens, log_probs=None, **more):
     """Align a text with tokens; without log-probabilities, token n has -(n + 1) / 8."""
     values = [-(n + 1) / 8 for n in range(len(tokens))] if log_probs is None else log_probs
-    return align(Answer(text, tokens, values, **more))
+    prompt = more.pop("prompt", None)
+    return align(Answer(text, tokens, values, **more), prompt)
 
 
 def scored(result):
@@ -42,7 +43,6 @@ SPELLED = {
     "an ending of another model": ("Paris", ["Par", "is", "<｜end▁of▁sentence｜>"], 0, 3),
     "padding behind the ending": ("Paris", ["Par", "is", "<eos>", "<pad>", "<pad>"], 0, 3),
     "white space that the server removed": ("Paris", ["\n", " Par", "is", "\n"], 0, 4),
-    "white space within, which the server removed": ("Paris.", ["Paris", " ."], 0, 2),
     "sentencepiece": ("Paris\n é", ["▁Par", "is", "<0x0A>", "▁", "<0xC3>", "<0xA9>", "</s>"], 0, 7),
     "byte-level": ("Paris\n é", ["ĠPar", "is", "Ċ", "Ġ", "Ã", "©", "<|endoftext|>"], 0, 7),
     "escaped bytes": ("é!", ["bytes:\\xc3", "bytes:\\xa9", "!"], 0, 3),
@@ -298,21 +298,6 @@ def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
 def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
     result = aligned("".join(tokens), tokens, ECHOED[: len(tokens)], **more)
     assert result == alignment.ECHO_UNKNOWN
-
-
-def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
-    text = "Capital of France? In one word: Paris"
-    result = aligned(text, [" Par", "is", "</s>"], n_generated=3)
-    assert scored(result) == expected("Paris", [-0.125, -0.25, -0.375])
-    by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
-    assert scored(by_prompt) == expected("Paris", [-0.125, -0.25])
-    for more in (
-        {},
-        {"n_generated": 3},
-        {"prompt": "Capital of France?"},
-        {"n_generated": 2, "prompt": "Of Peru?"},
-    ):
-        assert aligned(text, [" Par", "is"], **more) == alignment.TOO_FEW
 
 
 # --- Random answers ---
