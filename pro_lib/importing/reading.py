@@ -21,6 +21,7 @@ from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.importing.responses import STREAM_PIECE, Response
 from pro_lib.questions.file_readers import unzipped
 from pro_lib.questions.question_sets import QuestionSet, rename_reserved
+from pro_lib.questions.tables import is_damaged
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -28,6 +29,7 @@ NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 # Columns that are dropped from a run if they are empty.
 _OPTIONAL_COLUMNS = ("correct", "mean_log_prob", "rouge_l")
 _COPY = Problem("")
+_DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
 _OTHER_FILTER = Problem("", words="that another filter judges again")
 _NO_LOG_PROB = Problem(reasons.NO_LOG_PROBS, "logprobs are missing")
 # The values of verdicts; partly right (P) is neither right nor wrong.
@@ -158,9 +160,12 @@ class Reading:
         self._copies.clear()  # a large file takes much memory
         responses = self.responses
         texts = question_texts([response.conversation for response in responses])
-        for response, text in zip(responses, texts, strict=True):
-            response.question = text if response.question is None else response.question
         problems = [response.problem for response in responses]
+        for response, text in zip(responses, texts, strict=True):
+            if text is not None and is_damaged(text):
+                response.problem = _DAMAGED_REQUEST
+            elif response.question is None:
+                response.question = text
         if questions is None:
             set_own_ids(responses, set())
             self._choose_filters()

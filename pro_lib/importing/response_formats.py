@@ -156,9 +156,9 @@ def _harness_answers(line: dict) -> list[dict]:
         counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
         raise SentenceError(f"{counts}; each request needs one")
     answers = []
-    for request, replies in zip(requests, groups, strict=True):
+    for n, (request, replies) in enumerate(zip(requests, groups, strict=True)):
         for reply in as_items(replies):
-            answer = {"text": reply, "finish_reason": "stop"}
+            answer = {"text": reply, "finish_reason": "stop", "index": n}
             if isinstance(reply, list):
                 text = inner_value(request, "arg_1" if isinstance(request, dict) else 1)
                 if not isinstance(text, str):

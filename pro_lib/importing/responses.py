@@ -212,18 +212,24 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     conversations = []
     if shared.question is None:
         conversations = conversations_of(entry, bodies[0] if bodies else None)
-    question = entry.get("question")
-    is_listed = isinstance(question, list) and all(isinstance(text, str) for text in question)
-    prompts = question if question and is_listed else conversations
+    listed = _listed_questions(entry)
+    prompts = listed or conversations
     if len(prompts) > 1:
         return _responses_to_prompts(responses, prompts)
     for response in responses:
-        if question and is_listed:
-            [response.question] = question
+        if listed:
+            [response.question] = listed
         elif conversations:
             texts = [answer.text for answer in response.answers]
             response.conversation = without_answer(conversations[0], texts)
     return list(map(_checked, responses))
+
+
+def _listed_questions(entry: dict) -> list:
+    """Return the texts in a list of questions, or an empty list for any other question."""
+    question = entry.get("question")
+    is_listed = isinstance(question, list) and all(isinstance(text, str) for text in question)
+    return question if is_listed else []
 
 
 def _checked(response: Response) -> Response:
@@ -365,11 +371,13 @@ def _add_harness_fields(response: Response, line: dict) -> None:
     }
     if response.question is None:
         response.question = value_at(line, "doc.question || arguments.gen_args_0.arg_0")
-    choices = [answer.text for answer in response.answers if answer.log_prob is not None]
-    targets = []
-    for value in as_items(value_at(line, "doc.mc2_targets || target")):
-        is_index = choices and str(value).isdecimal() and int(value) < len(choices)
-        targets.append(choices[int(value)] if is_index else value)
+    choices = {
+        str(answer.position): answer.text
+        for answer in response.answers
+        if answer.log_prob is not None
+    }
+    targets = as_items(value_at(line, "doc.mc2_targets || target"))
+    targets = [choices.get(str(value), value) for value in targets]
     response.references = references_beside({"answer": targets})
 
 
@@ -422,18 +430,20 @@ def _entry_fields(where: str, entry: dict, is_wrapped: bool) -> Response:
     answer, copied from the response. Therefore it is used only if it is a rationale as in GSM8K, or
     if the entry also has aliases.
     """
-    question = entry.get("question")
     split = entry.get("split")
     references = first_value(entry, ("references", "target"))
     answer = entry.get("answer")
     is_own_answer = isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
     if references is None and is_wrapped and not is_own_answer:
         references = references_beside(entry)
+    names: tuple[str, ...] = ("question_id", "custom_id", "recordId", "key", "doc_id")
+    if entry.get("epoch") is not None:  # of inspect_ai
+        names = ("id",)
     return Response(
         where,
-        question_id=first_value(entry, ("question_id", "custom_id", "recordId", "key", "doc_id")),
-        call_id=entry.get("id") if is_wrapped or entry.get("epoch") is not None else None,
-        question=None if isinstance(question, list) else question,
+        question_id=first_value(entry, names),
+        call_id=entry.get("id") if is_wrapped else None,
+        question=None if _listed_questions(entry) else entry.get("question"),
         references=references,
         split=str(split) if type(split) is int else split,
         relation=entry.get("relation"),

@@ -220,8 +220,8 @@ def _listed(path: str | Path, where: str, value: Any) -> Places:
     if isinstance(whole, dict):
         names = [name for name in whole if str(name).lower() in LIST_NAMES]
         lists = [whole[name] for name in names if isinstance(whole[name], list)]
-        is_list_of_rows = bool(lists) and all(isinstance(row, dict) for row in lists[0])
-        whole = lists[0] if is_list_of_rows else None
+        has_rows = bool(lists) and any(isinstance(row, dict) for row in lists[0])
+        whole = lists[0] if has_rows else None
     if isinstance(whole, list):
         yield from ((f"{path}, entry {n}", entry) for n, entry in enumerate(whole, start=1))
     else:

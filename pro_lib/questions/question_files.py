@@ -185,7 +185,7 @@ def _question(row: Any, used: Mapping[str, list[str]], default_id: str) -> dict[
         if field in used:
             values[field] = row.get(used[field][0])
     question = _Question.model_validate(values)
-    if any(map(_has_damage, row.values())):
+    if _has_damage(row):
         raise ValueError("a text has an unpaired surrogate, which is not valid Unicode")
     return question.model_dump()
 
