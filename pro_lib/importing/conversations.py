@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from pro_lib.common.files import sha256
-from pro_lib.common.nested import as_items, as_mapping
+from pro_lib.common.nested import as_items, as_mapping, first_value
+from pro_lib.importing.response_formats import message_fields
 from pro_lib.questions.file_readers import decoded
 
 # Fields that contain the request in logs and in the batches of OpenAI, Vertex, Anthropic and
@@ -95,7 +96,9 @@ def _first_conversation(value: object) -> Conversation:
 
 def _turn(value: Any) -> Turn:
     """Return a turn of a chat, in the form of OpenAI, Gemini, Anthropic or LangChain."""
-    role, content = _role_and_content(value)
+    kind, fields = message_fields(value)
+    role = str(fields.get("role", kind)).lower().removesuffix("message")
+    content = first_value(fields, ("content", "parts", "text")) if fields else value
     texts = []
     other_parts = []
     for part in as_items(content):
@@ -106,21 +109,6 @@ def _turn(value: Any) -> Turn:
             other_parts.append(part)
     digest = _digest(other_parts) if other_parts else ""
     return Turn(_ROLES.get(role, role), " ".join(texts), digest)
-
-
-def _role_and_content(value: Any) -> tuple[str, Any]:
-    """Return the role of a turn, in the words of its API, and its content: a text or parts."""
-    turn = as_mapping(value)
-    class_name = as_items(turn.get("id"))[-1:] if turn.get("lc") is not None else []
-    if class_name:  # LangChain's serialized messages: {"lc": 1, "id": [..., "HumanMessage"]}
-        fields = as_mapping(turn.get("kwargs"))
-        role = str(class_name[0]).lower().removesuffix("message")
-    else:
-        fields = as_mapping(turn.get("data", turn))
-        role = str(fields.get("role", fields.get("type", turn.get("type"))))
-    if not isinstance(value, dict):
-        return role, value
-    return role, fields.get("content", fields.get("parts", fields.get("text")))
 
 
 def _digest(value: object) -> str:

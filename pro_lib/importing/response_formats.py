@@ -77,17 +77,26 @@ class ResponseFormat:
 # --- Formats whose answers are collected from several places ---
 
 
+def message_fields(value: object) -> tuple[object, dict]:
+    """Return the type and the fields of a message, also in one of LangChain's other two forms.
+
+    They are `{"lc": 1, "id": [..., "HumanMessage"], "kwargs": {}}` and `{"type": …, "data": {}}`.
+    """
+    turn = as_mapping(value)
+    if turn.get("lc") is not None and isinstance(turn.get("kwargs"), dict):
+        class_name = as_items(turn.get("id"))[-1:] or [""]
+        return class_name[0], turn["kwargs"]
+    is_inner = isinstance(turn.get("data"), dict)
+    return turn.get("type"), turn["data"] if is_inner else turn
+
+
 def langchain_message(value: object) -> dict | None:
     """Return the fields of a model's message in one of LangChain's three forms, else None."""
-    fields = as_mapping(value)
-    if fields.get("lc") is not None and isinstance(fields.get("kwargs"), dict):
-        class_name = as_items(fields.get("id"))[-1:]
-        return fields["kwargs"] if class_name and class_name[0] in _AI_TYPES else None
-    if fields.get("type") in _AI_TYPES and isinstance(fields.get("data"), dict):
-        return fields["data"]
+    kind, fields = message_fields(value)
     has_metadata = "response_metadata" in fields or "additional_kwargs" in fields
-    is_message = "content" in fields and has_metadata
-    return fields if is_message and fields.get("type") in (None, *_AI_TYPES) else None
+    is_message = fields is not value or ("content" in fields and has_metadata)
+    is_of_model = kind in _AI_TYPES or (kind is None and fields is value)
+    return fields if is_message and is_of_model else None
 
 
 _AI_TYPES = ("ai", "AIMessage", "AIMessageChunk")

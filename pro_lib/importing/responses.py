@@ -228,8 +228,8 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
 def _listed_questions(entry: dict) -> list:
     """Return the texts in a list of questions, or an empty list for any other question."""
     question = entry.get("question")
-    is_listed = isinstance(question, list) and all(isinstance(text, str) for text in question)
-    return question if is_listed else []
+    texts = question if isinstance(question, list) else []
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 def _checked(response: Response) -> Response:

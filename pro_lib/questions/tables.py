@@ -115,7 +115,7 @@ def utf8_bytes(data: bytes, path: str | Path) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        if not (_is_mostly_utf8(data) or _has_few_damaged_lines(data)):
+        if not _is_damaged_utf8(data):
             return _from_windows_1252(data, path, error.start)
     return data
 
@@ -148,21 +148,18 @@ def _wide_encoding(data: bytes) -> str | None:
     return encoding if "\n" in text or text.lstrip()[:1] in ("{", "[") else None
 
 
-def _is_mostly_utf8(data: bytes) -> bool:
+def _is_damaged_utf8(data: bytes) -> bool:
     """Return whether bytes are UTF-8 of which some are damaged, and no other encoding.
 
-    In another encoding few bytes beyond ASCII happen to be letters of UTF-8.
+    In another encoding few bytes beyond ASCII happen to be letters of UTF-8. Lines of JSON are
+    UTF-8 if few of them are damaged.
     """
     n_letters = sum(not character.isascii() for character in data.decode("utf-8", "ignore"))
-    n_damaged = sum(is_damaged(character) for character in damaged_text(data))
-    return n_letters >= n_damaged
-
-
-def _has_few_damaged_lines(data: bytes) -> bool:
-    """Return whether bytes are lines of JSON of which few are not UTF-8."""
-    lines = data.splitlines()
-    n_damaged = sum(is_damaged(damaged_text(line)) for line in lines)
-    return data.lstrip()[:1] == b"{" and 10 * n_damaged <= len(lines)
+    lines = damaged_text(data).splitlines()
+    n_damaged_lines = sum(map(is_damaged, lines))
+    if data.lstrip()[:1] == b"{" and 10 * n_damaged_lines <= len(lines):
+        return True
+    return n_letters >= sum(map(is_damaged, damaged_text(data)))
 
 
 def _from_windows_1252(data: bytes, path: str | Path, place: int) -> bytes:
@@ -247,7 +244,7 @@ def csv_rows(
         _check_header(lines, header, path)
     (_, first_fields), *others = lines
     names = [name.strip().strip("\ufeff\u200b").strip() for name in first_fields]
-    places = [place for place, name in enumerate(names) if _is_used(name, place, others)]
+    places = [place for place, name in enumerate(names) if name]  # spreadsheets add empty columns
     check_names([names[place] for place in places], path)
     rows: list[tuple[str, dict[str, str] | BadRow]] = []
     for line, fields in others:
@@ -316,18 +313,6 @@ def _check_header(
             "if the file has no header: --columns question=1 --columns references=2"
         )
     raise RunError(f"{words}. {advice}")
-
-
-def _is_used(name: str, place: int, rows: Sequence[tuple[int, Sequence[str]]]) -> bool:
-    """Return whether a column has a name or a content.
-
-    Spreadsheets leave empty columns at the end, and pandas writes its row numbers into a column
-    without a name, which it reads as `Unnamed: 0`.
-    """
-    if name and not re.fullmatch(r"Unnamed: \d+(\.\d+)*|__index_level_\d+__", name):
-        return True
-    cells = {row[place].strip() for _, row in rows if place < len(row)}
-    return not all(re.fullmatch(r"\d*", cell) for cell in cells)
 
 
 def _dialect(text: str, usual_delimiter: str) -> _Dialect:
