@@ -48,18 +48,11 @@ def conversations_of(entry: dict, body: object) -> list[Conversation]:
         for name in _PROMPT_NAMES:
             conversations = _conversations(request.get(name))
             if conversations:
-                first_turns = _system_turns(request)
+                system = first_value(request, _SYSTEM_NAMES)
+                is_given = isinstance(system, (str, dict, list))
+                first_turns = [_turn(system)._replace(role="system")] if is_given else []
                 return [(*first_turns, *conversation) for conversation in conversations]
     return []
-
-
-def _system_turns(request: dict) -> list[Turn]:
-    """Return the system prompt in a field of a request as a list of one turn, or no turn."""
-    name = next((name for name in _SYSTEM_NAMES if name in request), None)
-    system = request.get(name)
-    if not isinstance(system, (str, dict, list)):
-        return []
-    return [_turn(system)._replace(role="system")]
 
 
 def _requests(entry: dict, body: object) -> Iterator[dict]:
@@ -85,13 +78,8 @@ def _conversations(value: object) -> list[Conversation]:
     if all(isinstance(part, dict) for part in value):
         return [tuple(_turn(part) for part in value)]
     if all(isinstance(part, (str, list)) for part in value):
-        return [_first_conversation(part) for part in value]
+        return [next(iter(_conversations(part)), ()) for part in value]
     return []
-
-
-def _first_conversation(value: object) -> Conversation:
-    conversations = _conversations(value)
-    return conversations[0] if conversations else ()
 
 
 def _turn(value: Any) -> Turn:

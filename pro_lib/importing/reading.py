@@ -165,11 +165,11 @@ class Reading:
                 response.question = text
         if questions is None:
             set_own_ids(responses, set())
-            self._choose_filters()
             set_missing_ids(responses, self.path)
             table = self._questions()
         else:
             table = self._paired_questions(questions)
+        self._choose_filters()
         has_answers = np.zeros(len(responses), dtype=bool)
         has_answers[np.asarray(self.owners)] = True
         for response, old_problem, is_used in zip(responses, problems, has_answers, strict=True):
@@ -203,7 +203,6 @@ class Reading:
                 "questions= must have columns question_id and question, and each id once"
             )
         set_own_ids(self.responses, set(table["question_id"]))
-        self._choose_filters()
         table = pair(self.responses, table, self.path, has_own_ids=has_own_ids)
         rows = {each.question_id: each.score_columns for each in self.responses if each.scores}
         scores = pd.DataFrame.from_dict(rows, orient="index").reindex(table["question_id"])

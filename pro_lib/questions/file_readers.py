@@ -279,19 +279,15 @@ def _values_of_line(line: bytes, where: str) -> Places:
         words = "a stream of server-sent events, in which no answer is whole"
         remedy = "save the whole response that the client joins"
         raise RunError(f"{where}: this is {words}; {remedy}")
+    value: object = None
     try:
-        value: object = from_json(text)
-    except ValueError:
-        value = _lenient_value(text)
-    yield where, value
-
-
-def _lenient_value(text: bytes) -> object:
-    """Return a value in which texts may have unpaired surrogates, so that errors name its row."""
-    try:
-        return json.loads(damaged_text(text))
+        with suppress(ValueError):
+            value = from_json(text)
+        if value is None:  # texts may have unpaired surrogates, so that errors name their rows
+            value = json.loads(damaged_text(text))
     except (ValueError, RecursionError) as error:
-        return BadRow(f"cannot be read: {error}; {_JSON_HINT}")
+        value = BadRow(f"cannot be read: {error}; {_JSON_HINT}")
+    yield where, value
 
 
 def _values_over_lines(text: str) -> list[Any]:

@@ -296,9 +296,12 @@ def _used_columns(
     for name in (name for wanted in chosen_names.values() for name in wanted):
         if not _existing([name], names, file):
             raise _missing_column(name, names, file)
-    layout = next((each for each in FORMATS if each.fits(set(map(plain_name, names)))), _NAMED)
-    if "references" in chosen_names:
-        layout = _NAMED
+    plain_names = {"", *map(plain_name, names)}
+    layout = _NAMED
+    for each in [] if "references" in chosen_names else FORMATS:
+        if plain_names >= {each.references[0], *each.choices[:1], each.question}:
+            layout = each
+            break
     used: dict[str, list[str]] = {}
     for field, aliases in {
         "question_id": ID_NAMES,

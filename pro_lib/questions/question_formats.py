@@ -1,7 +1,6 @@
 """The columns in which the question files of known datasets have questions and right answers."""
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -55,11 +54,6 @@ class QuestionFormat:
     first: int = 0
     question: str = ""
     separator: str | None = None
-
-    def fits(self, names: Collection[str]) -> bool:
-        """Return whether a file with columns of these plain names has this format."""
-        needed = {self.references[0], *self.choices[:1], self.question}
-        return (needed - {""}).issubset(names)
 
 
 def _row(datasets: str, references: str, choices: str = "", **fields: object) -> QuestionFormat:
