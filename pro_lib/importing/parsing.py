@@ -67,7 +67,7 @@ _HIDDEN_TOKENS = (
 )
 _BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
 # The names of the parts of a token, by format.
-_LOG_PROB_NAMES = ("logprob", "logProbability", "log_probability")
+_LOG_PROB_NAMES = ("logProbability", "log_probability")
 _TEXT_NAMES = ("token", "decoded_token", "text")
 _SAMPLED_NAMES = frozenset(("prob", "probs", "top_probs"))
 
@@ -209,7 +209,8 @@ def _fields_of_steps(steps: Sequence[Any]) -> dict[str, Any]:
             fields = {"logprob": inner_value(step, 0), "text": inner_value(step, 2)}
         elif not isinstance(step, dict):
             fields = {"logprob": step if isinstance(step, (int, float)) else None}
-        log_probs.append(first_value(fields, _LOG_PROB_NAMES))
+        log_prob = fields.get("logprob")
+        log_probs.append(first_value(fields, _LOG_PROB_NAMES) if log_prob is None else log_prob)
         texts.append(_token_text(fields))
         specials.append(fields.get("special") is True)
         if "logprobs" in fields:  # of Cohere, with one or more tokens in a step

@@ -128,12 +128,15 @@ class Reading:
         """Return whether an earlier response has the same id, question, texts and numbers."""
         if response.served_id is None or response.problem is not None or response.verdicts:
             return False
-        contents = [
-            (answer.position, answer.reason, answer.text, answer.token_log_probs)
-            for answer in response.answers
-        ]
         asked = (response.question_id, response.question, response.conversation)
-        key = hash((response.served_id, asked, repr(contents)))
+        try:
+            contents = tuple(
+                (answer.position, answer.reason, answer.text, tuple(answer.token_log_probs or ()))
+                for answer in response.answers
+            )
+            key = hash((response.served_id, asked, contents))
+        except TypeError:  # a value of another kind, which the check refuses
+            return False
         is_copy = key in self._copies
         self._copies.add(key)
         return is_copy
