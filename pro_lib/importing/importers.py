@@ -14,8 +14,7 @@ from pydantic_core import from_json
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
-from pro_lib.importing.answers import RUN_COLUMNS
-from pro_lib.importing.left_out import warn_of
+from pro_lib.importing.answers import RUN_COLUMNS, warn_of
 from pro_lib.importing.reading import NUMBER_COLUMNS, Reading, names_of
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, rows_of, source_path, unzipped

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.importing.left_out import Problem
+from pro_lib.importing.answers import Problem
 from pro_lib.importing.responses import Response
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped

@@ -7,13 +7,16 @@ from typing import Any
 from pro_lib.common import reasons
 from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value
 from pro_lib.common.thoughts import without_thoughts
-from pro_lib.importing.answers import RUN_COLUMNS, Answer, checked, contradiction
-from pro_lib.importing.left_out import (
+from pro_lib.importing.answers import (
     NO_FINISH_REASON,
     NOT_RETURNED,
     OPEN_THOUGHT,
+    RUN_COLUMNS,
     THOUGHT_IN_TOKENS,
+    Answer,
     Problem,
+    checked,
+    contradiction,
 )
 from pro_lib.importing.response_formats import (
     GEMINI_ENDINGS,
@@ -87,8 +90,9 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
         yield Answer(reason="content_filter")
     usage = as_mapping(value_at(body, _USAGE))
     has_hidden_thoughts = bool(usage and value_at(usage, _HIDDEN_TOKENS))
-    if len(choices) > 1:
-        usage = {}  # the counts are those of all choices together
+    # The counts of several choices are those of all together.
+    items = usage.items() if len(choices) == 1 else ()
+    usage = {name: count for name, count in items if type(count) is int}
     for choice in choices:
         yield _answer(choice, response_format, usage, has_hidden_thoughts)
 
@@ -109,9 +113,8 @@ def _answer(
     if isinstance(text, str):
         text, thought_in_text = without_thoughts(text)
         has_thoughts = has_thoughts or thought_in_text
-    places = [choice, message, choice.get("additional_kwargs")]
-    places.append(inner_value(message, "provider_specific_fields"))
-    for place in places:
+    specific = inner_value(message, "provider_specific_fields")
+    for place in (choice, message, choice.get("additional_kwargs"), specific):
         # Few messages have a field with a thought, and this is asked of every answer.
         if isinstance(place, dict) and not _THOUGHT_FIELDS.isdisjoint(place):
             has_thoughts = has_thoughts or any(place.get(name) for name in _THOUGHT_FIELDS)
@@ -122,15 +125,11 @@ def _answer(
         log_prob=value_at(choice, response_format.log_prob),
         position=position if type(position) is int else None,
         stop=stop if isinstance(stop, str) and stop else None,
-        n_generated=_count(choice.get("generated_tokens", usage.get("completion_tokens"))),
-        n_prompt_tokens=_count(usage.get("prompt_tokens")),
+        n_generated=choice.get("generated_tokens", usage.get("completion_tokens")),
+        n_prompt_tokens=usage.get("prompt_tokens") or None,
         has_thoughts=has_thoughts or has_hidden_thoughts,
         **_token_fields(value_at(choice, response_format.tokens)),
     )
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None
 
 
 def _finish_reason(reason: object) -> object:

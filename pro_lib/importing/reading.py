@@ -12,9 +12,8 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.importing.answers import RUN_COLUMNS
+from pro_lib.importing.answers import NO_FINISH_REASON, RUN_COLUMNS, LeftOut, Problem, error_of
 from pro_lib.importing.conversations import question_texts
-from pro_lib.importing.left_out import NO_FINISH_REASON, LeftOut, Problem, error_of
 from pro_lib.importing.pairing import pair, set_missing_ids, set_own_ids
 from pro_lib.importing.parsing import usable
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED

@@ -1,6 +1,6 @@
 """The response formats as a table: how each is recognized, and where its values are.
 
-Paths are JMESPath expressions of names, places and `||`, which `value_at` evaluates.
+Paths are names and places with dots between them, and alternatives after `||`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pro_lib.common.validation import SentenceError
 def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
     alternatives = []
     for part in path.split("||"):
-        names = part.strip().replace("[", ".").replace("]", "").split(".")
+        names = part.strip().split(".")
         alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
     return tuple(alternatives)
 
@@ -216,7 +216,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         reason="finish_reason || stop_reason || stopReason || done_reason || status",
         tokens="logprobs_result || logprobs",
     ),
-    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs[0]",), _vllm_answers),
+    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs.0",), _vllm_answers),
     ResponseFormat(
         "gemini",
         "responseLogprobs=true",
@@ -236,7 +236,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "responses",
         'include=["message.output_text.logprobs"]',
-        ("output[0]",),
+        ("output.0",),
         _responses_answer,
         text="content",
     ),

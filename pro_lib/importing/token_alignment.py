@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
-from pro_lib.importing.answers import Answer
-from pro_lib.importing.left_out import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS
+from pro_lib.importing.answers import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS, Answer
 from pro_lib.importing.token_spellings import (
     REPLACEMENT,
     REPLACEMENT_BYTES,
@@ -25,7 +24,7 @@ from pro_lib.importing.token_spellings import (
 # Servers write this number for a log-probability that they do not return, and vLLM also for -inf.
 NOT_GIVEN = -9999.0
 
-# The reasons why an answer is left out, besides those of `left_out`.
+# The reasons why an answer is left out, besides those of `answers`.
 TOO_FEW = "whose tokens spell less than their text"
 DIFFERENT = "whose tokens spell a different text"
 UNEVEN = "whose numbers of tokens and of log-probabilities differ"

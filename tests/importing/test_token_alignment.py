@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import left_out, token_spellings
+from pro_lib.importing import answers as problems
 from pro_lib.importing import token_alignment as alignment
+from pro_lib.importing import token_spellings
 from pro_lib.importing.answers import Answer
 from pro_lib.importing.token_alignment import align
 
@@ -113,14 +114,14 @@ LEFT_OUT = {
     "white space is missing": ("a b", ["a", "b"], {}, alignment.DIFFERENT),
     "outer white space is missing": (" Paris", ["Paris"], {}, alignment.TOO_FEW),
     "no tokens": ("Paris", [], {}, alignment.TOO_FEW),
-    "neither text nor tokens": ("", [], {}, left_out.NOT_RETURNED),
+    "neither text nor tokens": ("", [], {}, problems.NOT_RETURNED),
     "another text": ("Paris", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text": ("", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text behind a thought": (
         "",
         ["<think>", "</think>", "</s>"],
         {},
-        left_out.THOUGHT_IN_TOKENS,
+        problems.THOUGHT_IN_TOKENS,
     ),
     "a start within a token": ("Paris", ["</think>Par", "is"], {}, alignment.STARTS_WITHIN),
     "a start within a token of bytes": (
@@ -142,7 +143,7 @@ LEFT_OUT = {
         "Paris",
         ["<think>", "Is it ", "Paris"],
         {},
-        left_out.OPEN_THOUGHT,
+        problems.OPEN_THOUGHT,
     ),
     "a thought within the text": (
         "Hm Paris",
@@ -160,7 +161,7 @@ LEFT_OUT = {
         "a",
         [None, None],
         {"has_thoughts": True},
-        left_out.THOUGHT_IN_TOKENS,
+        problems.THOUGHT_IN_TOKENS,
     ),
     "tokens of reasoning alone": (
         "A",
@@ -234,7 +235,7 @@ def test_a_placeholder_is_allowed_in_the_place_of_the_ending_only(value):
     for ending in ("", "</s>", "\n"):
         result = aligned("Paris", ["Par", "is", ending], [-0.25, -0.5, value])
         assert scored(result) == expected("Paris", [-0.25, -0.5], lacks_ending=True)
-    unknown = left_out.NOT_RETURNED
+    unknown = problems.NOT_RETURNED
     assert aligned("Paris", ["Par", "is"], [-0.25, value]) == unknown
     assert aligned("Paris", ["Pa", "r", "is", ""], [-0.25, value, -0.5, -0.125]) == unknown
     assert aligned("Paris", [None, None], [-0.25, value]) == unknown
