@@ -73,7 +73,7 @@ class Reading:
     endings: Counter[str] = field(default_factory=Counter)
     n_with_thoughts: int = 0
     columns: dict[str, list] = field(default_factory=lambda: {name: [] for name in RUN_COLUMNS})
-    owners: array = field(default_factory=lambda: array("q"))
+    owners: array = field(default_factory=lambda: array("i"))
     places: array = field(default_factory=lambda: array("i"))
     verdict_notes: list[str] = field(default_factory=list)
     _copies: set[int] = field(default_factory=set)
@@ -178,7 +178,7 @@ class Reading:
             problem = response.problem
             if problem is not None and problem is not old_problem and is_used:
                 self._leave_out(response, response.where, problem)
-        del problems, has_answers
+        del texts, problems, has_answers  # a large file takes much memory
         self._read_verdicts()
         answers = self._answers()
         if answers.empty:
