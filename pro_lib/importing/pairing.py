@@ -37,13 +37,7 @@ def set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
         responses: the responses of a file; their `question_id` is set.
         known_ids: the ids of the questions that the caller gives.
     """
-    asked = [response for response in responses if response.call_id is not None]
-    requests = {response.conversation or response.where for response in asked}
-    if len(requests) >= len({str(response.call_id) for response in asked}):
-        # No request has several calls, so the ids are those of the questions.
-        for response in asked:
-            if response.question_id is None and isinstance(response.call_id, (str, int)):
-                response.question_id = str(response.call_id)
+    _use_call_ids(responses)
     numbered = [response for response in responses if response.problem is None]
     matches = [_NUMBERED.fullmatch(str(response.question_id)) for response in numbered]
     if not all(matches) or known_ids & {response.question_id for response in responses}:
@@ -63,6 +57,17 @@ def set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
     for response in responses:
         match = _NUMBERED.fullmatch(str(response.question_id))
         response.question_id = match[1] if match else response.question_id
+
+
+def _use_call_ids(responses: Sequence[Response]) -> None:
+    """Use the ids of entries as ids of their questions, unless a request has several of them."""
+    calls = [response for response in responses if response.call_id is not None]
+    requests = {response.conversation or response.where for response in calls}
+    if len(requests) < len({str(response.call_id) for response in calls}):
+        return
+    for response in calls:
+        if response.question_id is None and isinstance(response.call_id, (str, int)):
+            response.question_id = str(response.call_id)
 
 
 def _are_samples(stems: Sequence[str], numbers: Sequence[int], questions: Sequence[object]) -> bool:
