@@ -426,19 +426,6 @@ def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.Dat
     return pd.DataFrame(lines, columns=names.split())
 
 
-def markdown(rows: pd.DataFrame) -> str:
-    """Return the table for the docs, with three digits."""
-    lines = ["| method | choice | option | α | AUROC | difference |", "|---|---|---|---|---|---|"]
-    for row in rows.itertuples():
-        alpha = "" if np.isnan(row.alpha) else f"{row.alpha:g}"
-        difference = (
-            f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}]" if row.option else ""
-        )
-        cells = [row.method, row.choice, row.option, alpha, f"{row.auroc:.3f}", difference]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main(words: list[str] | None = None) -> None:
     """Print the table and write it to `--csv`."""
     options = {
@@ -468,7 +455,7 @@ def main(words: list[str] | None = None) -> None:
         if "relation" in beams.questions:
             relations = beams.questions.set_index("question_id")["relation"].to_dict()
         result = table(rows, relations)
-    print(markdown(result))
+    print(result.round(3).to_string(index=False))
     if arguments.csv:
         result.to_csv(arguments.csv, index=False, float_format="%.6g")
 

@@ -133,41 +133,13 @@ def single(*, repetitions: int, seed: int) -> Iterator[dict]:
         } | shares
 
 
-def summary(table: pd.DataFrame) -> str:
-    """Return the table for the docs: the extremes of each distribution, and counts of cells."""
-    fewer = np.minimum(table["share_right"], 1 - table["share_right"])
-    # 30 expected of both classes
-    large = (table["n_questions"] * fewer > 29.9) & (table["auroc"] <= 0.9)
-    columns = ["scores", "cells", "lowest", "below 0.93", "highest, 30 of both", "above 0.97"]
-    columns += ["DeLong, lowest", "DeLong, below 0.93"]
-    head = f"| {' | '.join(columns)} |"
-    lines = [head, "|---|---|---|---|---|---|---|---|"]
-    for name, part in table.groupby("scores", sort=False):
-        inner = part.loc[large[part.index], "covered"]
-        cells = [
-            name,
-            len(part),
-            f"{part['covered'].min():.3f}",
-            (part["covered"] < 0.93).sum(),
-            f"{inner.max():.3f}",
-        ]
-        cells += [
-            (inner > 0.97).sum(),
-            f"{part['delong'].min():.3f}",
-            (part["delong"] < 0.93).sum(),
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
-    """Write coverage.csv to the folder `--out` and print the table of the page."""
+    """Write coverage.csv to the folder `--out`."""
     arguments = parse_arguments(
         __doc__, {"--repetitions": 4000, "--seed": 2, "--out": Path("docs")}
     )
     table = pd.DataFrame(single(repetitions=arguments.repetitions, seed=arguments.seed))
     table.round(4).to_csv(arguments.out / "coverage.csv", index=False)
-    print(summary(table))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/gpu_model.py [--model smollm2-135m] [--questions 32 128]
 
 The script counts the shapes of forward passes on the CPU, for the answers of `--model` in batches
-of `--questions`; it does not need a GPU. docs/results/speed.md contains its tables, and
-`benchmarks/on_gpu.py` compares the estimates with measurements on a GPU.
+of `--questions`; it does not need a GPU. `benchmarks/on_gpu.py` compares the estimates with
+measurements on a GPU.
 """
 
 import time

@@ -37,6 +37,7 @@ from scipy.special import expit, logit, ndtri  # noqa: E402
 from pro_lib.labels import answers, drawing  # noqa: E402
 from pro_lib.labels.estimates import FEWEST_OF_A_CLASS  # noqa: E402
 from pro_lib.labels.inference import Ranking, Sample, areas, label_weights  # noqa: E402
+from pro_lib.labels.label_model import cross_fitted  # noqa: E402
 
 POPULATION = 300_000
 SHARES_RIGHT = (0.05, 0.2, 0.5)
@@ -298,7 +299,8 @@ def repeat(
     labels[second] = questions.correct[second]
     weights = label_weights(labels, is_first, probabilities, n_first=len(first), n_second=n_second)
     seed = int(rng.integers(2**31))
-    sample = Sample.fit(labels, weights, features, seed=seed, clusters=questions.clusters)
+    model = cross_fitted(features, labels, seed=seed)
+    sample = Sample(labels, weights, model, clusters=questions.clusters)
     at_hand = quantities(questions, ranking, questions.correct)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]

@@ -33,7 +33,7 @@ def page(name: str) -> str:
 
 
 def index() -> str:
-    """Return the list of packages and modules with their first sentences and numbers of lines."""
+    """Return the list of packages and modules with their first sentences."""
     lines = [
         "# Python API\n",
         "This reference lists all public names. It is generated from the docstrings, which use",
@@ -42,20 +42,16 @@ def index() -> str:
         "`import pro_lib` is fast because it loads no other package. It offers these names, which",
         "are loaded on first use:",
         ", ".join(f"`{name}`" for name in _public_names(ROOT / "pro_lib" / "__init__.py")) + ".\n",
-        "| package or module | | lines |\n|---|---|---|",
+        "| package or module | |\n|---|---|",
     ]
     for name, site in MODULES.items():
-        files = [ROOT / name, *inside(name)]
-        total = sum(len(file.read_text().splitlines()) for file in files)
         lines.append(
-            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} "
-            f"| {total} |"
+            f"| [**{Path(site).stem}**]({Path(site).name}) | {_first_sentence(ROOT / name)} |"
         )
-        for path in inside(name):
-            length = len(path.read_text().splitlines())
-            lines.append(
-                f"| {_dotted(path).partition('.')[2]} | {_first_sentence(path)} | {length} |"
-            )
+        lines += [
+            f"| {_dotted(path).partition('.')[2]} | {_first_sentence(path)} |"
+            for path in inside(name)
+        ]
     return "\n".join(lines) + "\n"
 
 

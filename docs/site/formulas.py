@@ -34,21 +34,18 @@ def typeset(markdown: str) -> str:
     Raises:
         PageError: if a formula is not valid LaTeX.
     """
-
-    def changed(part: str) -> str:
-        part = DISPLAYED.sub(
-            lambda match: f'<div class="formula">{displayed(match[1])}</div>', part
-        )
-        return INLINE.sub(
-            lambda match: f'<span class="formula">{mathml(match[1], "inline")}</span>', part
-        )
-
-    return outside_code(markdown, changed)
+    return outside_code(markdown, lambda part: INLINE.sub(inline, DISPLAYED.sub(displayed, part)))
 
 
-def displayed(latex: str) -> str:
+def displayed(match: re.Match) -> str:
     """Return the formulas of one `$$…$$`, which a wide space separates."""
-    return "".join(mathml(formula, "block") for formula in latex.split(r"\qquad"))
+    formulas = [mathml(formula, "block") for formula in match[1].split(r"\qquad")]
+    return f'<div class="formula">{"".join(formulas)}</div>'
+
+
+def inline(match: re.Match) -> str:
+    """Return the formula of one `$…$`."""
+    return f'<span class="formula">{mathml(match[1], "inline")}</span>'
 
 
 def mathml(latex: str, display: str) -> str:

@@ -41,10 +41,7 @@ DOCS = [
     if p.parent.name != "examples"
 ]
 # Pages without the list of neighbouring pages
-ALONE = (
-    "index.md",
-    "gallery.md",
-)
+ALONE = ("index.md", "gallery.md")
 LINK = re.compile(
     r'(\]\(|(?:src|srcset)="(?=(?:\.\./)*images/))(?!https?:|mailto:|#)([^)#\s"]+)'
     r'(#[^)\s]*)?(\)|")'
@@ -161,43 +158,23 @@ def explorer(path: Path, *, plain: bool) -> None:
     if plain:
         to_html(appendix_run(), path)
         return
-    pair = "facts-2m", "world-facts"
-    run = Experiment(
-        model=pair[0], dataset=pair[1], strategy="threshold", search_alpha=0.005
-    ).both_splits(*pair)
-    to_html(
-        run.select(question_ids=list(run.questions.query("split == 'test'")["question_id"][:300])),
-        path,
-    )
+    experiment = Experiment(strategy="threshold", search_alpha=0.005)
+    run = experiment.both_splits("facts-2m", "world-facts")
+    reported = run.questions.query("split == 'test'")["question_id"]
+    to_html(run.select(question_ids=list(reported[:300])), path)
 
 
 def run_missing(executed: Path) -> None:
     """Run the notebooks without an executed copy of their present state."""
-    missing = [
-        name for name in NOTEBOOKS if not cells.executed(ROOT / name, executed / Path(name).name)
-    ]
-    for name in missing:
-        command = [
-            sys.executable,
-            "-m",
-            "pro_lib",
-            "run",
-            str(ROOT / name),
-            "--executed",
-            str(executed),
-        ]
-        subprocess.run(command, cwd=ROOT, check=True)
+    run = [sys.executable, "-m", "pro_lib", "run", "--executed", str(executed)]
+    for name in NOTEBOOKS:
+        if not cells.executed(ROOT / name, executed / Path(name).name):
+            subprocess.run([*run, str(ROOT / name)], cwd=ROOT, check=True)
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Write the pages of the site.")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT / "build" / "pages",
-        help="folder of the pages; it is replaced",
-    )
     parser.add_argument(
         "--executed",
         type=Path,
@@ -208,11 +185,12 @@ def main() -> None:
         "--plain", action="store_true", help="quick build: no notebook outputs, a small explorer"
     )
     arguments = parser.parse_args()
+    out = ROOT / "build" / "pages"
     try:
         if not arguments.plain:
             run_missing(arguments.executed)
-        make(arguments.out, None if arguments.plain else arguments.executed)
-        explorer(arguments.out / "explorer.html", plain=arguments.plain)
+        make(out, None if arguments.plain else arguments.executed)
+        explorer(out / "explorer.html", plain=arguments.plain)
     except (PageError, subprocess.CalledProcessError) as error:
         sys.exit(f"docs/site/pages.py: {error}")
 

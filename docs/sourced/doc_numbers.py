@@ -1,190 +1,120 @@
-"""Write or check the numbers of the docs, which come from the committed CSV files.
+"""Write or check the numbers of README and docs, which come from the committed CSV files.
 
     python docs/sourced/doc_numbers.py            # compare; an error names each difference
-    python docs/sourced/doc_numbers.py --write    # write the numbers: `make docs-numbers`.
+    python docs/sourced/doc_numbers.py --write    # write the numbers: `make docs-numbers`
 
-A table is generated if a comment stands above it:
+A comment above a generated table names its function in doc_tables.py:
 
     <!-- table: benchmark_auroc -->
 
-It names a function of doc_tables.py. A sentence with numbers is listed in doc_sentences.py, with a
-name in braces for each number. Its page has the plain sentence, and only the numbers in it are
-compared and written. Change a sentence in both places.
+A comment after numbers names their file, a column for each number, and the row:
+
+    +0.005 [+0.003, +0.008]<!-- figures/x.csv: gain gain_low gain_high, method=PRO, alpha=0.4 -->
+
+A column with a minus in front has the number with the other sign.
 """
 
-from __future__ import annotations
-
-import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
-from doc_claims import CLAIMS, claims_page
-from doc_sentences import NO_FILE, SENTENCES, Sentence
-from doc_sources import ROOT
-from doc_tables import NOT_GENERATED, TABLES
+from doc_tables import ROOT, TABLES, typeset
 
-MARKER = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
-# The log records measurements of a day, which are not repeated.
-NOT_CHECKED = (CLAIMS, "docs/results/experiment_log.md")
+TABLE = re.compile(r"<!-- table: (\w+) -->\n\n((?:^\|.*\n)+)", re.MULTILINE)
+SOURCE = re.compile(r"(?<!`)<!--\s+([\w./-]+\.csv): (.+?)\s+-->", re.DOTALL)
+NUMBER = re.compile(r"[+−]?\d*[\d,]*\d(?:\.\d+)?(?: %)?|[+−]?\.\d+")
+# Without code, links, formulas, identifiers of papers and generated tables.
+LEFT_OUT = re.compile(
+    r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|\$[^$]+\$|\d{4}\.\d{5}|<!--.*?-->",
+    re.DOTALL | re.MULTILINE,
+)
+# A number after a sign such as = or ≥ is a setting.
+MEASURED = re.compile(r"(?<![\d.])(?<![=≥≤<>±] )\d*\.\d{3,}(?!\d)|[+−]\d*\.\d+")
+# The log has the results of a day.
+LOG = "docs/results/experiment_log.md"
 
 
 def markdown_table(table: pd.DataFrame) -> str:
-    """Return a table of texts as Markdown; column names that begin with a space are empty heads."""
-    head = ["" if name.isspace() else name for name in table.columns]
-    lines = [
-        f"| {' | '.join(map(str, line))} |\n" for line in (head, *table.itertuples(index=False))
-    ]
-    lines.insert(1, "|---" * table.shape[1] + "|\n")
-    return "".join(lines)
+    """Return a table of texts as Markdown."""
+    head, *lines = [f"| {' | '.join(line)} |\n" for line in (table.columns, *table.to_numpy())]
+    return f"{head}{'|---' * table.shape[1]}|\n{''.join(lines)}"
 
 
-def update_tables(
-    text: str, tables: Mapping[str, Callable[[], pd.DataFrame]]
-) -> tuple[str, list[str]]:
-    """Return a page with its generated tables, and a line for each difference."""
+def sourced_numbers(text: str) -> list[tuple[int, int, str]]:
+    """Return start, end and value of each number that a comment with a source follows."""
+    numbers = []
+    for comment in SOURCE.finditer(text):
+        columns, *conditions = " ".join(comment[2].split()).split(", ")
+        table = pd.read_csv(ROOT / comment[1], dtype=str)
+        for condition in conditions:
+            column, _, value = condition.partition("=")
+            table = table[table[column] == value]
+        if len(table) != 1:
+            raise LookupError(f"{comment[0]} selects {len(table)} rows; expected one")
+        names = columns.split()
+        before = list(
+            NUMBER.finditer(text, text.rfind("\n\n", 0, comment.start()), comment.start())
+        )
+        is_signed = any(found[0][0] in "+−" for found in before[-len(names) :])
+        for name, found in zip(names, before[-len(names) :], strict=True):
+            value = float(table[name.removeprefix("-")].iloc[0]) * (-1 if name[0] == "-" else 1)
+            numbers.append((found.start(), found.end(), written_like(found[0], value, is_signed)))
+    return numbers
+
+
+def written_like(text: str, value: float, is_signed: bool) -> str:
+    """Return a value with the decimals and the unit of a text."""
+    decimals = len(text.removesuffix(" %").partition(".")[2])
+    sign = "+" if is_signed else ""
+    if text.endswith(" %"):
+        return typeset(f"{value:{sign}.{decimals}%}")
+    number = typeset(f"{value:{sign},.{decimals}f}")
+    return number.removeprefix("0") if text.startswith(".") else number
+
+
+def update_page(text: str) -> tuple[str, list[str]]:
+    """Return a page with the numbers of the CSV files, and a line for each difference."""
     problems = []
 
     def generated(match: re.Match) -> str:
-        name, old = match.groups()
-        if name not in tables:
-            problems.append(f"table {name!r} is unknown; add it to docs/sourced/doc_tables.py")
-            return match[0]
-        new = markdown_table(tables[name]())
-        if new != old:
-            problems.append(
-                f"table {name!r} differs from its CSV file{_first_difference(old, new)}"
-            )
-        return f"<!-- table: {name} -->\n\n{new}"
+        new = markdown_table(TABLES[match[1]]())
+        if new != match[2]:
+            problems.append(f"table {match[1]!r} differs from its CSV file")
+        return match[0].replace(match[2], new)
 
-    return MARKER.sub(generated, text), problems
-
-
-def _first_difference(old: str, new: str) -> str:
-    for before, after in zip(old.splitlines(), new.splitlines(), strict=False):
-        if before != after:
-            return f": {before!r}, but the file says {after!r}"
-    return ": another number of rows"
-
-
-def update_sentence(text: str, sentence: Sentence) -> tuple[str, list[str]]:
-    """Return a page with the numbers of a sentence, and a line for each difference."""
-    matches = list(sentence.pattern().finditer(text))
-    if len(matches) != 1:
-        return text, [
-            f"{len(matches)} passages read {sentence.text!r}; expected one "
-            f"(docs/sourced/doc_sentences.py)"
-        ]
-    [match] = matches
-    problems, pieces, end = [], [], 0
-    for name, value in sentence.numbers.items():
-        found = " ".join(match[name].split())
-        if found != value:
-            problems.append(f"{found!r} in {sentence.text!r} is {value!r} in its CSV file ({name})")
-            pieces.append((match.span(name), value))
-    updated = ""
-    for (start, stop), value in sorted(pieces):
-        updated += text[end:start] + value
-        end = stop
-    return updated + text[end:], problems
-
-
-def tables_without_source(name: str, text: str) -> list[str]:
-    """Return the heads of tables with measured numbers that are neither generated nor listed."""
-    heads = []
-    for match in re.finditer(r"(?:^\|.*\n)+", MARKER.sub("", without_code(text)), re.MULTILINE):
-        head, *lines = match[0].splitlines()
-        body = re.sub(r"\$[^$]*\$|\]\([^)]*\)", "", "\n".join(lines))
-        begins = tuple(f"| {start}" for page, start in NOT_GENERATED if page == name)
-        if re.search(r"\.\d|\d %", body) and not head.startswith(begins):
-            heads.append(head)
-    return heads
-
-
-def numbers_without_source(name: str, text: str, sentences: Sequence[Sentence]) -> list[str]:
-    """Return the numbers with three decimals in a page's prose that have no source."""
-    for sentence in sentences:
-        text = sentence.pattern().sub("", text)
-    prose = re.sub(r"^\|.*$|\]\([^)]*\)|\d{4}\.\d{5}", "", without_code(text), flags=re.MULTILINE)
-    listed = [number for page, numbers in NO_FILE.items() if page == name for number in numbers]
-    return [
-        number
-        for number in re.findall(r"(?<![\d.])\d*\.\d{3,}(?!\d)", prose)
-        if number not in listed
-    ]
-
-
-def without_code(text: str) -> str:
-    """Return Markdown without blocks and pieces of code."""
-    return re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
-def update_page(
-    text: str,
-    sentences: Sequence[Sentence],
-    tables: Mapping[str, Callable[[], pd.DataFrame]] = TABLES,
-) -> tuple[str, list[str]]:
-    """Return a page with the numbers of the CSV files, and a line for each difference."""
-    text, problems = update_tables(text, tables)
-    for sentence in sentences:
-        text, more = update_sentence(text, sentence)
-        problems += more
+    text = TABLE.sub(generated, text)
+    for start, end, value in sorted(sourced_numbers(text), reverse=True):
+        if text[start:end] != value:
+            problems.append(f"{text[start:end]!r} is {value!r} in its CSV file")
+            text = text[:start] + value + text[end:]
     return text, problems
 
 
-def pages() -> list[str]:
-    """Return the pages with numbers: README and the docs."""
-    docs = sorted((ROOT / "docs").rglob("*.md"))
-    return [
-        "README.md",
-        *(path.relative_to(ROOT).as_posix() for path in docs if path.parent.name != "examples"),
-    ]
+def numbers_without_source(text: str) -> list[str]:
+    """Return the measured numbers that have neither a generated table nor a source."""
+    for start, end, _ in sorted(sourced_numbers(text), reverse=True):
+        text = text[:start] + text[end:]
+    return MEASURED.findall(LEFT_OUT.sub("", TABLE.sub("", text)))
 
 
 def update(*, write: bool) -> list[str]:
     """Compare all pages with the CSV files; write them if `write`; return the differences."""
     problems = []
-    for name in pages():
-        path = ROOT / name
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        name = path.relative_to(ROOT).as_posix()
         before = path.read_text()
-        if name == CLAIMS:
-            after, found = claims_page(), []
-            if after != before:
-                found = ["the page differs from docs/sourced/doc_sentences.py and the CSV files"]
-        else:
-            after, found = update_page(before, [each for each in SENTENCES if each.page == name])
-        if name not in NOT_CHECKED:
-            sentences = [each for each in SENTENCES if each.page == name]
-            found += [
-                f"no source for the table {head!r}" for head in tables_without_source(name, after)
-            ]
-            found += [
-                f"no source for the number {each}"
-                for each in numbers_without_source(name, after, sentences)
-            ]
+        after, found = update_page(before)
+        if name != LOG:
+            found += [f"no source for {number}" for number in numbers_without_source(after)]
         problems += [f"{name}: {each}" for each in found]
-        if write and after != before:
+        if write:
             path.write_text(after)
     return problems
 
 
-def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true", help="write the numbers of the CSV files")
-    write = parser.parse_args().write
-    problems = update(write=write)
-    print("\n".join(problems) or "All numbers are those of the CSV files.")
-    unsolved = update(write=False) if write else problems
-    if unsolved and write:
-        print("\nNot solved by writing:", *unsolved, sep="\n")
-    elif unsolved:
-        print("\nIf the files are right, write their numbers: make docs-numbers")
-    return 1 if unsolved else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if "--write" in sys.argv:
+        update(write=True)
+    differences = update(write=False)
+    print("\n".join(differences) or "All numbers are those of the CSV files.")
+    sys.exit(len(differences) > 0)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from pro_lib import evaluation, importing, metrics, runs, scoring
 from pro_lib.app.label_files import label_file
+from pro_lib.app.made_from import file_digest, named_files, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
     BEAMS,
@@ -175,18 +176,18 @@ class Experiment(Parameters):
         ones if the records list answers by probability.
         """
         if self.records is not None:
-            return self._recorded_run(model, dataset, splits or (self.split,))
+            return self._noted(self._recorded_run(model, dataset, splits or (self.split,)))
         questions = self.questions(dataset, *splits)
         name = strategy or self.strategy
         stored = self._stored_run(model, questions, name)
         if stored is not None:
-            return stored
+            return self._noted(stored)
         from pro_lib import generation
 
         options = own_settings(name, vars(self))
         options |= self._values("batch_size", "chat", "engine", "n_workers")
         options |= {"strategy": name, "out": self.generations_dir}
-        return generation.generate(self.loaded(model), questions, **options)
+        return self._noted(generation.generate(self.loaded(model), questions, **options))
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and those of `split`.
@@ -194,7 +195,7 @@ class Experiment(Parameters):
         Each question is generated once, even if `split` is the validation split.
         """
         if self.records is not None:
-            return self._recorded_run(model, dataset, ("validation", self.split))
+            return self._noted(self._recorded_run(model, dataset, ("validation", self.split)))
         return self.run(model, dataset, *self.both_split_names, strategy=strategy)
 
     @property
@@ -359,7 +360,8 @@ class Experiment(Parameters):
     ) -> plots.SavedFigure | pd.DataFrame:
         """Write a figure, its table and its caption to `figures_dir`, and return what to display.
 
-        Files that would not change are kept as they are, as `plots.save_figure` explains.
+        Files that would not change are kept as they are, as `plots.save_figure` explains. The
+        folder's `made_from.json` gets the parameters, and digests of the files and runs.
 
         Args:
             name: the name of the files, which begins with the number of the notebook.
@@ -376,6 +378,7 @@ class Experiment(Parameters):
             inputs.append(self.correctness)
         options: dict[str, Any] = {"figures_dir": self.figures_dir, "inputs": inputs}
         plots.save_figure(figure, table, name, caption=caption, **options)
+        note_figure(name, self, self._digests, figures_dir=self.figures_dir)
         return table if figure is None else plots.SavedFigure(figure, caption)
 
     def loaded(self, model: str) -> Model:
@@ -401,10 +404,12 @@ class Experiment(Parameters):
         if self.label_sample is not None:
             return self.label_sample
         path = label_file(self.generations_dir, self.run(*pair))
-        if path.exists():
-            return LabelSample.read(path)
-        examples = LabelSample.read(catalog.EXAMPLE_LABELS)
-        return examples if examples.covers(reported) else LabelSample.without_labels(reported)
+        if not path.exists():
+            path = catalog.EXAMPLE_LABELS
+            if not LabelSample.read(path).covers(reported):
+                return LabelSample.without_labels(reported)
+        self._digests[path.name] = file_digest(path)
+        return LabelSample.read(path)
 
     def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:
         """Return the run with the score P(True), which the model gives to its own answers."""
@@ -416,6 +421,15 @@ class Experiment(Parameters):
         """Return the parameter `model` whose run this is."""
         names = {catalog.model_folder_name(name): name for name in as_list(self.model)}
         return names[run.info.model]
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        """Digests of the files and runs that have been used, by their names."""
+        return {path.name: file_digest(path) for path in named_files(self)}
+
+    def _noted(self, run: Run) -> Run:
+        self._digests[run_name(run)] = run_digest(run)
+        return run
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,11 +58,7 @@ def _cell_error(error: Any) -> str:
 
 
 def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Sequence[Any]:
-    """Execute a notebook with papermill, and return its cells.
-
-    Kernels that start at the same time may choose the same port, and then all but one of them die.
-    A kernel that does not start is therefore started once more.
-    """
+    """Execute a notebook with papermill, and return its cells."""
     import nbformat
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
@@ -71,21 +68,16 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
     with refusing(SentenceError, f"{notebook} is not a notebook that can be read"):
         nbformat.read(notebook, as_version=4)
     manager = _kernel_manager()
-    has_retried = False
-    while True:
-        try:
-            options = {"kernel_manager_class": manager}
-            return papermill.execute_notebook(notebook, copy, parameters, **options).cells
-        except NoSuchKernel as error:
-            reason = f"its kernel {error.name!r} is not installed"
-            remedy = "`jupyter kernelspec list` shows those that are"
-            raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
-        except RuntimeError as error:
-            did_not_start = "kernel_info" in str(error)
-            if has_retried or not did_not_start:
-                problem = f"the kernel {manager.displayed_command} failed: {error}"
-                raise SentenceError(f"{notebook.name}: {problem}") from None
-            has_retried = True
+    try:
+        options = {"kernel_manager_class": manager}
+        return papermill.execute_notebook(notebook, copy, parameters, **options).cells
+    except NoSuchKernel as error:
+        reason = f"its kernel {error.name!r} is not installed"
+        remedy = "`jupyter kernelspec list` shows those that are"
+        raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
+    except RuntimeError as error:
+        problem = f"the kernel {manager.displayed_command} failed: {error}"
+        raise SentenceError(f"{notebook.name}: {problem}") from None
 
 
 def _kernel_manager() -> Any:
@@ -94,13 +86,19 @@ def _kernel_manager() -> Any:
     A kernel of this name may be installed for another environment. Other kernels are started as
     they are installed.
     """
+    import traitlets
     from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
 
     class OwnPythonManager(AsyncKernelManager):
-        """A kernel manager that prefers the Python of this process."""
+        """A kernel manager that prefers the Python of this process, and sockets that are files."""
 
         displayed_command = "of the notebook"
+
+        @traitlets.default("transport")
+        def _local_transport(self) -> str:
+            # Windows does not have them. Other users of the computer cannot read them.
+            return "tcp" if os.name == "nt" else "ipc"
 
         @property
         def kernel_spec(self) -> KernelSpec | None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader
 
-from pro_lib.app.score_summary import difference_lines, head_lines, reservations
+from pro_lib.app.score_summary import difference_lines, head_lines, mistrust_line, reservations
 from pro_lib.app.score_table import printed_table
 from pro_lib.common.validation import printable
+from pro_lib.evaluation.evaluation import Splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
         generator=_GENERATOR,
         title=f"Uncertainty of answers: {name}",
         method=method,
-        summary=[*head_lines(scored, method), mistrust.sentence],
+        summary=[*head_lines(scored, method), mistrust_line(scored, mistrust)],
         has_auroc=has_auroc,
         **(_judged_parts(scored, method) if has_auroc else {}),
         least=ranked.head(_N_LISTED),
@@ -111,14 +112,18 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
         "auroc_figure": partial(_svg, auroc, "auroc"),
         "differences": [*difference_lines(scored), *reservations(scored)],
     }
-    splits = scored.splits()
-    if splits is None or method not in scored.reported_scores:
+    if method not in scored.reported_scores:
         return parts
     name = scored.full_name(method)
-    if name != "NLL" and "NLL" in splits.reported.baselines:
-        table = answered.table([splits], methods=["NLL", name])
+    scores = scored.reported_scores
+    if "NLL" in scores and not scores[method].rank().equals(scores["NLL"].rank()):
+        same = Splits(scored.reported, scored.reported, None, alphas=[scored.alpha.alpha])
+        table = answered.table([same], methods=["NLL", name])
         figure = answered.draw(table, figure_columns=1)
         parts["accuracy_figure"] = partial(_svg, figure, "accuracy")
+    splits = scored.splits()
+    if splits is None:
+        return parts
     bins = reliability.table([splits], methods=[name])
     title = f"Accuracy against the confidence that {method} gives"
     figure = reliability.draw(bins, figure_columns=1, title=title)

@@ -44,7 +44,7 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
             lines.append(f"  {printable(row.method):{width}}  {words}")
         lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
-        lines += ["", f"Accuracy if only the most certain questions by {method} are answered:"]
+        lines += ["", f"Accuracy of the most certain questions by {method}:"]
         for row in scored.most_certain(method).itertuples():
             interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
             words = f"{row.accuracy:6.1%} right {interval}"
@@ -56,10 +56,27 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
 
 def _label_lines(labels: SampleLabels) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
-    from pro_lib.labels.estimates import estimate_words
+    from pro_lib.labels.estimates import SHOWN, estimate_words
 
-    words, sentence = estimate_words(labels.estimates)
-    return ["", "Estimates from the labels:", words.map(printable).to_string(index=False), sentence]
+    words, sentences = estimate_words(labels.estimates, labels.sample.labels["labeller"])
+    table = words.map(printable).to_string(index=False)
+    lines = ["", "Estimates from the labels:", table, *map(printable, sentences)]
+    judges = labels.sample.judge_agreement(labels.evaluation.without_labels())
+    for row in judges.itertuples():
+        if row.judge == "rouge_l" and row.shown == SHOWN:
+            interval = f"({row.agreement_low:.1%} to {row.agreement_high:.1%})"
+            share = f"{row.agreement:.1%} {interval} of the answers"
+            lines.append(f"ROUGE-L > 0.3 and the labels agree on an estimated {share}.")
+    for row in labels.labellers[labels.labellers["n_both"] > 0].itertuples():
+        same = f"the same for {row.n_same:,} of {row.n_both:,} answers"
+        if row.other_labeller is None:
+            text = f"The label of {row.labeller} was {same} that were shown twice."
+        else:
+            pair = f"The labels of {row.labeller} and {row.other_labeller}"
+            kappa = "unknown" if row.kappa != row.kappa else f"{row.kappa:.2f}"  # NaN
+            text = f"{pair} are {same} (Cohen's κ {kappa})."
+        lines.append(printable(text))
+    return lines
 
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
@@ -168,13 +185,21 @@ def reservations(scored: ScoredAnswers) -> list[str]:
     return sentences
 
 
-def mistrust_line(mistrust: Mistrust) -> str:
-    """Return the rule of the marks in the table."""
-    n = int(mistrust.is_mistrusted.sum())
+def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
+    """Return the rule of the marks in the table, and how many marked answers are wrong."""
+    is_marked = mistrust.is_mistrusted
+    n = int(is_marked.sum())
     if not n:
         return mistrust.sentence
     answers = "1 answer" if n == 1 else f"{n:,} answers"
-    return f"{mistrust.sentence} This marks {answers} with !."
+    line = f"{mistrust.sentence} This marks {answers} with !."
+    is_wrong = scored.rows["correct"].eq(False).to_numpy(bool)
+    is_judged = scored.rows["correct"].notna().to_numpy()
+    if not is_judged.any():
+        return line
+    marked = f"{(is_wrong & is_marked).sum():,} of {(is_judged & is_marked).sum():,}"
+    others = f"{(is_wrong & ~is_marked).sum():,} of {(is_judged & ~is_marked).sum():,}"
+    return f"{line} Of the marked answers, {marked} are wrong; of the others, {others}."
 
 
 def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:

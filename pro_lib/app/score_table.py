@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.files import csv_text
+from pro_lib.common.nested import json_value
 from pro_lib.common.validation import SentenceError, printable
 
 if TYPE_CHECKING:
@@ -161,23 +161,6 @@ def json_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     Missing values are None.
     """
     return [json_value(row) for row in table.to_dict("records")]
-
-
-def json_value(value: Any) -> Any:
-    """Return a value that JSON can express: no NaN, no infinity, no numpy scalar."""
-    import math
-
-    import numpy as np
-
-    if isinstance(value, Mapping):
-        return {str(key): json_value(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(part) for part in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def is_score_table(path: Path) -> bool:

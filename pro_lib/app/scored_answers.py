@@ -34,6 +34,7 @@ from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
 from pro_lib.labels.answers import choose_alphas, collect_answers
 from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.session import with_placeholder
 from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
@@ -130,6 +131,13 @@ class SampleLabels:
     def estimates(self) -> pd.DataFrame:
         """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
         return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+
+    @property
+    def labellers(self) -> pd.DataFrame:
+        """How often labellers agree with themselves and with others (`labeller_agreement`)."""
+        answers = self.sample.planned_answers(self.evaluation)
+        current = self.sample.plan.current_labels(self.sample.labels, answers)
+        return labeller_agreement(current.labels)
 
     @property
     def by_question(self) -> dict[str, Any]:
@@ -352,11 +360,12 @@ class ScoredAnswers:
             why = "No accuracy can be guaranteed without judged answers."
             return self._mistrust_quarter(method, why)
         shown = self._guarantee(method, target, confidence)
+        words = shown.sentence(questions="judged questions")
         if shown.threshold is None:
-            return self._mistrust_quarter(method, shown.sentence())
+            return self._mistrust_quarter(method, words)
         scores = self.scores_of(method)
         is_mistrusted = ~shown.answers(scores) & ~np.isnan(scores)
-        sentence = f"By {method}: {shown.sentence()}"
+        sentence = f"By {method}: {words}"
         if "cluster" in self.reported.answers:
             sentence += " This takes questions as independent, but they come in clusters."
         return Mistrust(method, is_mistrusted, sentence, shown)
@@ -460,7 +469,7 @@ def score_answers(
     else:
         labels = None
         choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
-    shown = _selected(tuple(map(_short_name, _score_names(evaluation))), names)
+    shown = tuple(map(_short_name, select_methods(_score_names(evaluation), names)))
     texts = None
     if is_mixed and labels is None:
         texts = score_answers(run.as_texts(), choices=choices)
@@ -537,17 +546,28 @@ def _alpha_of(
     return default_alpha(run.search_alpha, why=why)
 
 
-def _selected(names: tuple[str, ...], methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the requested methods in their usual order."""
+def select_methods(names: Sequence[str], methods: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the requested methods in their usual order, or all.
+
+    Args:
+        names: the names of the scores, such as "SE, lexical".
+        methods: the short names of the requested methods, such as "SE".
+
+    Raises:
+        SentenceError: if one of them is not among the names.
+    """
     if methods is None:
-        return names
-    unknown = [name for name in methods if name not in names]
+        return tuple(names)
+    known = list(map(_short_name, names))
+    unknown = [name for name in methods if name not in known]
     if unknown:
+        alike = [name for name in known if name.lower() == unknown[0].lower()]
+        question = f" Did you mean {alike[0]}?" if alike else ""
         raise SentenceError(
-            f"Method {unknown[0]!r} cannot be computed from these answers. "
-            f"Choose from {', '.join(names)}."
+            f"Method {unknown[0]!r} cannot be computed from these answers.{question} "
+            f"Choose from {', '.join(known)}."
         )
-    return tuple(name for name in names if name in methods)
+    return tuple(name for name in names if _short_name(name) in methods)
 
 
 def _lexical_in_blocks(texts: Any, questions: pd.DataFrame | None = None) -> FloatArray:

@@ -90,3 +90,20 @@ def _has_fields(value: object) -> bool:
     if isinstance(value, (str, int, float)):
         return False
     return is_dataclass(value) or hasattr(value, "__dict__")
+
+
+def json_value(value: Any) -> Any:
+    """Return a value that JSON can express: no NaN, no infinity, no numpy scalar."""
+    import math
+
+    import numpy as np
+
+    if isinstance(value, Mapping):
+        return {str(key): json_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

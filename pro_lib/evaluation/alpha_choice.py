@@ -94,9 +94,9 @@ def choose_alpha(
             return AlphaChoice(alpha, reason, ~is_chosen_on)
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
-        f"{counts} do not suffice to choose it; {FEWEST_TO_HALVE} are needed, or "
-        f"{FEWEST_TO_CHOOSE} of the split validation, and {FEWEST_OF_A_CLASS} right and "
-        f"{FEWEST_OF_A_CLASS} wrong answers among those that choose α and among the others"
+        f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "
+        f"of the split validation), and {FEWEST_OF_A_CLASS} right and {FEWEST_OF_A_CLASS} wrong "
+        "answers in each part"
     )
     return default_alpha(evaluation.search_alpha, why=why)
 

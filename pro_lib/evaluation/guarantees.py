@@ -55,16 +55,16 @@ class Guarantee:
         threshold = -np.inf if self.threshold is None else self.threshold
         return np.asarray(scores < threshold)
 
-    def sentence(self) -> str:
-        """Return the guarantee as a sentence."""
+    def sentence(self, *, questions: str = "validation questions") -> str:
+        """Return the guarantee as a sentence, with a name for the questions that show it."""
         goal = f"at least {100 * self.target:g} % right with {100 * self.confidence:g} % confidence"
         repeats = ""
         if self.n_repeats:
-            repeats = f" {self.n_repeats} validation questions that repeat a text were left out."
+            repeats = f" {self.n_repeats} {questions} that repeat a text were left out."
         if self.threshold is None:
             return (
-                f"Nothing can be guaranteed: {self.n_validation} validation questions do not show "
-                f"{goal}.{repeats}"
+                f"Nothing can be guaranteed: {self.n_validation} {questions} do not show {goal}."
+                f"{repeats}"
             )
         condition = "every question"
         if self.threshold != np.inf:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,11 @@ from pro_lib.evaluation.alpha_choice import default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.file import KEY, answer_key
-from pro_lib.labels.inference import FloatArray, IntArray, Ranking
+from pro_lib.labels.inference import FloatArray, IntArray
+from pro_lib.metrics.correctness import MATCHES
 
 ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
-_FEATURES = ("exact_match", "alias_match", "NLL", "ALL")
+_FEATURES = ["exact_match", "alias_match", "NLL", "ALL"]
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,6 @@ class Answers:
     def __len__(self) -> int:
         return len(self.table)
 
-    def ranking(self, scores: ArrayLike) -> Ranking:
-        """Return the order of scores (n, M) of the answers."""
-        return Ranking.from_scores(scores, self.codes, len(self))
-
     @cached_property
     def clusters(self) -> IntArray | None:
         """Numbers (G,) of clusters of units; None for independent questions."""
@@ -65,11 +63,6 @@ class Answers:
         clusters = np.zeros(len(self), dtype=np.intp)
         clusters[self.codes] = numbers
         return clusters
-
-    @cached_property
-    def shown_texts(self) -> list[tuple[str, str]]:
-        """The question and the digest of the references of each unit."""
-        return list(zip(self.table["question"], self.table["references"], strict=True))
 
     @cached_property
     def row_of_question(self) -> dict[str, int]:
@@ -92,10 +85,10 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
     # `factorize` numbers units by their first row, so these rows are in the order of the codes.
     table = table[~pd.Series(codes).duplicated()].reset_index(drop=True)
-    digest = hashlib.sha256(json.dumps(table[KEY].to_numpy().tolist()).encode()).hexdigest()[:16]
+    digest = _digest(table[KEY].to_numpy().tolist())
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     # The features of several answers of one unit are averaged. Constant ones are left out.
-    means = rows[[*_FEATURES]].fillna(0.0).groupby(codes).mean().to_numpy()
+    means = rows[_FEATURES].fillna(0.0).groupby(codes).mean().to_numpy()
     bins = strata[:, None] == np.arange(len(ROUGE_BINS))
     varies = np.ptp(means, axis=0) > 0
     features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
@@ -134,8 +127,13 @@ def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[s
     """
     if np.isnan(reported.log_probs).all():
         return {}, ""
-    if pool is None or not pool.n_rarer:
-        choice = default_alpha(reported.search_alpha, why="no validation questions can choose it")
+    problem = "there are no validation questions"
+    if pool is not None:
+        words = pool.judgement.one_class
+        problem = words and f"among the validation questions, {words}"
+    if pool is None or problem:
+        why = f"it is not chosen on labelled questions, and {problem}"
+        choice = default_alpha(reported.search_alpha, why=why)
         return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
     splits = Splits(pool.with_methods_of(reported), reported)
     alphas = {name: chosen_alpha(splits, name=name) for name in splits.pool.alpha_names}
@@ -170,7 +168,10 @@ def references_digest(references: Sequence[str] | None) -> str:
         True
     """
     # Missing references of a table are None or NaN.
-    texts = sorted(references) if isinstance(references, Iterable) else []
+    return _digest(sorted(references) if isinstance(references, Iterable) else [])
+
+
+def _digest(texts: list[Any]) -> str:
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
 
 
@@ -192,18 +193,13 @@ def _rows_of(evaluation: Evaluation) -> pd.DataFrame:
             "dataset": evaluation.dataset,
             "question_id": question_ids,
             "answer": [answer_key(text) for text in answers["text"]],
-            "question": "",
-            "references": "",
+            "question": answers["question"].fillna(""),
+            "references": answers["references"].map(references_digest),
             "text": answers["text"],
-            "rouge_l": answers["rouge_l"].astype(float),
         }
     )
-    if "question" in answers:
-        rows["question"] = answers["question"].fillna("")
-    if "references" in answers:
-        rows["references"] = answers["references"].map(references_digest)
-    for name in ("exact_match", "alias_match"):
-        rows[name] = answers[name].astype(float) if name in answers else np.nan
+    for name in ("rouge_l", *MATCHES):
+        rows[name] = answers[name].astype(float)
     for name in ("NLL", "ALL"):
         scores = evaluation.baselines.get(name)
         rows[name] = 0.0 if scores is None else ranks(scores)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,10 @@ from pro_lib.labels.inference import (
     Scope,
     label_weights,
 )
+from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.plan import LabelPlan, plan_path
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
-from pro_lib.metrics.differences import SIGNIFICANT, read_difference
+from pro_lib.metrics.differences import difference_columns
 from pro_lib.metrics.selective import (
     answered_weights,
     bin_numbers,
@@ -47,6 +48,7 @@ from pro_lib.metrics.selective import (
 INTERVAL = "from labels of a sample"
 FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
+BY_JUDGE = "AUROC by ROUGE-L"
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
@@ -78,21 +80,11 @@ class LabelSample:
             The labels with their plan.
 
         Raises:
-            RunError: if a file cannot be read, the plan is missing, or the labels belong to another
-                plan.
+            RunError: if a file cannot be read, or the labels belong to another plan.
         """
         labels = read_label_file(path)
-        plan_file = plan_path(path)
-        if not plan_file.exists():
-            raise RunError(
-                f"{path} has labels of a sample, but their plan {plan_file} is missing; put the "
-                "plan beside the label file"
-            )
-        plan = LabelPlan.read(plan_file)
-        try:
-            plan.check(labels)
-        except RunError as error:
-            raise RunError(f"{path} and {plan_file}: {error}") from None
+        plan = LabelPlan.read(plan_path(path))
+        plan.check(labels)
         return cls(labels, plan)
 
     @classmethod
@@ -134,7 +126,7 @@ class LabelSample:
         current = plan.current_labels(self.labels, answers)
         merged = merge_labels(current.labels).set_index("unit")
         # Rows and weights by the position in the plan
-        merged = merged.drop(columns="row").reindex(range(len(plan.table)))
+        merged = merged.drop(columns="row").reindex(range(len(plan.answers)))
         decided = merged["correct"].astype(float).to_numpy()
         weights = label_weights(
             decided,
@@ -151,13 +143,9 @@ class LabelSample:
                 "so their labels cannot be estimated; leave them out by LabelSample.planned_answers"
             )
         merged = merged.iloc[places].reset_index(drop=True)
-        sample = Sample.fit(
-            decided[places],
-            weights[places],
-            answers.features,
-            scope=scope,
-            clusters=answers.clusters,
-        )
+        labels = decided[places]
+        model = cross_fitted(answers.features, labels)
+        sample = Sample(labels, weights[places], model, scope, answers.clusters)
         return SampledVerdicts(sample, merged.drop(columns=KEY), answers.codes, current.notes)
 
     def estimate(
@@ -260,16 +248,17 @@ class LabelSample:
         for judge in ("rouge_l", *MATCHES):
             if judge not in judged or judged[judge].isna().any():
                 continue
-            limit = ROUGE_THRESHOLD if judge == "rouge_l" else 0.0
-            is_right = judged[judge].to_numpy(float) > limit
+            is_right = judged[judge].to_numpy(float) > ROUGE_THRESHOLD  # a match is 0 or 1
             signs = np.where(is_right, 1.0, -1.0)
             shares = judgement.accuracies(np.stack([np.ones(len(signs)), signs]))
+            columns = pd.DataFrame(shares.columns(""))
+            accuracy, agreement = columns.to_dict("records")
+            is_missing = columns[["", "_low"]].isna().any(axis=None)
             row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
-            for place, name in enumerate(("accuracy", "agreement")):
-                row |= {key: ends[place] for key, ends in shares.columns(name).items()}
-            is_missing = np.isnan([*shares.value, *shares.low]).any()
+            row |= {f"accuracy{end}": value for end, value in accuracy.items()}
+            row |= {f"agreement{end}": value for end, value in agreement.items()}
             shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
-            rows.append(row | dict(judgement.counts) | {"scope": scope, "shown": shown})
+            rows.append(row | {**judgement.counts, "scope": scope, "shown": shown})
         return _with_setting(pd.DataFrame(rows), answers.evaluation)
 
     def planned_answers(self, evaluation: Evaluation) -> Answers:
@@ -284,7 +273,7 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        known = self.plan.answers
+        known: Answers | None = self.plan.today
         if known is not None and known.evaluation is evaluation:
             return known
         answers = collect_answers(evaluation)
@@ -460,26 +449,25 @@ class SampledVerdicts:
         """
         values = scores.to_numpy(np.float64)
         names = scores.columns
-        place = names.get_loc(reference)
+        place = int(names.get_indexer([reference])[0])
         is_reference = np.arange(len(names)) == place
-        differences = self.differences(values, values[:, place], is_reference=is_reference)
-        p_value = differences.p_value
-        p_holm = metrics.holm(np.where(names.isin(list(uncorrected)), np.nan, p_value))
-        estimate = differences.estimate
-        rows = zip(estimate.low, estimate.high, differences.n_differ, strict=True)
-        readings = [read_difference(*row, problem=self.problem) for row in rows]
-        readings[place] = ""
+        found = self.differences(values, values[:, place], is_reference=is_reference)
+        tests = metrics.DeLong(
+            difference=found.estimate.value,
+            low=found.estimate.low,
+            high=found.estimate.high,
+            standard_error=np.full(len(names), np.nan),
+            p_value=found.p_value,
+            n_differ=found.n_differ,
+            reference=place,
+            problem=self.problem,
+        )
         return pd.DataFrame(
             {
                 "method": names,
                 **self.auroc(values).columns("auroc"),
                 "interval": self.interval,
-                "n_differ": differences.n_differ,
-                **differences.estimate.columns("difference"),
-                "p_value": p_value,
-                "p_holm": p_holm,
-                "significant": p_holm <= SIGNIFICANT,
-                "reading": readings,
+                **difference_columns(tests, names.isin(list(uncorrected))),
             }
         )
 
@@ -531,15 +519,14 @@ class SampledVerdicts:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
         estimates = self._estimates(np.column_stack([reference, scores]))
         difference, p_values = estimates.difference(0)
-        difference = self._shown(difference)
         by_definition = np.broadcast_to(is_reference, scores.shape[1])
-        is_hidden = by_definition | bool(self.problem)
-        is_zero = by_definition & (not self.problem)
-        low, high = (np.where(is_zero, 0.0, ends[1:]) for ends in (difference.low, difference.high))
+        low, high = (
+            np.where(by_definition, 0.0, ends[1:]) for ends in (difference.low, difference.high)
+        )
         return Differences(
             metrics.count_moved(scores, reference),
-            Estimate(difference.value[1:], low, high),
-            np.where(is_hidden, np.nan, p_values[1:]),
+            self._shown(Estimate(difference.value[1:], low, high)),
+            np.where(by_definition | bool(self.problem), np.nan, p_values[1:]),
         )
 
     def _shown(self, estimate: Estimate) -> Estimate:
@@ -560,8 +547,8 @@ def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
-def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of `LabelSample.estimate` as texts, and a sentence about the labels.
+def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table of `LabelSample.estimate` as texts, and sentences about the labels.
 
     The page of `pro label` and `pro score` show them.
     """
@@ -575,16 +562,33 @@ def estimate_words(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
             difference = "identical"
         elif size < _SMALLEST_SHOWN:
             difference = f"within ±{_SMALLEST_SHOWN}"
-        auroc = _words(row, "auroc") if row["shown"] == SHOWN else f"not shown: {row['shown']}"
         name = ", ".join(text for text in (row["method"], row["similarity"]) if text)
+        auroc = _words(row, "auroc")
         rows.append({"method": name, "difference to NLL": difference, "AUROC by labels": auroc})
+    words = pd.DataFrame(rows)
+    if table["auroc_by_judge"].notna().any():
+        words[BY_JUDGE] = table["auroc_by_judge"].map("{:.3f}".format)
     counts = table.iloc[0]
-    return pd.DataFrame(rows), (
-        f"{counts['n_labels']:,} answers have a decided label ({counts['n_right']:,} right, "
-        f"{counts['n_wrong']:,} wrong). Kish's effective number of labels, which is smaller if "
-        f"their weights differ, is {counts['n_effective']:.0f}. If the interval of a difference "
-        "contains 0, the labels do not show which method is better. The methods need not be equal."
-    )
+    *others, last = sorted(set(labellers)) or [""]
+    given = f" by {', '.join(others)} and {last} together" if others else ""
+    sentences = [
+        "AUROC is the probability that a wrong answer is scored as more uncertain than a right "
+        "one.",
+        f"{counts['n_labels']:,} answers have a decided label{given} ({counts['n_right']:,} right, "
+        f"{counts['n_wrong']:,} wrong).",
+    ]
+    reasons = [reason for reason in table["shown"].unique() if reason != SHOWN]
+    sentences += [f"Not shown: {reason}." for reason in reasons]
+    if counts["n_undecided"]:
+        sentences.append(f"{counts['n_undecided']:,} labelled answers are undecided and left out.")
+    sentences += [
+        f"Kish's effective number of labels is {counts['n_effective']:.0f}. It is "
+        f"{counts['n_labels']:,} if all labels have the same weight, and smaller if a few labels "
+        "have large weights.",
+        "If the interval of a difference contains 0, the labels do not show which method is "
+        "better. The methods need not be equal.",
+    ]
+    return words, sentences
 
 
 def _words(row: Mapping[str, Any], name: str, *, sign: str = "") -> str:

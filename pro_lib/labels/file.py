@@ -32,7 +32,6 @@ from pro_lib.metrics.auroc import wilson
 from pro_lib.metrics.correctness import normalized_words
 
 KEY = ["dataset", "question_id", "answer"]
-_Decisions = dict[tuple[str, ...], bool]
 _MINUS = re.compile(r"(?<!\w)[-\u2212](?=[\d.])")
 
 
@@ -149,42 +148,26 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
     """
     if not Path(path).exists():
         raise RunError(f"{path} does not exist; give the path of a label file")
-    labels: list[Label | None] = []
-    # Of each line: the labeller, the place of the label, and what was there before
-    steps: list[tuple[str, int, Label | None]] = []
+    given: list[Label] = []
     for number, values in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
-        if "undo" in values:
-            labeller = parse(_Undo, values, where).labeller
-            for step in reversed(steps):
-                if step[0] == labeller:
-                    steps.remove(step)
-                    labels[step[1]] = step[2]
-                    break
+        if "undo" not in values:
+            given.append(parse(Label, values, where))
             continue
-        label = parse(Label, values, where)
-        place = _replaced_place(labels, label) if label.change else None
-        if place is None:
-            place = len(labels)
-            labels.append(None)
-        steps.append((label.labeller, place, labels[place]))
-        labels[place] = label
-    return label_table(label for label in labels if label is not None)
-
-
-def _replaced_place(labels: list[Label | None], label: Label) -> int | None:
-    """Return the place of the label that a changed one replaces, or None if it was withdrawn."""
-    for place in reversed(range(len(labels))):
-        earlier = labels[place]
-        if earlier is not None and _identity(earlier) == _identity(label):
-            return place
-    return None
-
-
-def _identity(label: Label) -> tuple[object, ...]:
-    """Return what two labels have in common if one replaces the other."""
-    answer = answer_key(label.text)
-    return label.labeller, label.dataset, label.question_id, answer, label.repetition
+        labeller = parse(_Undo, values, where).labeller
+        places = [place for place, label in enumerate(given) if label.labeller == labeller]
+        if places:
+            del given[places[-1]]
+    labels: list[Label] = []
+    place_of: dict[tuple[object, ...], int] = {}
+    for label in given:
+        answer = (label.dataset, label.question_id, answer_key(label.text), label.repetition)
+        place = place_of.setdefault((label.labeller, *answer), len(labels))
+        if label.change and place < len(labels):
+            labels[place] = label
+        else:
+            labels.append(label)
+    return label_table(labels)
 
 
 def is_label_sample(path: str | Path) -> bool:
@@ -206,7 +189,9 @@ def label_table(labels: Iterable[Label]) -> pd.DataFrame:
     """Return a table of labels, a row each, with the columns of `Label` and `answer`."""
     rows = [label.model_dump() for label in labels]
     table = pd.DataFrame(rows, columns=list(Label.model_fields))
-    table = table.astype({"correct": object, "repetition": bool, "adjudication": bool})
+    table = table.astype(
+        {"correct": object, "repetition": bool, "adjudication": bool, "change": bool}
+    )
     table["answer"] = [answer_key(text) for text in table["text"]]
     return table
 
@@ -214,17 +199,17 @@ def label_table(labels: Iterable[Label]) -> pd.DataFrame:
 def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
     """Merge the labels of several labellers into one label per answer.
 
-    The first label of each labeller counts; repetitions only serve `consistency`. Most labellers
-    decide, and a tie is undecided. An adjudication decides alone.
+    The first label of each labeller counts; repetitions only serve `labeller_agreement`. Most
+    labellers decide, and a tie is undecided. An adjudication decides alone.
 
     Args:
         labels: from `read_label_file`, of one plan (`LabelPlan.check`). All labellers of a plan use
             one file, because each file has its own second phase.
 
     Returns:
-        A row per answer, with the columns of `labels` and `n_right`, `n_wrong` (labellers) and
-        `is_disputed`: whether they differ, without an adjudication. `correct` is None where nobody
-        decides or as many say right as wrong.
+        A row per answer, with the columns of `labels` and `is_disputed`: whether labellers differ,
+        without an adjudication. `correct` is None where nobody decides or as many say right as
+        wrong.
 
     Example:
         >>> merged = merge_labels(read_label_file("labels.jsonl"))  # doctest: +SKIP
@@ -232,21 +217,17 @@ def merge_labels(labels: pd.DataFrame) -> pd.DataFrame:
         3
     """
     first = first_labels(labels)
-    is_vote = ~first["adjudication"]
-    votes = first.assign(
-        n_right=(first["correct"].eq(True) & is_vote).astype(int),
-        n_wrong=(first["correct"].eq(False) & is_vote).astype(int),
-    )
-    sums = votes.groupby(KEY, sort=False)[["n_right", "n_wrong"]].sum()
-    merged = first.drop_duplicates(KEY).set_index(KEY).drop(columns="correct").join(sums)
-    balance = np.sign(merged["n_right"] - merged["n_wrong"])
-    merged["correct"] = balance.map({1: True, -1: False, 0: None}).astype(object)
-    merged["is_disputed"] = (merged["n_right"] > 0) & (merged["n_wrong"] > 0)
-    decisions = first[first["adjudication"]].drop_duplicates(KEY, keep="last")
-    decisions = decisions.set_index(KEY)["correct"]
-    merged.loc[decisions.index, "correct"] = decisions
+    votes = first["correct"].map({True: 1, False: -1}).mask(first["adjudication"]).fillna(0)
+    answer = [first[name] for name in KEY]
+    balance = votes.groupby(answer).transform("sum")
+    n_votes = votes.abs().groupby(answer).transform("sum")
+    majority = np.sign(balance).map({1: True, -1: False, 0: None}).astype(object)
+    merged = first.assign(correct=majority, is_disputed=n_votes > balance.abs())
+    merged = merged.drop_duplicates(KEY).set_index(KEY)
+    decisions = first[first["adjudication"]].drop_duplicates(KEY, keep="last").set_index(KEY)
+    merged.loc[decisions.index, "correct"] = decisions["correct"]
     merged.loc[decisions.index, "is_disputed"] = False
-    return merged.reset_index()[[*labels.columns, "n_right", "n_wrong", "is_disputed"]]
+    return merged.reset_index()[[*labels.columns, "is_disputed"]]
 
 
 def first_labels(labels: pd.DataFrame) -> pd.DataFrame:
@@ -265,49 +246,46 @@ def labeller_agreement(labels: pd.DataFrame) -> pd.DataFrame:
         A row per labeller, in which other_labeller is None, and a row per pair: labeller,
         other_labeller, n_both (answers with two decided labels), n_same, agreement with
         agreement_low and agreement_high (Wilson's 95 % interval; NaN without answers) and kappa,
-        Cohen's κ of a pair; NaN if both gave all answers the same label.
+        Cohen's κ of a pair; NaN if both gave all answers the same label. An answer whose first
+        label was changed does not count for the labeller's own agreement.
 
     Example:
         >>> labeller_agreement(read_label_file("labels.jsonl"))  # doctest: +SKIP
     """
     labels = labels[~labels["adjudication"]]
+    first = labels[~labels["repetition"]]
+    again = labels[labels["repetition"]]
     labellers = sorted(labels["labeller"].unique())
-    first = _decisions(first_labels(labels), labellers)
-    again = _decisions(labels[labels["repetition"]], labellers)
     rows = [
-        {"labeller": name, "other_labeller": None, **_comparison(first[name], again[name])}
+        {"labeller": name, "other_labeller": None}
+        | _comparison(_decisions(first[~first["change"]], name), _decisions(again, name))
         | {"kappa": np.nan}
         for name in labellers
     ]
-    for labeller, other in itertools.combinations(labellers, 2):
-        pair = {"labeller": labeller, "other_labeller": other}
-        rows.append(pair | _comparison(first[labeller], first[other]))
-    columns = ["labeller", "other_labeller", *_comparison({}, {})]
+    for name, other in itertools.combinations(labellers, 2):
+        compared = _comparison(_decisions(first, name), _decisions(first, other))
+        rows.append({"labeller": name, "other_labeller": other} | compared)
+    nobody = pd.Series(dtype=bool)
+    columns = ["labeller", "other_labeller", *_comparison(nobody, nobody)]
     others = pd.Series([row["other_labeller"] for row in rows], dtype=object)  # None stays None
     return pd.DataFrame(rows, columns=columns).assign(other_labeller=others)
 
 
-def _decisions(labels: pd.DataFrame, labellers: list[str]) -> dict[str, _Decisions]:
-    """Return the decided labels of each labeller, by answer."""
-    decisions: dict[str, _Decisions] = {name: {} for name in labellers}
-    for label in labels.dropna(subset="correct").to_dict("records"):
-        answer = tuple(label[name] for name in KEY)
-        decisions[label["labeller"]].setdefault(answer, label["correct"])
-    return decisions
+def _decisions(labels: pd.DataFrame, labeller: str) -> pd.Series:
+    """Return the decided labels of a labeller, by answer."""
+    own = labels[labels["labeller"] == labeller].drop_duplicates(KEY)
+    return own.dropna(subset="correct").set_index(KEY)["correct"].astype(bool)
 
 
-def _comparison(one: _Decisions, other: _Decisions) -> dict[str, float]:
+def _comparison(one: pd.Series, other: pd.Series) -> dict[str, float]:
     """Return how often two series of labels agree on the answers of both, and Cohen's κ."""
-    pairs = np.array([[one[key], other[key]] for key in one if key in other]).reshape(-1, 2)
-    n = len(pairs)
-    n_same = int((pairs[:, 0] == pairs[:, 1]).sum())
-    agreement = low = high = kappa = np.nan
-    if n:
-        agreement = n_same / n
-        low, high = map(float, wilson(agreement, n))
-        share, other_share = pairs.mean(axis=0)
-        by_chance = share * other_share + (1 - share) * (1 - other_share)
-        if by_chance < 1:
-            kappa = float((agreement - by_chance) / (1 - by_chance))
+    both = pd.DataFrame({"one": one, "other": other}).dropna().to_numpy(bool)
+    n = len(both)
+    n_same = int((both[:, 0] == both[:, 1]).sum())
+    agreement = n_same / n if n else np.nan
+    low, high = map(float, wilson(agreement, n))
+    share, other_share = both.sum(axis=0) / max(n, 1)
+    by_chance = share * other_share + (1 - share) * (1 - other_share)
+    kappa = float((agreement - by_chance) / (1 - by_chance)) if by_chance < 1 else np.nan
     shares = {"agreement": agreement, "agreement_low": low, "agreement_high": high}
     return {"n_both": n, "n_same": n_same, **shares, "kappa": kappa}

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.labels.label_model import cross_fitted
 from pro_lib.metrics.auroc import tie_numbers
 
 FloatArray = NDArray[np.float64]
@@ -86,10 +85,8 @@ def sum_by_unit(values: FloatArray, codes: IntArray, n_units: int) -> FloatArray
         >>> sum_by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 1]), 3)
         array([[1., 6., 0.]])
     """
-    sums = np.empty((len(values), n_units))
-    for row, weights in enumerate(values):
-        sums[row] = np.bincount(codes, weights=weights, minlength=n_units)
-    return sums
+    sums = [np.bincount(codes, weights=row, minlength=n_units) for row in values]
+    return np.array(sums, dtype=np.float64).reshape(len(values), n_units)
 
 
 @dataclass(frozen=True)
@@ -126,12 +123,12 @@ class Ranking:
             >>> Ranking.from_scores([[1.0], [2.0], [2.0]]).weight_below(np.array([1.0, 2.0, 4.0]))
             array([[0.5, 4. , 4. ]])
         """
-        result = np.empty(self.group.shape)
-        for row, group in enumerate(self.group):
+        rows = []
+        for group in self.group:
             in_group = np.bincount(group, weights=weights)
             below = np.cumsum(in_group) - in_group / 2
-            result[row] = below[group]
-        return result
+            rows.append(below[group])
+        return np.array(rows).reshape(self.group.shape)
 
     def by_unit(self, values: FloatArray) -> FloatArray:
         """Sum values (M, n) of the answers over the units, (M, G)."""
@@ -220,10 +217,17 @@ class Sample:
         labels: (G,) 1 for right, 0 for wrong, NaN without a label.
         weights: (G,) how many answers each label stands for; 0 without a label.
         model: (G,) predicted probabilities r̂ that the answers are right, without use of the
-            answer's own label.
+            answer's own label (`cross_fitted`).
         scope: "population" for intervals about the population of the questions, "questions" for
             intervals about these questions.
         clusters: (G,) numbers of clusters of units that belong together; None for independent ones.
+
+    Example:
+        >>> labels = np.array([1.0, 0.0, 1.0, 0.0])
+        >>> sample = Sample(labels, np.ones(4), np.full(4, 0.5), scope="questions")
+        >>> ranking = Ranking.from_scores([[0.1], [0.2], [0.3], [0.4]])
+        >>> sample.aurocs(ranking).auroc().value  # all answers have labels
+        array([0.75])
     """
 
     labels: FloatArray
@@ -231,37 +235,6 @@ class Sample:
     model: FloatArray
     scope: Scope = "population"
     clusters: IntArray | None = None
-
-    @classmethod
-    def fit(
-        cls,
-        labels: FloatArray,
-        weights: FloatArray,
-        features: FloatArray,
-        *,
-        seed: int = 0,
-        scope: Scope = "population",
-        clusters: IntArray | None = None,
-    ) -> Sample:
-        """Fit the label model.
-
-        Args:
-            labels: (G,) 1 for right, 0 for wrong, NaN without a label.
-            weights: (G,) from `label_weights`, which may have been computed with further answers.
-            features: (G, F) of all answers, for the label model.
-            seed: of the folds of the label model.
-            scope: as in `Sample`.
-            clusters: as in `Sample`.
-
-        Example:
-            >>> labels = np.array([1.0, 0.0, 1.0, 0.0])
-            >>> sample = Sample.fit(labels, np.ones(4), np.zeros((4, 1)), scope="questions")
-            >>> ranking = Ranking.from_scores([[0.1], [0.2], [0.3], [0.4]])
-            >>> sample.aurocs(ranking).auroc().value  # all answers have labels
-            array([0.75])
-        """
-        model = cross_fitted(features, labels, seed=seed)
-        return cls(labels, weights, model, scope, clusters)
 
     @cached_property
     def pseudo(self) -> FloatArray:
@@ -496,12 +469,9 @@ def share_interval(
         (array([0.404]), array([0.596]))
     """
     is_inside = (share > 0) & (share < 1)
-    middle = np.where(is_inside, share, 0.5)
-    spread = middle * (1 - middle)
+    is_shown = is_inside | ((variance == 0) & np.isin(share, [0, 1]))
+    spread = np.where(is_inside, share * (1 - share), 1.0)
     per_answer = stdtrit(freedom, 0.975) ** 2 * variance / spread  # t² / n
-    center = (middle + per_answer / 2) / (1 + per_answer)
+    center = (share + per_answer / 2) / (1 + per_answer)
     half = np.sqrt(per_answer * (spread + per_answer / 4)) / (1 + per_answer)
-    is_known = (variance == 0) & (share >= 0) & (share <= 1)
-    low = np.where(is_known, share, np.where(is_inside, center - half, np.nan))
-    high = np.where(is_known, share, np.where(is_inside, center + half, np.nan))
-    return low, high
+    return np.where(is_shown, center - half, np.nan), np.where(is_shown, center + half, np.nan)

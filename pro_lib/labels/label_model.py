@@ -2,19 +2,20 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import root
 from scipy.special import expit
 
 FloatArray = NDArray[np.float64]
 _N_FOLDS = 5
 _CLIP = 0.02
-_MOST_STEPS = 30
+_TOLERANCE = 1e-12  # of the coefficients, relative
 
 
 def fit_logistic(features: FloatArray, labels: FloatArray, *, penalty: float = 1.0) -> FloatArray:
     """Fit a logistic regression with a ridge penalty and a weak prior on the intercept.
 
     Minimizes the negative log-likelihood + penalty / 2 Σ b² + that of half an answer right and half
-    an answer wrong for the intercept alone, by Newton's method with halved steps.
+    an answer wrong for the intercept alone. The minimum is where the gradient is zero.
 
     Args:
         features: (n, F), each of them of the order of 1.
@@ -29,26 +30,16 @@ def fit_logistic(features: FloatArray, labels: FloatArray, *, penalty: float = 1
     labels = np.append(labels, 0.5)
     ridge = np.full(columns.shape[1], penalty)
     ridge[0] = 0.0
-    coefficients = np.zeros(columns.shape[1])
 
-    def loss(values: FloatArray) -> float:
-        logits = columns @ values
-        likelihood = (np.logaddexp(0, logits) - labels * logits).sum()
-        return float(likelihood + ridge @ values**2 / 2)
+    def gradient(coefficients: FloatArray) -> FloatArray:
+        errors = expit(columns @ coefficients) - labels
+        return np.asarray(columns.T @ errors + ridge * coefficients)
 
-    current = loss(coefficients)
-    for _ in range(_MOST_STEPS):
+    def hessian(coefficients: FloatArray) -> FloatArray:
         predicted = expit(columns @ coefficients)
-        gradient = columns.T @ (predicted - labels) + ridge * coefficients
-        curvature = (columns.T * (predicted * (1 - predicted))) @ columns + np.diag(ridge)
-        step = np.linalg.solve(curvature, gradient)
-        while loss(coefficients - step) > current + 1e-12 and np.abs(step).max() > 1e-10:
-            step = step / 2
-        coefficients = coefficients - step
-        current = loss(coefficients)
-        if np.abs(step).max() < 1e-8:
-            break
-    return coefficients
+        return np.asarray((columns.T * (predicted * (1 - predicted))) @ columns + np.diag(ridge))
+
+    return np.asarray(root(gradient, np.zeros(len(ridge)), jac=hessian, tol=_TOLERANCE).x)
 
 
 def predict_logistic(features: FloatArray, coefficients: FloatArray) -> FloatArray:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from pro_lib.common.files import RunError, parse, reading, regular, write_whole
+from pro_lib.common.files import RunError, reading, regular, write_whole
 from pro_lib.common.validation import (
     Format,
     Name,
@@ -28,7 +25,7 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
-from pro_lib.labels.inference import IntArray
+from pro_lib.labels.inference import IntArray, Ranking
 from pro_lib.questions.repeats import normalized_question
 
 FEWEST_PLANNED = 20
@@ -42,28 +39,8 @@ _WITHOUT_QUESTION = (
     "noticed"
 )
 _OTHER_REFERENCES = "Labels that count, although the references have changed since"
-_LIST = Field(strict=False)  # a list of JSON becomes a tuple
 _Key = tuple[Text, Text, Text]
-_Positions = Annotated[tuple[WholeNumber, ...], _LIST]
-
-
-class _SavedPlan(Format):
-    """The file of a plan.
-
-    `answers` has dataset, question_id and `answer_key` of each answer, `questions` the texts of
-    their questions, and `digest` identifies them. `first` and `second` are positions among them.
-    Old files have no `questions`.
-    """
-
-    version: Literal[1]
-    digest: Name
-    answers: list[Annotated[_Key, _LIST]]
-    questions: list[Text] | None = None
-    n_labels: PositiveInt
-    seed: WholeNumber
-    first: _Positions
-    second: _Positions | None
-    probabilities: Annotated[tuple[Probability, ...], _LIST] | None
+_Positions = tuple[WholeNumber, ...]
 
 
 @dataclass(frozen=True)
@@ -103,8 +80,7 @@ class CurrentLabels:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class LabelPlan:
+class LabelPlan(Format):
     """Which of the answers of an evaluation to label, in which order.
 
     The first phase is drawn when the plan is created. The second phase is drawn by `advance` from
@@ -115,17 +91,19 @@ class LabelPlan:
     are outside the plan, and answers that it does not have any more are not shown.
 
     Attributes:
-        table: a row per answer, in the order of the plan: dataset, question_id, answer and
-            question, the text of the question; empty if it is unknown.
-        digest: a hash of these answers, in hexadecimal.
+        version: of the file format.
+        digest: a hash of the planned answers, in hexadecimal.
+        answers: dataset, question_id and `answer_key` of each planned answer.
+        questions: the texts of their questions; empty if unknown. Old files do not have them.
         n_labels: the planned number of different answers to label.
         seed: of all random choices.
         first: positions of the answers of the first phase, in their order.
         second: positions of the answers of the second phase, in their order; None before it is
             drawn.
         probabilities: their inclusion probabilities.
-        answers: those of the plan's answers that exist today; None if only the file is known.
-        n_outside: the number of answers of today that are not in the plan.
+        today: the `Answers` of today among the planned ones; None if the plan was read without an
+            evaluation. They are not stored.
+        n_outside: the number of answers of today that are not in the plan. It is not stored.
 
     Example:
         >>> plan = LabelPlan.create(evaluation, n_labels=100)  # doctest: +SKIP
@@ -138,15 +116,31 @@ class LabelPlan:
         >>> append_label("labels.jsonl", label)  # doctest: +SKIP
     """
 
-    table: pd.DataFrame
-    digest: str
-    n_labels: int
-    seed: int
-    first: tuple[int, ...]
-    second: tuple[int, ...] | None = None
-    probabilities: tuple[float, ...] | None = None
-    answers: Answers | None = None
-    n_outside: int = 0
+    version: Literal[1] = 1
+    digest: Name
+    answers: tuple[_Key, ...]
+    questions: tuple[Text, ...] | None = None
+    n_labels: PositiveInt
+    seed: WholeNumber
+    first: _Positions
+    second: _Positions | None = None
+    probabilities: tuple[Probability, ...] | None = None
+    today: Any = Field(default=None, exclude=True)
+    n_outside: int = Field(default=0, exclude=True)
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> LabelPlan:
+        n_answers = len(self.answers)
+        positions = [*self.first, *(self.second or ())]
+        if len(set(self.answers)) < n_answers:
+            raise ValueError("an answer is listed twice")
+        if len(self.questions or self.answers) != n_answers:
+            raise ValueError("questions and answers must have the same length")
+        if len(set(positions)) < len(positions) or max(positions, default=0) >= n_answers:
+            raise ValueError(f"first and second must be different positions below {n_answers}")
+        if len(self.second or ()) != len(self.probabilities or ()):
+            raise ValueError("second and probabilities must have the same length")
+        return self
 
     @classmethod
     def create(cls, evaluation: Evaluation, *, n_labels: int = 100, seed: int = 0) -> LabelPlan:
@@ -171,9 +165,15 @@ class LabelPlan:
         answers = collect_answers(evaluation)
         rng = np.random.default_rng([seed, _STREAMS["first"]])
         first = first_phase(answers.strata, first_size(n_labels, len(answers)), rng)
-        n_labels = min(n_labels, len(answers))
-        table = answers.table[[*KEY, "question"]]
-        return cls(table, answers.digest, n_labels, seed, tuple(first.tolist()), answers=answers)
+        return cls(
+            digest=answers.digest,
+            answers=tuple(_keys(answers.table)),
+            questions=tuple(answers.table["question"]),
+            n_labels=min(n_labels, len(answers)),
+            seed=seed,
+            first=tuple(first.tolist()),
+            today=answers,
+        )
 
     @classmethod
     def read(cls, path: str | Path, evaluation: Evaluation | None = None) -> LabelPlan:
@@ -190,24 +190,20 @@ class LabelPlan:
         Raises:
             RunError: if the file cannot be read, or the evaluation has none of its answers.
         """
-        saved = _read_saved(path)
-        table = pd.DataFrame(saved.answers, columns=KEY)
-        table["question"] = saved.questions or ""
-        choices = (saved.first, saved.second, saved.probabilities)
-        plan = cls(table, saved.digest, saved.n_labels, saved.seed, *choices)
+        with reading(path, hint="restore the plan of the labels, or use another label file"):
+            plan = cls.model_validate_json(regular(path).read_bytes())
         if evaluation is None:
             return plan
         answers = collect_answers(evaluation)
         is_planned = plan.places(answers) >= 0
         if not is_planned.any():
             raise RunError(
-                f"{path} is a plan for other answers: none of its {len(table)} answers is among "
-                f"these {len(answers)}; use another label file"
+                f"{path} is a plan for other answers: none of its {len(plan.answers)} answers is "
+                f"among these {len(answers)}; use another label file"
             )
-        n_outside = int((~is_planned).sum())
-        if n_outside:
+        if not is_planned.all():
             answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
-        return replace(plan, answers=answers, n_outside=n_outside)
+        return plan.model_copy(update={"today": answers, "n_outside": int((~is_planned).sum())})
 
     def reread(self, path: str | Path) -> LabelPlan:
         """Return the plan with the second phase of its file, if another process has drawn it.
@@ -219,33 +215,15 @@ class LabelPlan:
             RunError: if the file cannot be read, or has become another plan.
         """
         saved = LabelPlan.read(path)
-        mine = (self.digest, self.n_labels, self.seed, self.first)
-        if (saved.digest, saved.n_labels, saved.seed, saved.first) != mine:
+        fixed = {"digest", "n_labels", "seed", "first"}
+        if saved.model_dump(include=fixed) != self.model_dump(include=fixed):
             raise RunError(f"{path} was replaced by another plan; open the label file again")
-        return self._with_second(saved.second, saved.probabilities)
-
-    def _with_second(
-        self, second: tuple[int, ...] | None, probabilities: tuple[float, ...] | None
-    ) -> LabelPlan:
-        # The cached positions stay valid; finding them again takes long.
-        plan = copy(self)
-        vars(plan).update(second=second, probabilities=probabilities)
-        return plan
+        second = {"second": saved.second, "probabilities": saved.probabilities}
+        return self.model_copy(update=second)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, completely or not at all."""
-        values = {
-            "version": 1,
-            "digest": self.digest,
-            "answers": list(self._place_of_key),
-            "questions": self.table["question"].tolist(),
-            "n_labels": self.n_labels,
-            "seed": self.seed,
-            "first": self.first,
-            "second": self.second,
-            "probabilities": self.probabilities,
-        }
-        write_whole((json.dumps(values) + "\n").encode("utf-8"), Path(path))
+        write_whole(f"{self.model_dump_json()}\n".encode(), Path(path))
 
     def check(self, labels: pd.DataFrame) -> None:
         """Raise `RunError` if a label belongs to another plan, or to another draw of this plan.
@@ -254,21 +232,20 @@ class LabelPlan:
             labels: from `read_label_file`.
         """
         draws = self._draws()
-        labelled = zip(labels["phase"], labels["probability"], strict=True)
         units = self.positions(labels).tolist()
-        is_drawn = [draws.get(unit) == draw for unit, draw in zip(units, labelled, strict=True)]
-        is_other = ~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest).to_numpy()
-        if is_other.any():
-            question_id = labels["question_id"].to_numpy()[is_other][0]
+        given = zip(units, labels["phase"], labels["probability"], strict=True)
+        is_drawn = [draws.get(unit) == (phase, probability) for unit, phase, probability in given]
+        other = labels[~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest)]
+        if len(other):
             raise RunError(
-                f"{is_other.sum()} labels do not belong to this plan, the first of them that of "
-                f"question {question_id!r}; restore the plan of these labels, or use another "
-                "label file"
+                f"{len(other)} labels do not belong to this plan, the first of them that of "
+                f"question {other['question_id'].iloc[0]!r}; restore the plan of these labels, or "
+                "use another label file"
             )
 
     def _draws(self) -> dict[int, tuple[int, float]]:
         """Return the phase and the inclusion probability of each chosen answer."""
-        draws = {unit: (1, len(self.first) / len(self.table)) for unit in self.first}
+        draws = {unit: (1, len(self.first) / len(self.answers)) for unit in self.first}
         for unit, probability in zip(self.second or (), self.probabilities or (), strict=True):
             draws[unit] = (2, probability)
         return draws
@@ -295,26 +272,16 @@ class LabelPlan:
 
     @cached_property
     def _place_of_key(self) -> dict[_Key, int]:
-        return {key: place for place, key in enumerate(_keys(self.table))}
+        return {key: place for place, key in enumerate(self.answers)}
 
     @cached_property
     def _place_of_text(self) -> dict[_Key | None, int]:
-        return {key: place for place, key in enumerate(_text_keys(self.table)) if key}
-
-    @property
-    def today(self) -> Answers:
-        """Those of the plan's answers that exist today.
-
-        Raises:
-            RunError: if the plan was read without an evaluation.
-        """
-        if self.answers is None:
-            raise RunError("this plan was read without an evaluation, so it has no answers to show")
-        return self.answers
+        table = pd.DataFrame(list(self.answers), columns=KEY).assign(question=self.questions or "")
+        return {key: place for place, key in enumerate(_text_keys(table)) if key}
 
     @cached_property
     def _rows(self) -> dict[int, int]:
-        """The row in the table of `answers` of each position that exists."""
+        """The row in the table of `today` of each position that exists."""
         return _row_of_place(self.places(self.today))
 
     def current_labels(self, labels: pd.DataFrame, answers: Answers | None = None) -> CurrentLabels:
@@ -324,28 +291,29 @@ class LabelPlan:
             labels: from `read_label_file`, of this plan.
             answers: those of today; None for all that the plan has.
         """
-        is_whole = answers is None or answers is self.answers
-        answers = answers or self.today
+        is_whole = answers is None or answers is self.today
+        answers = self.today if answers is None else answers
         rows = self._rows if is_whole else _row_of_place(self.places(answers))
-        labels = labels.assign(unit=self.positions(labels))
-        labels["row"] = [rows.get(unit, -1) if unit >= 0 else -1 for unit in labels["unit"]]
-        is_current = []
-        kinds: Counter[str] = Counter()
-        for label in labels.to_dict("records"):
-            exists = label["row"] >= 0
-            row = label["row"] if exists else answers.row_of_question.get(label["question_id"])
-            question, references = ("", "") if row is None else answers.shown_texts[row]
-            is_changed = _is_changed(label["question"], question)
-            is_current.append(label["unit"] >= 0 and not (is_changed and exists))
-            kinds[_CHANGED] += is_changed
-            is_gone = not exists and (is_whole or label["unit"] < 0)
-            kinds[_GONE] += is_gone and not is_changed
-            if exists and not is_changed:
-                kinds[_WITHOUT_QUESTION] += bool(question and not label["question"])
-                has_references = bool(label["references"] and references)
-                kinds[_OTHER_REFERENCES] += has_references and references != label["references"]
-        notes = tuple(f"{kind}: {count:,}." for kind, count in kinds.items() if count)
-        return CurrentLabels(labels[np.array(is_current, dtype=bool)], notes)
+        units = self.positions(labels)
+        places = np.array([rows.get(unit, -1) for unit in units.tolist()], dtype=np.intp)
+        exists = places >= 0
+        # The question of an answer that is gone may exist.
+        by_id = [answers.row_of_question.get(name, -1) for name in labels["question_id"]]
+        shown = answers.table.reindex(np.where(exists, places, by_id))
+        question, references = shown[["question", "references"]].fillna("").to_numpy(object).T
+        pairs = zip(labels["question"], question, strict=True)
+        is_changed = np.array([_is_changed(*pair) for pair in pairs], dtype=bool)
+        counts = exists & ~is_changed
+        given = labels["references"].to_numpy(object)
+        changes = {
+            _CHANGED: is_changed,
+            _GONE: ~exists & ~is_changed & (is_whole | (units < 0)),
+            _WITHOUT_QUESTION: counts & (question != "") & (labels["question"] == "").to_numpy(),
+            _OTHER_REFERENCES: counts & (given != "") & (references != "") & (references != given),
+        }
+        notes = tuple(f"{kind}: {is_so.sum():,}." for kind, is_so in changes.items() if is_so.any())
+        is_current = (units >= 0) & ~(is_changed & exists)
+        return CurrentLabels(labels.assign(unit=units, row=places)[is_current], notes)
 
     def advance(self, labels: pd.DataFrame, alphas: Mapping[str, float] | None = None) -> LabelPlan:
         """Draw the second phase as soon as all answers of the first phase have a label.
@@ -365,20 +333,22 @@ class LabelPlan:
             return self
         merged = merge_labels(current[current["row"] >= 0])
         answers = self.today
-        first_rows = [self._rows[unit] for unit in self._first_today]
-        values = np.full(len(answers), np.nan)
+        units = np.array(list(self._rows))
+        values = np.full(len(units), np.nan)
         values[merged["row"]] = merged["correct"].astype(float)
-        is_first = np.zeros(len(answers), dtype=bool)
-        is_first[first_rows] = True
         scores = method_scores(answers.evaluation, alphas)
-        n_second = self.n_labels - len(self.first)
         probabilities = second_probabilities(
-            answers.ranking(scores), answers.features, values, is_first, n_second=n_second
+            Ranking.from_scores(scores, answers.codes, len(units)),
+            answers.features,
+            values,
+            np.isin(units, self.first),
+            n_second=self.n_labels - len(self.first),
         )
         chosen = second_phase(probabilities, np.random.default_rng([self.seed, _STREAMS["second"]]))
-        units = list(self._rows)
-        second = tuple(units[row] for row in chosen)
-        return self._with_second(second, tuple(probabilities[chosen].tolist()))
+        second = tuple(units[chosen].tolist())
+        return self.model_copy(
+            update={"second": second, "probabilities": tuple(probabilities[chosen].tolist())}
+        )
 
     def is_first_complete(self, current: pd.DataFrame) -> bool:
         """Return whether all answers of the first phase that exist have a label.
@@ -386,11 +356,7 @@ class LabelPlan:
         Args:
             current: from `current_labels`.
         """
-        return set(self._first_today) <= set(current["unit"])
-
-    @property
-    def _first_today(self) -> list[int]:
-        return [unit for unit in self.first if unit in self._rows]
+        return self._rows.keys() & self.first <= set(current["unit"])
 
     def _current(self, labels: pd.DataFrame) -> pd.DataFrame:
         """Return the labels that count, unless they are those already."""
@@ -408,7 +374,7 @@ class LabelPlan:
                 "Answers that are outside the plan and its estimates, because they were added or "
                 f"changed after it was made: {self.n_outside:,}."
             )
-        n_gone = len(self.table) - len(self._rows)
+        n_gone = len(self.answers) - len(self._rows)
         if n_gone:
             notes.append(
                 "Planned answers that are not shown, because they have changed or no longer "
@@ -485,11 +451,11 @@ class LabelPlan:
             The label, with the phase and the inclusion probability.
         """
         # The plan's own question_id, because labels and plan must agree if ids change.
-        planned = self.table.iloc[request.unit]
+        dataset, question_id, _ = self.answers[request.unit]
         phase, probability = self._draws()[request.unit]
         return Label(
-            dataset=planned["dataset"],
-            question_id=planned["question_id"],
+            dataset=dataset,
+            question_id=question_id,
             question=request.question,
             references=request.references,
             text=request.text,
@@ -500,7 +466,7 @@ class LabelPlan:
             probability=probability,
             n_first=len(self.first),
             n_second=len(self.second or ()) if phase == 2 else 0,
-            n_answers=len(self.table),
+            n_answers=len(self.answers),
             plan=self.digest,
             **values,
         )
@@ -535,7 +501,7 @@ def _is_changed(stored: str, current: str) -> bool:
 
 def _keys(table: pd.DataFrame) -> list[_Key]:
     """Return dataset, question_id and answer of each row."""
-    return list(zip(*(table[name] for name in KEY), strict=True))
+    return list(zip(*(table[name].tolist() for name in KEY), strict=True))
 
 
 def _text_keys(table: pd.DataFrame) -> list[_Key | None]:
@@ -544,28 +510,3 @@ def _text_keys(table: pd.DataFrame) -> list[_Key | None]:
     for (dataset, _, answer), question in zip(_keys(table), table["question"], strict=True):
         keys.append((dataset, normalized_question(question), answer) if question else None)
     return keys
-
-
-def _read_saved(path: str | Path) -> _SavedPlan:
-    """Return the content of the file of a plan.
-
-    Raises:
-        RunError: if the file cannot be read, or its values contradict each other.
-    """
-    with reading(path):
-        values = json.loads(regular(path).read_text(encoding="utf-8"))
-    saved: _SavedPlan = parse(_SavedPlan, values, str(path))
-    n_answers = len(saved.answers)
-    positions = [*saved.first, *(saved.second or ())]
-    problem = ""
-    if len(set(saved.answers)) < n_answers:
-        problem = "an answer is listed twice"
-    elif len(saved.questions or saved.answers) != n_answers:
-        problem = "questions and answers must have the same length"
-    elif len(set(positions)) < len(positions) or max(positions, default=0) >= n_answers:
-        problem = f"first and second must be different positions below {n_answers}"
-    elif len(saved.second or ()) != len(saved.probabilities or ()):
-        problem = "second and probabilities must have the same length"
-    if problem:
-        raise RunError(f"{path}: {problem}")
-    return saved

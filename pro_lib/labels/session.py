@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pandas as pd
 from filelock import FileLock
 
 from pro_lib.common.files import RunError, reading, write_whole
+from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.labels.answers import choose_alphas
-from pro_lib.labels.estimates import FEWEST_LABELS, LabelSample, estimate_words
+from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
     append_undo,
@@ -27,7 +27,6 @@ from pro_lib.labels.file import (
     read_label_file,
 )
 from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
-from pro_lib.runs.question_table import plain
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import lexical
 
@@ -48,7 +47,7 @@ class LabelSession:
     from the file. A session therefore continues where an earlier one ended.
 
     Attributes:
-        questions: the questions of the run, by question_id.
+        references: those of each question of the run, by question_id.
         plan: which answers are shown, in which order.
         path: the label file.
         labeller: name of the person.
@@ -57,18 +56,14 @@ class LabelSession:
         alpha_sentence: where α of PRO comes from.
     """
 
-    questions: pd.DataFrame
+    references: pd.Series
     plan: LabelPlan
     path: Path
     labeller: str
     is_adjudication: bool
     alphas: Mapping[str, float]
     alpha_sentence: str
-
-    def __post_init__(self) -> None:
-        self._lock = Lock()
-        self._known: tuple[Any, CurrentLabels] | None = None
-        self._plan_state = _file_state(plan_path(self.path))
+    _known: tuple[Any, CurrentLabels] | None = None
 
     @classmethod
     def open(
@@ -110,23 +105,24 @@ class LabelSession:
         evaluation = _evaluate(with_placeholder(run))
         path = Path(path)
         alphas, sentence = choose_alphas(pool, evaluation)
-        questions = run.questions.set_index(run.questions["question_id"].astype(str))
-        with _lock_of(path):  # so that the plan is the one whose time the session remembers
+        ids = run.questions["question_id"].astype(str)
+        references = run.questions["references"].set_axis(ids)
+        with _lock_of(path):
             labels = _read_labels(path)
             plan = _open_plan(path, labels, evaluation, n_planned)
-            session = cls(questions, plan, path, labeller, is_adjudication, alphas, sentence)
         own = labels[labels["labeller"] == labeller]
         if (own["adjudication"] != is_adjudication).any():
             raise RunError(
                 f"{labeller!r} has other labels in {path}; labels and adjudications need different "
                 "names (--labeller)"
             )
-        return session
+        return cls(references, plan, path, labeller, is_adjudication, alphas, sentence)
 
     @property
     def evaluation(self) -> Evaluation:
         """The evaluation of the planned answers that the run has."""
-        return self.plan.today.evaluation
+        evaluation: Evaluation = self.plan.today.evaluation
+        return evaluation
 
     @property
     def notes(self) -> list[str]:
@@ -171,9 +167,7 @@ class LabelSession:
         """
         if action not in _ACTIONS:
             raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
-        if correct not in (True, False, None):
-            raise RunError(f"correct must be true, false or null; got {correct!r}")
-        with self._lock, _lock_of(self.path):
+        with _lock_of(self.path):
             current = self._read_current()
             is_same_file = labels_file in (None, str(self.path))
             is_current = is_same_file and n_given == len(self._own(current.labels))
@@ -183,7 +177,8 @@ class LabelSession:
         # Other keys do not wait for estimates, because these are computed without the lock.
         views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
         data = {action: views[action](current.labels)} if action in views else self._state(current)
-        return {"kind": "label", **_json_data(data)}
+        reply: dict[str, Any] = json_value({"kind": "label", **data})
+        return reply
 
     def _act(
         self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
@@ -200,10 +195,6 @@ class LabelSession:
         else:
             request = self._next_request(current)
             if action == "change":
-                if not 0 <= place < len(own):
-                    raise RunError(
-                        f"place must be below {len(own)}, the number of labels; got {place}"
-                    )
                 row = own.iloc[place]
                 request = self.plan.request(row["unit"], bool(row["repetition"]))
             if request is not None:
@@ -224,13 +215,10 @@ class LabelSession:
             return self._known[1]
         current = self.plan.current_labels(_read_labels(self.path))
         if not self.plan.is_drawn and self.plan.is_first_complete(current.labels):
-            if _file_state(plan_path(self.path)) != self._plan_state:
-                self.plan = self.plan.reread(plan_path(self.path))
-            plan = self.plan.advance(current.labels, self.alphas)
-            if plan is not self.plan:
-                plan.save(plan_path(self.path))
-                self.plan = plan
-            self._plan_state = _file_state(plan_path(self.path))
+            saved = self.plan.reread(plan_path(self.path))
+            self.plan = saved.advance(current.labels, self.alphas)
+            if self.plan is not saved:
+                self.plan.save(plan_path(self.path))
         self._known = (state, current)
         return current
 
@@ -269,9 +257,10 @@ class LabelSession:
             "labellers": [],
         }
         if len(own):
-            state["last"] = own[["text", "correct", "comment"]].iloc[-1].to_dict()
+            last = own[["text", "correct", "comment"]].iloc[-1]
+            state["last"] = {**last, "text": _visible(last["text"])}
         if request is not None:
-            state["answer"] = self._shown(request)
+            state["answer"] = self._shown(request.unit)
             if self.is_adjudication:
                 state["answer"]["votes"] = _votes(current, request.unit)
             return state
@@ -280,63 +269,62 @@ class LabelSession:
         state["labellers"] = rows[is_pair].to_dict("records")
         repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
         state["consistency"] = next(iter(repeated.to_dict("records")), None)
-        state["disagreements"] = []
-        for unit in self._disputed(current)["unit"]:
-            shown = self._shown(self.plan.request(unit, False))
-            state["disagreements"].append(shown | {"votes": _votes(current, unit)})
+        state["disagreements"] = [
+            self._shown(unit) | {"votes": _votes(current, unit)}
+            for unit in self._disputed(current)["unit"]
+        ]
         return state
 
-    def _shown(self, request: Request) -> dict[str, Any]:
-        """Return the question, the references and the answer of a request."""
-        question = self.questions.loc[request.question_id]
-        references = question["references"]
+    def _shown(self, unit: int) -> dict[str, Any]:
+        """Return the question, the references and the answer of a unit."""
+        request = self.plan.request(unit, False)
+        references = self.references[request.question_id]
         return {
-            "question": str(plain(question.get("question")) or f"question {request.question_id}"),
+            "question": request.question or f"question {request.question_id}",
             "references": [] if references is None else list(references),
-            "text": request.text,
+            "text": _visible(request.text),
         }
 
     def _list(self, current: pd.DataFrame) -> list[dict[str, Any]]:
         """Return the labels of this person, without the repetitions, which must stay unnoticed."""
-        rows = []
-        for place, label in enumerate(self._own(current).to_dict("records")):
-            if not label["repetition"]:
-                shown = self._shown(self.plan.request(label["unit"], False))
-                given = {name: label[name] for name in ("correct", "comment")}
-                rows.append({"place": place, **shown, **given})
-        return rows
+        own = self._own(current).reset_index(drop=True)
+        rows = own[~own["repetition"]].reset_index(names="place")
+        given = rows[["place", "correct", "comment"]].to_dict("records")
+        return [self._shown(unit) | label for unit, label in zip(rows["unit"], given, strict=True)]
 
     def _estimates(self, current: pd.DataFrame) -> dict[str, Any]:
-        """Return the estimates as words, without rows before there are enough labels for any.
+        """Return the estimates as words, or why they are not shown.
 
         A labeller must not be influenced by the labels of others, and the values by the judge come
         after the last label.
         """
-        n_given = len(self._own(current))
         is_end = self._next_request(current) is None
-        data: dict[str, Any] = {"n_given": n_given, "rows": [], "alpha": self.alpha_sentence}
-        if len(current) < FEWEST_LABELS or not (is_end or n_given >= FEWEST_LABELS):
-            return data
-        table = self._table(current)
-        words, data["sentence"] = estimate_words(table)
-        if is_end and table["auroc_by_judge"].notna().any():
-            words["AUROC by ROUGE-L"] = table["auroc_by_judge"].map("{:.3f}".format)
-        return data | {"rows": words.to_dict("records")}
+        data = {"rows": [], "alpha": self.alpha_sentence}
+        if self.is_adjudication and not is_end:
+            return data | {"sentence": "The estimates are shown after the last decision."}
+        if len(self._own(current)) < FEWEST_LABELS and not is_end:
+            return data | {"sentence": f"Not shown before {FEWEST_LABELS} labels of yours."}
+        words, sentences = self._words(current)
+        if not is_end:
+            words = words.drop(columns=BY_JUDGE, errors="ignore")
+        return data | {"rows": words.to_dict("records"), "sentence": " ".join(sentences)}
 
     def _history(self, current: pd.DataFrame) -> list[dict[str, str]]:
-        """Return AUROC of NLL and the difference of PRO to it after fewer labels, as words."""
+        """Return estimates from the first labels of this person alone, as words."""
+        own = self._own(current)
+        first = own[~own["repetition"] & ~own["adjudication"]]
         rows = []
-        is_shown = len(self._own(current)) >= FEWEST_LABELS
-        for n_labels in range(FEWEST_LABELS, is_shown * len(current), _HISTORY_STEP):
-            words = estimate_words(self._table(current.head(n_labels)))[0].set_index("method")
-            row = {"labels": str(n_labels)}
+        for n_labels in range(FEWEST_LABELS, len(first), _HISTORY_STEP):
+            words = self._words(first.head(n_labels))[0].set_index("method")
+            row = {"your labels": str(n_labels)}
             row["difference of PRO to NLL"] = words["difference to NLL"].get("PRO", "–")
             row["AUROC of NLL"] = words["AUROC by labels"].get("NLL", "–")
             rows.append(row)
         return rows
 
-    def _table(self, labels: pd.DataFrame) -> pd.DataFrame:
-        return LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
+    def _words(self, labels: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+        table = LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
+        return estimate_words(table, labels["labeller"])
 
 
 def _open_plan(
@@ -344,28 +332,22 @@ def _open_plan(
 ) -> LabelPlan:
     """Return the plan of a label file; it is made, or made anew, before the first label."""
     plan_file = plan_path(path)
-    if not plan_file.exists():
+    if plan_file.exists() or len(labels):
+        plan = LabelPlan.read(plan_file, evaluation)
+        n_planned = plan.n_labels if n_planned is None else n_planned
+        is_planned = min(n_planned, len(plan.answers)) == plan.n_labels
+        if is_planned and (len(labels) or not plan.notes):
+            plan.check(labels)
+            return plan
         if len(labels):
             raise RunError(
-                f"{path} has labels, but its plan {plan_file} is missing; "
-                "restore the plan or use another label file"
+                f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
+                "first label the number cannot change, so use another label file"
             )
-        plan = LabelPlan.create(
-            evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
-        )
-        plan.save(plan_file)
-        return plan
-    plan = LabelPlan.read(plan_file, evaluation)
-    n_labels = plan.n_labels if n_planned is None else min(n_planned, len(plan.table))
-    if labels.empty and (n_labels != plan.n_labels or plan.notes):
-        plan = LabelPlan.create(evaluation, n_labels=n_labels)
-        plan.save(plan_file)
-    elif n_labels != plan.n_labels:
-        raise RunError(
-            f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
-            "first label the number cannot change, so use another label file"
-        )
-    plan.check(labels)
+    plan = LabelPlan.create(
+        evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
+    )
+    plan.save(plan_file)
     return plan
 
 
@@ -419,6 +401,10 @@ def _seconds_per_label(own: pd.DataFrame) -> float:
     return float(seconds[seconds.between(0, _LONGEST_PAUSE)].tail(_N_RECENT).median())
 
 
+def _visible(text: str) -> str:
+    return text if text.strip() else "(empty answer)"
+
+
 def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
     """Return what each labeller said about an answer of the plan."""
     labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
@@ -441,12 +427,3 @@ def _file_state(path: Path) -> tuple[int, int] | None:
 
 def _read_labels(path: Path) -> pd.DataFrame:
     return read_label_file(path) if path.exists() else label_table([])
-
-
-def _json_data(value: Any) -> Any:
-    """Return JSON data with None in place of NaN."""
-    if isinstance(value, dict):
-        return {key: _json_data(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_json_data(item) for item in value]
-    return plain(value)

@@ -318,15 +318,29 @@ def compare_aurocs(
     aurocs, low, high = auroc_intervals(uncertainties, correct, clusters=clusters)
     tests = delong(uncertainties, correct, reference=reference, clusters=clusters)
     is_uncorrected = uncertainties.columns.isin(list(uncorrected))
-    p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
     columns = {
         "method": uncertainties.columns,
         "auroc": aurocs,
         "low": low,
         "high": high,
         "interval": "by question" if clusters is None else "by cluster",
-        "n_differ": tests.n_differ,
+        **difference_columns(tests, is_uncorrected),
         "difference": aurocs - aurocs[tests.reference],
+    }
+    return pd.DataFrame(columns)
+
+
+def difference_columns(tests: DeLong, is_uncorrected: NDArray[np.bool_]) -> dict[str, ArrayLike]:
+    """Return the columns of `compare_aurocs` about differences.
+
+    Args:
+        tests: the differences of A methods to one of them.
+        is_uncorrected: (A,), whether Holm's correction does not count a method.
+    """
+    p_holm = holm(np.where(is_uncorrected, np.nan, tests.p_value))
+    return {
+        "n_differ": tests.n_differ,
+        "difference": tests.difference,
         "difference_low": tests.low,
         "difference_high": tests.high,
         "p_value": tests.p_value,
@@ -334,7 +348,6 @@ def compare_aurocs(
         "significant": p_holm <= SIGNIFICANT,
         "reading": tests.readings(),
     }
-    return pd.DataFrame(columns)
 
 
 def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:

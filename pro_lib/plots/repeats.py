@@ -1,7 +1,5 @@
 """The summed probabilities of answers, with and without repeats (notebook 00)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

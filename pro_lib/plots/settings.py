@@ -1,7 +1,5 @@
 """The table of all settings from a function for one setting, and the columns that tables share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -133,6 +131,20 @@ def aurocs(
     return columns | judgement.differences(scores, nll, is_reference=is_nll).columns("nll")
 
 
+def method_aurocs(
+    scores: pd.DataFrame, evaluation: Evaluation, *, alphas: Mapping[str, float]
+) -> dict[str, ArrayLike]:
+    """Return the columns of `method_columns` and of `aurocs` for scores with these names."""
+    methods = method_columns(list(scores), alphas=alphas)
+    return methods | aurocs(scores.to_numpy(), evaluation, is_nll=scores.columns == "NLL")
+
+
+def difference_to(method: str, table: pd.DataFrame, setting: list[str]) -> pd.Series:
+    """Return AUROC minus that of a method, whose rows have the same values of `setting`."""
+    reference = table[table["method"] == method].set_index(setting)["auroc"]
+    return table["auroc"] - table[setting].join(reference, on=setting)["auroc"]
+
+
 def method_columns(
     names: Sequence[str],
     *,
@@ -175,18 +187,16 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
       PRO is not a lower bound of the entropy for them.
     - note: the questions and methods that are left out, and the restrictions of the result.
     """
-    if isinstance(setting, Splits):
-        return [_overview_row(each) for each in (setting.validation, setting.reported)]
-    return [_overview_row(setting)]
-
-
-def _overview_row(evaluation: Evaluation) -> pd.DataFrame:
-    absent = ", ".join(evaluation.unavailable)
-    notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
-    notes += [evaluation.cautions(), evaluation.note]
-    row = {
-        "accuracy": evaluation.accuracy,
-        "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
-        "note": " ".join(filter(None, notes)),
-    }
-    return with_setting(pd.DataFrame([row]), evaluation)
+    known = [setting.validation, setting.reported] if isinstance(setting, Splits) else [setting]
+    tables = []
+    for evaluation in known:
+        absent = ", ".join(evaluation.unavailable)
+        notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
+        notes += [evaluation.cautions(), evaluation.note]
+        row = {
+            "accuracy": evaluation.accuracy,
+            "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
+            "note": " ".join(filter(None, notes)),
+        }
+        tables.append(with_setting(pd.DataFrame([row]), evaluation))
+    return tables

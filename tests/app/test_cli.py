@@ -12,7 +12,6 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
 from click.testing import CliRunner
 
@@ -83,7 +82,7 @@ def test_help_lists_the_commands_without_slow_imports():
         (["run", "99"], "'99' fits 0 notebooks"),
         (["run", "x"], "'x' fits 0 notebooks"),
         (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
-        (["ask", "Who?", "--model", "runs/mine"], "model='runs/mine'"),
+        (["ask", "Who?", "--model", "runs/mine"], "--model 'runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
         (["score", "empty.jsonl"], "empty.jsonl"),
         (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
@@ -118,7 +117,7 @@ def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
         "Paris",
         answer.sentence(),
         "",
-        f"PRO {answer.uncertainty:.3f} nats, from the answers kept at α = 0.1 (1):",
+        f"PRO {answer.uncertainty:.3f} nats, from the only answer with p ≥ 0.1:",
         f"  {answer.answers[0][1]:.4f}  Paris",
         f"  and {len(answer.answers) - 1} with less",
         "All answers with p ≥ 0.02 were found. This does not say whether they are right.",
@@ -230,7 +229,7 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
         "Paired difference (95 % interval): PRO minus NLL 0.000, the same order of all questions.",
         "Only 1 answer is wrong, so the intervals are wide.",
         "",
-        "Accuracy if only the most certain questions by PRO are answered:",
+        "Accuracy of the most certain questions by PRO:",
         "    25%        1 questions  100.0% right (20.7% to 100.0%)",
         "    50%        2 questions  100.0% right (34.2% to 100.0%)",
         "    75%        2 questions  100.0% right (34.2% to 100.0%)",
@@ -500,6 +499,7 @@ def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp
     ]
     done = python("-m", "pro_lib", "run", path, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "TCP" not in done.stderr  # a warning of the kernel
     assert done.stdout.splitlines() == [
         "PRO is higher. Much.",
         "figure: here/mine.png; notebook: here/mine.ipynb",
@@ -507,23 +507,6 @@ def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp
     cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-2]
     assert cell.outputs[0].text.startswith("[0.001, None, [1, 'x'], 'two x']\n")
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
-
-
-def test_a_kernel_that_did_not_start_is_started_again_but_not_one_that_died(tmp_path, monkeypatch):
-    path, execute, problems = notebook(tmp_path / "mine.ipynb", x=1), papermill.execute_notebook, []
-
-    def once(*words, **options):
-        if problems:
-            raise RuntimeError(problems.pop())
-        return execute(*words, **options)
-
-    monkeypatch.setattr(papermill, "execute_notebook", once)
-    problems.append("Kernel died before replying to kernel_info")
-    assert typed("run", path, "--executed", tmp_path / "here")[0].endswith("mine.ipynb\n")
-    for problems[:] in (["Kernel died"], ["Kernel died before replying to kernel_info"] * 2):
-        message = refused("run", path, "--executed", tmp_path / "here")
-        assert re.fullmatch(r"mine.ipynb: the kernel .* failed: Kernel died.*", message)
-    assert os.listdir(tmp_path / "here") == ["mine.ipynb"]
 
 
 def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
@@ -595,8 +578,32 @@ def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_p
     assert opened_pages == [(tmp_path / "records.jsonl.html").as_uri()]
 
 
-def test_options_of_a_page_need_a_run():
-    assert "these options need a RUN" in typed("explore", "--html", "run.html", code=2)[1]
+def test_explore_without_a_run_opens_the_bundled_answers(opened_pages, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache" / "models")
+    out, _ = typed("explore")
+    assert out.startswith("788 questions, ")
+    assert opened_pages == [(tmp_path / "cache" / "example.html").as_uri()]
+    assert list(tmp_path.iterdir()) == [tmp_path / "cache"]
+
+
+def test_explore_judges_and_compares_as_score_does(records, tmp_path, opened_pages):
+    line = ["explore", records, "--html", tmp_path / "run.html", "--correctness", "exact_match"]
+    typed(*line, "--methods", "PRO,PE")
+    assert '"rule": "exact match"' in (tmp_path / "run.html").read_text()
+    assert "Did you mean PE?" in refused(*line, "--force", "--methods", "pe")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--lab", "--html", "run.html"], "--lab takes neither RUN nor other options"),
+        (["RUN", "--lab"], "--lab takes neither RUN nor other options"),
+        (["RUN", "--example"], "give either RUN or --example"),
+    ],
+)
+def test_explore_refuses_options_that_contradict_each_other(records, words, sentence):
+    line = [records if word == "RUN" else word for word in words]
+    assert sentence in typed("explore", *line, code=2)[1]
 
 
 @pytest.fixture
@@ -609,8 +616,8 @@ def started_programs(tmp_path, monkeypatch):
     return arguments
 
 
-def test_explore_without_a_run_opens_the_notebook_in_jupyterlab(started_programs):
-    typed("explore")
+def test_explore_opens_the_notebook_in_jupyterlab(started_programs):
+    typed("explore", "--lab")
     notebook = str(ROOT / "notebooks" / "00_explore_examples.ipynb")
     assert started_programs == [["jupyterlab", "--allow-root", notebook]]
 
@@ -619,7 +626,7 @@ def test_explore_of_an_installed_package_opens_a_copy_of_the_notebook(
     started_programs, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(catalog, "CHECKOUT", None)
-    typed("explore")
+    typed("explore", "--lab")
     assert started_programs == [["jupyterlab", "--allow-root", "00_explore_examples.ipynb"]]
     assert (tmp_path / "00_explore_examples.ipynb").is_file()
 
@@ -690,3 +697,22 @@ def test_a_wrong_value_of_columns_is_an_error(records, write, words, sentence):
     done = CliRunner().invoke(cli.pro, list(map(str, line)))
     assert done.exit_code != 0
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("questions= must have columns", "--questions must have columns"),
+        ("alpha=2 is above 1", "--alpha 2 is above 1"),
+        ("give all_questions or alpha", "give --all or alpha"),
+        ("correctness='x' is unknown", "--correctness 'x' is unknown"),
+        ("the folder threshold,search_alpha=0.1 is", "the folder threshold,search_alpha=0.1 is"),
+        ("custom/alpha=0.3 is a folder", "custom/alpha=0.3 is a folder"),
+    ],
+)
+def test_a_message_names_options_as_they_are_typed(monkeypatch, message, shown):
+    def fail(*_, **__):
+        raise ValueError(message)
+
+    monkeypatch.setattr("pro_lib.app.cli.score._score", fail)
+    assert refused("score", "--example") == shown

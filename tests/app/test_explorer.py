@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
-from pro_lib import ask, generation, importing, metrics, scoring
+from pro_lib import ask, evaluation, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.javascript import FOLDER, MODULES
@@ -97,7 +97,17 @@ def test_the_data_names_no_reference_that_shares_no_word_with_the_answer():
 
 
 def test_a_verdict_of_the_records_has_no_reference():
-    assert judgement_of("Lyon", ["Paris"], correct=True) == {}
+    assert judgement_of("Lyon", ["Paris"], correct=True) == {"rule": "verdicts of the records"}
+
+
+def test_correctness_and_methods_of_the_page_can_be_chosen(tmp_path):
+    choices = metrics.Choices(correctness="exact_match")
+    path = explorer.to_html(RUN, tmp_path / "run.html", choices=choices, methods=["PRO", "SE"])
+    data, comparison = page_data(path)
+    judged = evaluation.evaluate(RUN, choices=choices).judged
+    assert comparison["correct"] == judged.correct.tolist()
+    assert set(comparison["scores"]) == {"NLL", "SE, lexical"}
+    assert data["questions"][0]["judgement"] == {"rule": "exact match"}
 
 
 def repeated():

@@ -46,6 +46,19 @@ def half_right(*, n=60):
 RUN = half_right()
 
 
+def records_file(folder, n, **fields):
+    """Write records of two answers to each question, half of them right, and return the path."""
+    rows = []
+    for number in range(n):
+        answers = [{"text": "gamma", "log_prob": -3.0}]
+        answers.append({"text": "alpha" if number % 2 else "beta", "log_prob": -0.1 - number / 50})
+        row = {"question_id": f"q{number}", "question": f"{number}?", "references": ["alpha"]}
+        rows.append(row | {"answers": answers} | fields)
+    path = folder / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
 def opened(folder, **options):
     return LabelSession.open(RUN, folder / "run.labels.jsonl", n_planned=30, **options)
 
@@ -62,7 +75,8 @@ def expected_words(session):
     """Return the estimates that Python has from the label file, as words."""
     sample = LabelSample.read(session.path)
     table = sample.estimate(session.evaluation, alphas=session.alphas)
-    return estimate_words(table)
+    words, sentences = estimate_words(table, sample.labels["labeller"])
+    return words.to_dict("records"), " ".join(sentences)
 
 
 def give(session, n, state=None):
@@ -247,7 +261,7 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 def test_a_plan_without_labels_is_drawn_anew_when_answers_were_added(tmp_path):
     opened(tmp_path)
     session = LabelSession.open(half_right(n=80), tmp_path / "run.labels.jsonl")
-    assert (len(session.plan.answers), session.plan.n_labels, session.notes) == (80, 30, [])
+    assert (len(session.plan.today), session.plan.n_labels, session.notes) == (80, 30, [])
 
 
 def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
@@ -261,17 +275,18 @@ def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
     assert len(labels_of(session)) == 3
 
 
-def test_answers_without_references_are_labelled_without_a_judge(tmp_path):
-    run = replace(RUN, questions=RUN.questions.assign(references=None))
-    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
-    state = session.reply("open")
-    while state["answer"]:
-        assert state["answer"]["references"] == []
-        state = session.reply("give", state["n_given"], state["answer"]["text"] == "alpha")
+def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_path):
+    path = records_file(tmp_path, 40, references=None)
+    session = LabelSession.open(importing.import_answers(path), tmp_path / "l.jsonl", n_planned=40)
+    for number in range(44):
+        assert session.reply("open")["answer"]["references"] == []
+        session.reply("give", number, number % 2 == 0)
     rows = estimates_of(session)["rows"]
     assert set(rows[0]) == {"method", "difference to NLL", "AUROC by labels"}
     assert rows[0]["AUROC by labels"].startswith("0.")
-    assert set(session.plan.answers.strata) == {0}
+    assert set(session.plan.today.strata) == {0}
+    result = CliRunner().invoke(pro, ["score", str(path), "--labels", str(session.path)])
+    assert rows[0]["AUROC by labels"] in result.output, result.output
 
 
 def test_undo_shows_the_last_answer_again(tmp_path):
@@ -288,10 +303,7 @@ def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consisten
     assert (state["answer"], state["n_left"]) == (None, 0)
     assert state["consistency"]["n_both"] == state["consistency"]["n_same"] == 3
     shown = estimates_of(session)
-    words, sentence = expected_words(session)
-    rows = [{name: row[name] for name in words} for row in shown["rows"]]
-    assert rows == words.to_dict("records")
-    assert shown["sentence"] == sentence
+    assert (shown["rows"], shown["sentence"]) == expected_words(session)
     assert all(re.fullmatch(r"[01]\.\d{3}", row["AUROC by ROUGE-L"]) for row in shown["rows"])
 
 
@@ -305,47 +317,57 @@ def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_p
 def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(tmp_path):
     session = opened(tmp_path, labeller="ben")
     answer = session.reply("open")["answer"]
-    is_right = answer["text"] in answer["references"]
-    state = session.reply("give", 0, not is_right)
+    state = session.reply("give", 0, True)
     assert "disagreements" not in state
     assert state["labellers"] == []
-    give(session, 32, state)
-    # Another person decides the first answer differently, and all others alike.
-    lines = [json.loads(line) for line in session.path.read_text().splitlines()]
-    lines = [line | {"labeller": "ada"} for line in lines]
-    lines[0]["correct"] = is_right
-    with session.path.open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    session.reply("undo", 1)
+    disputed(tmp_path, [0])
     state = session.reply("open")
     [pair] = state["labellers"]
     assert (pair["labeller"], pair["other_labeller"]) == ("ada", "ben")
     assert (pair["n_both"], pair["n_same"]) == (30, 29)
     assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"].iloc[-1])
     [disagreement] = state["disagreements"]
-    assert (disagreement["question"], disagreement["text"]) == (answer["question"], answer["text"])
-    votes = {vote["labeller"]: vote["correct"] for vote in disagreement["votes"]}
+    votes = {vote["labeller"]: vote["correct"] for vote in disagreement.pop("votes")}
+    assert disagreement == answer
+    is_right = answer["text"] in answer["references"]
     assert votes == {"ada": is_right, "ben": not is_right}
 
 
-def test_the_history_has_the_estimates_after_fewer_labels(tmp_path):
-    session = opened(tmp_path)
+def test_the_history_has_the_estimates_from_the_first_own_labels_alone(tmp_path):
+    give(opened(tmp_path, labeller="ada"), 33)
+    session = opened(tmp_path, labeller="ben")
+    give(session, 22)  # 20 different answers
     assert session.reply("history")["history"] == []
-    give(session, 25)
+    give(session, 5)
     [row] = session.reply("history")["history"]
-    sample = LabelSample(labels_of(session).head(20), session.plan)
-    words, _ = estimate_words(sample.estimate(session.evaluation, alphas=session.alphas))
-    pro = words.set_index("method").loc["PRO", "difference to NLL"]
-    assert (row["labels"], row["difference of PRO to NLL"]) == ("20", pro)
+    labels = labels_of(session)
+    own = labels[(labels["labeller"] == "ben") & ~labels["repetition"]].head(20)
+    table = LabelSample(own, session.plan).estimate(session.evaluation, alphas=session.alphas)
+    pro = estimate_words(table, [])[0].set_index("method").loc["PRO", "difference to NLL"]
+    assert (row["your labels"], row["difference of PRO to NLL"]) == ("20", pro)
 
 
 def test_no_estimates_before_20_labels_and_no_values_of_the_judge_before_the_end(tmp_path):
     session = opened(tmp_path)
     state = give(session, 19)
-    assert estimates_of(session)["rows"] == []
+    shown = estimates_of(session)
+    assert (shown["rows"], shown["sentence"]) == ([], "Not shown before 20 labels of yours.")
     give(session, 5, state)
     rows = estimates_of(session)["rows"]
     assert rows
     assert not any("AUROC by ROUGE-L" in row for row in rows)
+
+
+def test_an_empty_answer_is_shown_in_words(tmp_path):
+    run = with_answers(text=RUN.answers["text"].replace({"beta": ""}))
+    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
+    shown = []
+    for number in range(33):
+        shown.append(session.reply("open")["answer"]["text"])
+        assert session.reply("give", number, False)["last"]["text"] == shown[-1]
+    assert set(shown) == {"alpha", "(empty answer)"}
+    assert set(labels_of(session)["text"]) == {"alpha", ""}
 
 
 @contextmanager
@@ -382,13 +404,7 @@ def send_labels(send, n):
 
 
 def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
-    rows = []
-    for number in range(40):
-        answers = [{"text": "gamma", "log_prob": -3.0}]
-        answers.append({"text": "alpha" if number % 2 else "beta", "log_prob": -0.1 - number / 50})
-        questions = {"question": f"Question {number}?", "references": ["alpha"]}
-        rows.append({"question_id": f"q{number}", **questions, "answers": answers})
-    (tmp_path / "records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    records_file(tmp_path, 40)
     path = tmp_path / "records.labels.jsonl"
     with label_process(tmp_path) as (process, send):
         assert send_labels(send, 9)["n_given"] == 9
@@ -418,7 +434,7 @@ def test_labels_without_their_plan_are_an_error(tmp_path):
     session = opened(tmp_path)
     give(session, 1)
     plan_path(session.path).unlink()
-    with pytest.raises(RunError, match=r"its plan .* is missing"):
+    with pytest.raises(RunError, match=r"labels.plan.json cannot be read.*; restore the plan"):
         opened(tmp_path)
 
 
@@ -426,6 +442,13 @@ def test_another_number_of_planned_labels_is_an_error(tmp_path):
     give(opened(tmp_path), 1)
     with pytest.raises(RunError, match="plans 30 labels, not 40; after the first label"):
         LabelSession.open(RUN, tmp_path / "run.labels.jsonl", n_planned=40)
+
+
+def test_a_session_does_not_continue_a_plan_that_another_one_has_replaced(tmp_path):
+    session = opened(tmp_path)
+    LabelSession.open(RUN, session.path, n_planned=40)
+    with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
+        give(session, 22)
 
 
 def test_the_number_of_planned_labels_can_change_before_the_first_label(tmp_path):
@@ -440,15 +463,16 @@ def test_a_second_labeller_does_not_see_the_estimates_of_the_first(tmp_path):
     assert (estimates_of(ben)["rows"], ben.reply("history")["history"]) == ([], [])
     give(ben, 20)
     assert estimates_of(ben)["rows"]
+    assert "answers have a decided label by ada and ben together" in estimates_of(ben)["sentence"]
 
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):
     splits = ["validation"] * 15 + ["test"] * 45
     run = replace(RUN, questions=RUN.questions.assign(split=splits))
     session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
-    assert len(session.plan.answers) == 45
+    assert len(session.plan.today) == 45
     other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
-    assert len(other.plan.answers) == 15
+    assert len(other.plan.today) == 15
 
 
 def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
@@ -484,13 +508,6 @@ def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed
     assert session.reply("undo", 12)["n_given"] == 12
     assert session.reply("labels")["labels"] == rows
     assert session.reply("undo", 12)["n_given"] == 11
-
-
-def test_a_change_of_a_label_that_does_not_exist_is_an_error(tmp_path):
-    session = opened(tmp_path)
-    give(session, 2)
-    with pytest.raises(RunError, match="place must be below 2, the number of labels; got 2"):
-        session.reply("change", 2, True, place=2)
 
 
 def test_the_page_knows_what_was_pressed_last_and_what_is_left(tmp_path):
@@ -539,6 +556,11 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
     judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
     state = judge.reply("open")
     assert (state["n_given"], state["n_left"], state["n_requests"]) == (0, 3, 3)
+    assert estimates_of(judge) == {
+        "rows": [],
+        "sentence": "The estimates are shown after the last decision.",
+        "alpha": judge.alpha_sentence,
+    }
     for number in range(3):
         votes = {vote["labeller"]: vote for vote in state["answer"]["votes"]}
         assert votes["ada"]["correct"] is not votes["ben"]["correct"]
@@ -570,7 +592,8 @@ def test_an_adjudicator_needs_a_name_without_labels(tmp_path):
 
 def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
     assert opened(tmp_path).alpha_sentence == (
-        "PRO has α = 0.4, the default: no validation questions can choose it."
+        "PRO has α = 0.4, the default: it is not chosen on labelled questions, and there are no "
+        "validation questions."
     )
     splits = ["validation"] * 20 + ["test"] * 40
     run = replace(RUN, questions=RUN.questions.assign(split=splits))
@@ -591,7 +614,9 @@ def scored_run(tmp_path):
     for number in range(90):
         answers = [{"text": f"gamma {number}", "log_prob": -2.0 - number % 7}]
         is_right = number % 3 > 0 and number % 11 > 2
-        text = f"alpha {number}" if is_right else f"beta {number}"
+        text = f"alpha {number}" if is_right else "beta"
+        if number % 9 == 1:
+            text += " and more"  # which ROUGE-L calls right, and a labeller does not
         answers.append({"text": text, "log_prob": -0.1 - (number * 37 % 90) / 50})
         split = "validation" if number < 40 else "test"
         row = {"question_id": f"q{number}", "question": f"Question {number}?", "split": split}
@@ -613,10 +638,15 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     for row in page["rows"]:
-        names = ("method", "difference to NLL", "AUROC by labels")
-        assert " ".join(row[name] for name in names) in lines
-    assert page["sentence"] in lines
+        assert len(row) == 4
+        assert " ".join(row.values()) in lines
+    assert page["sentence"] in " ".join(lines)
     assert page["alpha"] in lines
+    assert "The label of me was the same for 4 of 4 answers that were shown twice." in lines
+    sample = LabelSample.read(session.path)
+    row = sample.judge_agreement(session.evaluation).iloc[0]
+    words = f"{row.agreement:.1%} ({row.agreement_low:.1%} to {row.agreement_high:.1%})"
+    assert f"ROUGE-L > 0.3 and the labels agree on an estimated {words} of" in result.output
     assert "Right means: labels of 40 answers." in result.output
     content = json.loads(CliRunner().invoke(pro, [*command, "--json"]).output)
     judgement = LabelSample.read(session.path).judgement(session.plan.today)
@@ -648,25 +678,6 @@ def test_pro_score_refuses_labels_of_other_answers(scored_run, tmp_path):
     result = CliRunner().invoke(pro, ["score", str(other), "--labels", str(session.path)])
     assert "answers are not among those of the label plan" in result.output
     assert result.exit_code == 1
-
-
-def test_answers_without_references_are_scored_by_their_labels(tmp_path):
-    rows = []
-    for number in range(40):
-        answers = [{"text": f"answer {number}", "log_prob": -0.1 - (number * 7 % 40) / 50}]
-        row = {"question_id": f"q{number}", "question": f"{number}?", "answers": answers}
-        rows.append(row)
-    path = tmp_path / "records.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    session = LabelSession.open(
-        importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
-    )
-    for number in range(44):
-        session.reply("give", number, number % 2 == 0)
-    result = CliRunner().invoke(pro, ["score", str(path), "--labels", str(session.path)])
-    rows = estimates_of(session)["rows"]
-    assert [row["method"] for row in rows] == ["NLL", "PRO"]  # one answer to each question
-    assert rows[0]["AUROC by labels"] in result.output, result.output
 
 
 def test_a_key_for_another_run_labels_nothing(tmp_path):
@@ -763,13 +774,7 @@ def assert_threads_end(n_threads):
 
 
 def test_the_browser_opens_a_file_that_only_the_user_can_read(tmp_path, monkeypatch):
-    rows = []
-    for number in range(30):
-        answers = [{"text": f"answer {number}", "log_prob": -0.1 - number / 50}]
-        row = {"question_id": f"q{number}", "question": f"{number}?", "answers": answers}
-        rows.append(row)
-    path = tmp_path / "records.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path = records_file(tmp_path, 30)
     opened_pages = []
 
     def open_browser(address):
@@ -806,6 +811,15 @@ def test_an_unknown_action_becomes_a_sentence_for_the_page(tmp_path):
     assert reply["status"].startswith("Unknown action 'stop'. Choose open, give, undo, change, ")
 
 
+@pytest.fixture
+def browser():
+    """The module with the tests of the explorer in Chromium."""
+    module = pytest.importorskip("test_browser", reason="playwright is not installed")
+    if module.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    return module
+
+
 def label_with_keys(page, n, first):
     """Press the key of the true label `n` times; the page shows `first` labels before."""
     for number in range(first, first + n):
@@ -815,10 +829,7 @@ def label_with_keys(page, n, first):
     page.get_by_text(f"{first + n} of 33 labels given").wait_for()
 
 
-def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server(tmp_path):
-    browser = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browser.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server(tmp_path, browser):
     with ExitStack() as stack:
         with served(opened(tmp_path)) as first:
             page, errors = stack.enter_context(browser.browser_page(first.address))
@@ -836,16 +847,18 @@ def test_thirty_labels_by_keyboard_survive_reload_undo_and_the_end_of_the_server
             page.goto(second.address)
             label_with_keys(page, 16, 17)
             page.get_by_text("All planned answers have a label").wait_for()
-            table = page.locator(".pro-table", has_text="AUROC by ROUGE-L").inner_text()
+            page.set_viewport_size({"width": 400, "height": 800})
+            table = page.locator(".pro-scroll", has_text="AUROC by ROUGE-L")
+            assert table.evaluate("area => area.scrollWidth <= area.clientWidth")
+            shown = table.inner_text()
+            assert page.locator("code").all_inner_texts() == ["pro score --labels"]
+            assert "`" not in page.locator("#label").inner_text()
     assert len(read_label_file(first.session.path)) == 33
     nll = estimates_of(second.session)["rows"][0]
-    assert nll["AUROC by labels"] in table
+    assert nll["AUROC by labels"] in shown
 
 
-def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path):
-    browser = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browser.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path, browser):
     with served(opened(tmp_path)) as server, browser.browser_page(server.address) as (page, errors):
         page.get_by_text("Guideline", exact=True).click()
         page.get_by_role("button", name="write").click()
@@ -863,6 +876,12 @@ def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path):
         page.get_by_label("show").select_option("with a comment")
         page.get_by_text("1 of 4 labels").wait_for()
         before = labels_of(server.session)
+        page.set_viewport_size({"width": 400, "height": 800})
+        names = ("change", "edit")  # neither is broken into two lines
+        boxes = [page.get_by_role("button", name=name).bounding_box() for name in names]
+        assert boxes[0]["height"] == boxes[1]["height"]
+        rows = page.locator(".pro-scroll", has_text="question")
+        assert rows.evaluate("area => area.scrollWidth <= area.clientWidth")
         page.get_by_role("button", name="change").click()
         page.get_by_text("Give it anew, or keep it").wait_for()
         assert page.get_by_label("comment", exact=True).input_value() == "rw: a nickname"
@@ -875,14 +894,13 @@ def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path):
     assert after["comment"].tolist() == ["", "", "", "rw: a nickname"]
 
 
-def test_an_adjudicator_sees_the_labels_of_others_and_decides_by_keys(tmp_path):
-    browser = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browser.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+def test_an_adjudicator_sees_the_labels_of_others_and_decides_by_keys(tmp_path, browser):
     disputed(tmp_path, [1, 4])
     judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
     with served(judge) as server, browser.browser_page(server.address) as (page, errors):
         page.get_by_text("0 of 2 labels given · 2 left").wait_for()
+        page.get_by_text("The estimates are shown after the last decision.").wait_for()
+        assert page.get_by_text("first labels alone").count() == 0
         assert re.search(r"ben: (right|wrong) \(a nickname\)", page.locator("dl").inner_text())
         page.keyboard.press("r")
         page.get_by_text("1 of 2 labels given").wait_for()

@@ -129,7 +129,7 @@ def test_target_marks_the_answers_above_the_threshold_of_the_guarantee(write):
 
 def test_target_says_if_nothing_can_be_guaranteed(write):
     out, _ = typed("score", write(*graded(10, 5)), "--target", 0.9)
-    assert "Nothing can be guaranteed: 10 validation questions do not show" in out
+    assert "Nothing can be guaranteed: 10 judged questions do not show" in out
     out, _ = typed("score", write(*ROWS), "--target", 0.9)
     assert "No accuracy can be guaranteed without judged answers." in out
     assert typed("score", write(*ROWS), "--target", 1.5, code=2)

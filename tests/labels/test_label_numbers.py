@@ -119,7 +119,8 @@ def test_with_all_labels_the_estimate_is_the_auroc_and_has_no_error_at_hand():
     features = rng.normal(size=(40, 1))
     weights = label_weights(correct, is_first, np.ones(40), n_first=15, n_second=25)
     np.testing.assert_allclose(weights, 1)
-    sample = Sample.fit(correct, weights, features, scope="questions")
+    model = label_model.cross_fitted(features, correct)
+    sample = Sample(correct, weights, model, "questions")
     auroc = sample.aurocs(Ranking.from_scores(scores)).auroc()
     expected = metrics.auroc_intervals(scores, correct)[0]
     np.testing.assert_allclose(auroc.value, expected, rtol=1e-12)
@@ -167,7 +168,8 @@ def test_a_difference_that_no_label_can_change_has_no_variance():
     features = np.zeros((8, 1))
     weights = label_weights(labels, ~np.isnan(labels), np.ones(8), n_first=6, n_second=0)
     scores = np.repeat(np.arange(8.0)[:, None], 2, axis=1)
-    estimates = Sample.fit(labels, weights, features).aurocs(Ranking.from_scores(scores))
+    sample = Sample(labels, weights, label_model.cross_fitted(features, labels))
+    estimates = sample.aurocs(Ranking.from_scores(scores))
     assert (estimates.auroc().high > estimates.auroc().low).all()
     difference, p_values = estimates.difference(0)
     for values in (difference.value, difference.low, difference.high):
@@ -312,20 +314,24 @@ def test_the_predicted_variance_by_hand():
     assert variance == pytest.approx([0.4 * 0.25 + 0.2 * 0.25])
 
 
-def test_an_agreement_near_1_has_no_absurd_interval():
-    # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
-    low, high = inference.share_interval(np.array([0.999]), np.array([0.999 * 0.001 / 25]), 30.0)
-    assert (low.round(2), high.round(2)) == (0.86, 1.0)
+NAN = np.nan
 
 
-def test_a_share_without_variance_is_its_own_interval():
-    low, high = inference.share_interval(np.array([0.0, 1.0, 0.4]), np.zeros(3), 3.0)
-    np.testing.assert_array_equal(low, [0, 1, 0.4])
-    np.testing.assert_array_equal(high, [0, 1, 0.4])
-
-
-def test_a_share_that_is_not_between_0_and_1_has_no_interval():
-    low, high = inference.share_interval(
-        np.array([1.0, 1.1, -0.1]), np.array([0.01, 0.01, 0.0]), 3.0
-    )
-    assert np.isnan([*low, *high]).all()
+@pytest.mark.parametrize(
+    ("share", "variance", "freedom", "low", "high"),
+    [
+        # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
+        (0.999, 0.999 * 0.001 / 25, 30.0, 0.86, 1.0),
+        # Without variance, a share is its own interval.
+        (0.0, 0.0, 3.0, 0.0, 0.0),
+        (1.0, 0.0, 3.0, 1.0, 1.0),
+        (0.4, 0.0, 3.0, 0.4, 0.4),
+        # A share that is not between 0 and 1 has none.
+        (1.0, 0.01, 3.0, NAN, NAN),
+        (1.1, 0.01, 3.0, NAN, NAN),
+        (-0.1, 0.0, 3.0, NAN, NAN),
+    ],
+)
+def test_the_interval_of_a_share_stays_between_0_and_1(share, variance, freedom, low, high):
+    ends = inference.share_interval(np.array([share]), np.array([variance]), freedom)
+    np.testing.assert_array_equal(np.round(ends, 2), [[low], [high]])

@@ -69,17 +69,18 @@ def test_lines_go_through_the_numbers_and_the_chosen_alpha_lies_on_them():
     figure = alpha_sweep.draw(table, choices[choices["alpha_choice"] == "validation"])
     rows = table[table["dataset"] == "d"]
     lines = figure.axes[0].lines
+    points = [line for line in lines if line.get_xdata().tolist() == [0.05]]
     for index, model in enumerate(("a", "b")):
         line = rows[rows["model"] == model]
         assert lines[index].get_xydata().tolist() == line[["alpha", "auroc"]].to_numpy().tolist()
         auroc = line.set_index("alpha")["auroc"][0.05]
-        assert lines[2 + index].get_xydata().tolist() == [[0.05, auroc]]
+        assert points[index].get_xydata().tolist() == [[0.05, auroc]]
     assert legend(figure) == ["a", "b", "α chosen on validation questions"]
 
 
 def test_the_points_of_the_paper_lie_on_the_axis_of_the_paper():
-    table, _ = invented(dataset=["trivia_qa"], model=["google/gemma-2b"])
-    ax = alpha_sweep.draw(table, alpha_scale="linear").axes[0]
+    both = invented(dataset=["trivia_qa"], model=["google/gemma-2b"])
+    ax = alpha_sweep.draw(*both, alpha_scale="linear").axes[0]
     assert ax.get_xscale() == "linear"
     [grey] = [line for line in ax.lines if line.get_color() == PRINTED["color"]]
     assert grey.get_xydata().tolist() == [[0.4, 0.819]]

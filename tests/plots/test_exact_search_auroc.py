@@ -60,7 +60,8 @@ def invented(**others):
     ]
     columns = ["method", "strategy", "alpha_choice", "auroc_minus_pro"]
     table = pd.DataFrame(rows, columns=columns)
-    table = table.assign(**setting_row(0.0, dataset="world-facts", model="facts-2m", **others))
+    setting = setting_row(0.0, dataset="world-facts", model="facts-2m", alpha=0.1, **others)
+    table = table.assign(**setting)
     table["auroc"] = 0.8 + table["auroc_minus_pro"]
     for name in ("auroc", "auroc_minus_pro"):
         table[f"{name}_low"] = table[name] - 0.01

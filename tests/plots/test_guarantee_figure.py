@@ -94,4 +94,4 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     assert "(below it in 7, by the interval)" in low
     both = pd.concat([table, table.assign(model="n", coverage=0.0)])
     assert "pairs of a method and a setting: 0.7 for 7 of 16" in guarantees.caption(both)
-    assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels"))
+    assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

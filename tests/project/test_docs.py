@@ -162,7 +162,7 @@ NOT_RUN = {
     "(git clone|python3 -m venv) .*": "test_installation.py and `make` do this",
     "make (install|test|lint)": "continuous integration runs these",
     "make figures$": "takes minutes; tests/project/test_notebooks.py runs every notebook",
-    "make (docs|lab)|pro explore$|pro label .*|python -m http.*": (
+    "make (docs|lab)|pro explore( --lab)?$|pro label .*|python -m http.*": (
         "runs all notebooks, or does not end; see test_site.py, test_browser.py, test_labelling.py"
     ),
     "make golden|(pip|conda) .*|PIP_EXTRA.*|pro download .*": (

@@ -14,7 +14,6 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "pro_lib"
 FILES = sorted(PACKAGE.rglob("*.py"))
-WALK = (ROOT / "docs" / "development" / "code_tour.md").read_text()
 # Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
 LIGHT = [
     "app",
@@ -133,18 +132,6 @@ def types():
 @pytest.mark.parametrize("name", SAME_NAME)
 def test_a_function_with_the_name_of_its_module_stays_a_function(name, first, types):
     assert types[name, first] == ["function", "function", "module"]
-
-
-def test_the_tree_of_the_docs_has_every_package_and_module():
-    tree = WALK.partition("\npro_lib/\n")[2].partition("\ndata/")[0]
-    folders, listed = [], set()
-    for line in tree.splitlines():
-        name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
-        folders[depth - 1 :] = [name]
-        if name.endswith(".py"):
-            listed.add("".join(folders))
-    modules = {path.relative_to(PACKAGE).as_posix() for path in FILES if path.name != "__init__.py"}
-    assert listed == modules
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,11 @@ def _describe_model(model: Model) -> str:
 
 def _answer_lines(answer: Answer, alpha: float) -> list[str]:
     """Return the answer, its uncertainty, and the answers that PRO keeps."""
-    kept = f"the answers kept at α = {alpha:g} ({answer.kept})"
+    kept = f"the {answer.kept} answers with p ≥ {alpha:g}"
+    if answer.answers[0][1] < alpha:
+        kept = f"the most probable answer, because none has p ≥ {alpha:g}"
+    elif answer.kept == 1:
+        kept = f"the only answer with p ≥ {alpha:g}"
     lines = [
         printable(answer.text) or "(nothing)",
         printable(answer.sentence()),

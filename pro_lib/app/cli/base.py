@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -78,13 +79,18 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and turn errors, warnings and log messages into single lines."""
-        warnings.formatwarning = lambda message, *_, **__: f"{one_line(message)}\n"
+
+        def worded(message: object) -> str:
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            return _with_option_names(one_line(message), command.params if command else ())
+
+        warnings.formatwarning = lambda message, *_, **__: f"{worded(message)}\n"
         if logging.lastResort is not None:
             logging.lastResort.setFormatter(_OneLineFormatter())
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = one_line(error.message)  # type: ignore[misc]
+            error.message = worded(error.message)  # type: ignore[misc]
             is_missing = isinstance(error, click.MissingParameter)
             if isinstance(error, click.BadParameter) and not is_missing:
                 error.ctx = None  # click prints the usage of a context
@@ -92,12 +98,27 @@ class Group(click.Group):
         except BrokenPipeError:  # the reader of the output has stopped; click ends silently
             raise
         except (ValueError, OSError, ImportError, MemoryError) as error:
-            raise click.ClickException(describe(error)) from error
+            raise click.ClickException(worded(describe(error))) from error
         except RuntimeError as error:
             # The name is compared, because torch may not be imported.
             if type(error).__name__ != "OutOfMemoryError":
                 raise
             raise click.ClickException(describe(error)) from error
+
+
+def _with_option_names(message: str, parameters: Iterable[click.Parameter]) -> str:
+    """Return a message with options as they are typed: `--alpha 2` for `alpha=2`.
+
+    Names inside of a path, such as that of a run folder, stay as they are.
+    """
+    for parameter in parameters:
+        if isinstance(parameter, click.Option) and parameter.opts[0].startswith("--"):
+            name = rf"(?<![\w,/-]){parameter.name}="
+            message = re.sub(rf"{name}(?=[\s,;.)]|$)", parameter.opts[0], message)
+            message = re.sub(name, f"{parameter.opts[0]} ", message)
+            if "_" in str(parameter.name):
+                message = re.sub(rf"(?<![\w,/-]){parameter.name}\b", parameter.opts[0], message)
+    return message
 
 
 class _OneLineFormatter(logging.Formatter):

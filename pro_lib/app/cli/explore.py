@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from pro_lib.app.answer_source import read_choices
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     alpha_option,
     answer_options,
+    correctness_option,
+    example_option,
     force_option,
+    method_names,
+    methods_option,
     read_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole
+from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole, writing
 from pro_lib.common.validation import extra, is_printable, printable
 
 if TYPE_CHECKING:
@@ -35,37 +40,69 @@ _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix ca
 @click.command("explore", cls=Command)
 @click.argument("run", required=False, type=ANSWERS)
 @answer_options
+@correctness_option
+@methods_option
+@alpha_option
 @click.option("--html", type=OUTPUT_FILE, help="Write the page here, and open no browser.")
 @force_option
-@alpha_option
+@example_option
+@click.option(
+    "--lab", is_flag=True, help="Open the explorer in JupyterLab, where it also asks the model."
+)
 def explore_command(
-    run: str | None, html: Path | None, force: bool, alpha: float, **reading: Any
+    run: str | None,
+    html: Path | None,
+    force: bool,
+    alpha: float,
+    methods: Sequence[str],
+    example: bool,
+    lab: bool,
+    **reading: Any,
 ) -> None:
-    """Open the explorer in the browser.
+    """Open the explorer in the browser: single questions, their answers, and a slider for α.
 
-    Without RUN, it opens as a notebook in JupyterLab. With RUN, it opens as a page. RUN is a run
-    folder, the name of a run that pro generate printed, or a file of responses.
+    RUN is a run folder, the name of a run that pro generate printed, or a file of responses.
+    Without RUN, the page shows the bundled answers.
     """
-    if run is None:
-        context = click.get_current_context()
-        has_alpha = context.get_parameter_source("alpha") is not ParameterSource.DEFAULT
-        if html or force or has_alpha or any(reading.values()):
-            raise click.UsageError("these options need a RUN, as in: pro explore responses.jsonl")
+    if lab:
+        _check_alone("lab")
         _open_jupyterlab()
         return
+    if run is not None and example:
+        raise click.UsageError("give either RUN or --example")
     from pro_lib.app import explorer
 
-    inputs = [path for path in (run, reading["questions"]) if path]
+    source = run or str(catalog.EXAMPLE)
+    inputs = [path for path in (source, reading["questions"], reading["correctness"]) if path]
     if html:  # checked before the run is read, which may take long
-        _check_page(html, run, inputs, force)
-    answers = read_answers(run, reading)
-    page = html or _default_page(run, answers)
-    _check_page(page, run, inputs, force)
-    explorer.to_html(answers, page, alpha=alpha, source=run)
+        _check_page(html, source, inputs, force)
+    choices = read_choices(reading["correctness"])
+    answers = read_answers(source, reading)
+    page = html or (_example_page() if run is None else _default_page(run, answers))
+    _check_page(page, source, inputs, force)
+    options: dict[str, Any] = {"choices": choices, "methods": method_names(methods)}
+    explorer.to_html(answers, page, alpha=alpha, source=source, **options)
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
     say(f"{counts}; page: {printable(page)}")
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
+
+
+def _check_alone(name: str) -> None:
+    """Raise `UsageError` if another argument or option than this one is given."""
+    context = click.get_current_context()
+    for other in context.params:
+        is_given = context.get_parameter_source(other) is not ParameterSource.DEFAULT
+        if other != name and is_given:
+            raise click.UsageError(f"--{name} takes neither RUN nor other options")
+
+
+def _example_page() -> Path:
+    """Return the page of the bundled answers, which is in the user's cache."""
+    folder = catalog.CACHE.parent
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder / "example.html"
 
 
 def _check_page(page: Path, run: str, inputs: Sequence[str], force: bool) -> None:

@@ -52,6 +52,22 @@ AUTO_ALPHA = _AutoAlpha()
 INPUT_FILE = click.Path(exists=True, dir_okay=False)
 OUTPUT_FILE = click.Path(path_type=Path)
 
+correctness_option = click.option(
+    "--correctness",
+    "--labels",
+    default="rouge_l",
+    show_default=True,
+    help="How answers are judged: rouge_l, exact_match, alias_match, log:NAME for a metric or "
+    "scorer of a log, or a file of labels, for pro score also one of pro label.",
+)
+methods_option = click.option(
+    "--methods",
+    multiple=True,
+    help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
+)
+example_option = click.option(
+    "--example", is_flag=True, help="Use the bundled answers, 788 of SmolLM2-135M."
+)
 alpha_option = click.option(
     "--alpha",
     type=float,
@@ -179,3 +195,9 @@ def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
             )
         names.setdefault(ours.strip(), []).append(theirs)
     return names
+
+
+def method_names(values: Sequence[str]) -> list[str] | None:
+    """Return the names in the values of --methods, which may be lists with commas."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    return [name for name in names if name] or None

@@ -19,6 +19,7 @@ from pro_lib.app.cli.scoring_options import (
     scoring_options,
 )
 from pro_lib.common.files import write_whole
+from pro_lib.common.nested import json_value
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if as_json:
         content = score_summary.summary_data(scored, mistrust)
         content["answers"] = score_table.json_rows(rows)
-        say(json_line(score_table.json_value(content)))
+        say(json_line(json_value(content)))
         return
     for line in score_summary.summary(scored, method=method):
         say(line)
@@ -101,7 +102,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
         for line in score_summary.summary(scored.texts, method=scored.texts.main_method):
             say(line)
     say("")
-    say(score_summary.mistrust_line(mistrust))
+    say(score_summary.mistrust_line(scored, mistrust))
     if output:
         say(f"{printable(output)}: {len(rows):,} questions")
     else:
@@ -121,14 +122,14 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     refused = [f"--{name}" for name in _ONE_FILE_OPTIONS if options[name]]
     if refused:
         raise click.UsageError(f"{refused[0]} needs one file of RESPONSES; two are only compared")
-    from pro_lib.app import score_summary, score_table
+    from pro_lib.app import score_summary
     from pro_lib.app.answer_comparison import compare_answers
 
     both = [scored_answers(source, options, is_fixed=True) for source in sources]
     comparison = compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)
-        say(json_line(score_table.json_value({"files": list(sources), **content})))
+        say(json_line(json_value({"files": list(sources), **content})))
         return
     for line in score_summary.comparison_lines(comparison, (sources[0], sources[1])):
         say(line)

@@ -13,7 +13,11 @@ from pro_lib.app.cli.options import (
     AUTO_ALPHA,
     Function,
     answer_options,
+    correctness_option,
+    example_option,
     force_option,
+    method_names,
+    methods_option,
     read_answers,
 )
 from pro_lib.common import catalog
@@ -34,19 +38,8 @@ _OPTIONS = (
         "choose it on judged answers.",
     ),
     answer_options,
-    click.option(
-        "--correctness",
-        "--labels",
-        default="rouge_l",
-        show_default=True,
-        help="How answers are judged: rouge_l, exact_match, alias_match, log:NAME for a metric or "
-        "scorer of a log, or a file of labels, for pro score also one of pro label.",
-    ),
-    click.option(
-        "--methods",
-        multiple=True,
-        help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
-    ),
+    correctness_option,
+    methods_option,
     click.option(
         "--sort",
         help="Method whose score orders the table and marks answers, or file for its own order.",
@@ -57,7 +50,7 @@ _OPTIONS = (
         help="Mark answers such that at least this share of the others is right, by a guarantee.",
     ),
     force_option,
-    click.option("--example", is_flag=True, help="Use the bundled answers, 788 of SmolLM2-135M."),
+    example_option,
 )
 
 
@@ -102,7 +95,7 @@ def scored_answers(
         run,
         choices=choices,
         alpha=alpha,
-        methods=_method_names(options["methods"]),
+        methods=method_names(options["methods"]),
         is_fixed=is_fixed,
         must_judge=bool(options["questions"]) or os.path.isfile(correctness),
         sample=sample,
@@ -140,9 +133,3 @@ def ranking_method(scored: ScoredAnswers, sort: str | None) -> str:
         choices = ", ".join([*scored.methods, FILE_ORDER])
         raise SentenceError(f"--sort {sort!r} is not among the methods. Choose from {choices}.")
     return sort
-
-
-def _method_names(values: Sequence[str]) -> list[str] | None:
-    """Return the names in the values of --methods, which may be lists with commas."""
-    names = [name.strip() for value in values for name in value.split(",")]
-    return [name for name in names if name] or None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,21 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.app.explorer.intervals import comparisons, sweeps
+from pro_lib.app.scored_answers import select_methods
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
+from pro_lib.evaluation.methods import find_methods
 from pro_lib.importing.importers import from_records
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
     Choices,
+    TokenizerWarning,
     nearest_reference,
     rouge_and_correct,
+    rule_in_words,
 )
 from pro_lib.runs.question_table import plain
 from pro_lib.runs.run import Run, identities
@@ -42,12 +48,13 @@ _CERTIFICATE_COLUMNS = [
 ]
 
 
-def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
+def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) -> dict[str, Any]:
     """Return a run as JSON data, from which the page computes PRO and K.
 
     Args:
         run: a run with log-probabilities.
         alpha: where the slider stands first.
+        choices: what makes an answer right.
 
     Returns:
         A dict with the keys
@@ -72,7 +79,7 @@ def run_data(run: Run, *, alpha: float = 0.4) -> dict[str, Any]:
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
-    answers, judgements = _answers_by_question(run)
+    answers, judgements = _answers_by_question(run, choices or Choices())
     reasons = run.reasons().to_numpy()
     table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
     rows = table.to_dict("records")
@@ -123,12 +130,15 @@ def _question_data(
     return question
 
 
-def _answers_by_question(run: Run) -> tuple[list[list[list]], list[dict[str, Any] | None]]:
+def _answers_by_question(
+    run: Run, choices: Choices
+) -> tuple[list[list[list]], list[dict[str, Any] | None]]:
     """Return the lists of answers that `run_data` describes, and why the first ones are correct."""
     ended = run.ranked_answers(distinct=False)
     questions = run.questions.iloc[ended["row"]].reset_index(drop=True)
-    judged = rouge_and_correct(ended, questions)
-    judgements = _judgements(ended, judged["rouge_l"], run.questions)
+    with warnings.catch_warnings(action="ignore", category=TokenizerWarning):
+        judged = rouge_and_correct(ended, questions, choices)
+    judgements = _judgements(ended, judged, run.questions, choices)
     ended = ended.assign(correct=judged["correct"])
     table = pd.concat([ended, _cut_answers(run)], ignore_index=True)
     # A text without a log-probability has no place on the page.
@@ -147,35 +157,40 @@ def _answers_by_question(run: Run) -> tuple[list[list[list]], list[dict[str, Any
 
 
 def _judgements(
-    ranked: pd.DataFrame, rouge: pd.Series, questions: pd.DataFrame
+    ranked: pd.DataFrame, judged: pd.DataFrame, questions: pd.DataFrame, choices: Choices
 ) -> list[dict[str, Any] | None]:
     """Return why the most probable answer to each question is right or wrong.
 
     Args:
         ranked: the ranked answers.
-        rouge: their ROUGE-L.
+        judged: the result of `rouge_and_correct` for them.
         questions: the questions of the run.
+        choices: what makes an answer right.
 
     Returns:
-        A dict per question, or None for an answer that is not judged by a rule of the package. It
-        is empty if the records say what is right. Otherwise it has `rouge_l` and `threshold`, and
+        A dict per question, or None for an answer that is not judged. It has `rule`, the name of
+        the rule. If the rule is ROUGE-L, it has `rouge_l` and `threshold` instead, and
         `reference`, the nearest reference, if there is one that is not entirely different.
     """
+    has_verdicts = "correct" in ranked
+    is_other_rule = has_verdicts or choices.labels is not None or choices.correctness != "rouge_l"
+    rule = rule_in_words(choices, has_verdicts=has_verdicts)
     judgements: list[dict[str, Any] | None] = [None] * len(questions)
-    top = ranked.assign(rouge=rouge)[ranked["value"].notna()].drop_duplicates("row")
+    top = ranked.assign(rouge=judged["rouge_l"], verdict=judged["correct"])
+    top = top[ranked["value"].notna()].drop_duplicates("row")
     references = list(questions["references"])
-    for answer in top.to_dict("records"):
+    for answer in top[pd.notna(top["verdict"])].to_dict("records"):
         row = answer["row"]
-        if pd.notna(answer.get("correct")):
-            judgements[row] = {}
-        elif not np.isnan(answer["rouge"]):
-            judgement: dict[str, Any] = {
-                "rouge_l": float(answer["rouge"]),
-                "threshold": ROUGE_THRESHOLD,
-            }
-            if "rouge_l" not in ranked and judgement["rouge_l"] > 0:
-                judgement["reference"] = nearest_reference(answer["text"], references[row])
-            judgements[row] = judgement
+        if is_other_rule:
+            judgements[row] = {"rule": rule}
+            continue
+        judgement: dict[str, Any] = {
+            "rouge_l": float(answer["rouge"]),
+            "threshold": ROUGE_THRESHOLD,
+        }
+        if "rouge_l" not in ranked and judgement["rouge_l"] > 0:
+            judgement["reference"] = nearest_reference(answer["text"], references[row])
+        judgements[row] = judgement
     return judgements
 
 
@@ -187,7 +202,13 @@ def _cut_answers(run: Run) -> pd.DataFrame:
 
 
 def comparison_data(
-    run: Run, samples: Run | None = None, *, alpha: float = 0.4, distinct: bool = True
+    run: Run,
+    samples: Run | None = None,
+    *,
+    alpha: float = 0.4,
+    distinct: bool = True,
+    choices: Choices | None = None,
+    methods: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the scores of every method but PRO on the questions of a run, as JSON data.
 
@@ -196,6 +217,8 @@ def comparison_data(
         samples: a run of samples of the same questions, for the methods that need them.
         alpha: where the slider stands first.
         distinct: whether repeated answers count once.
+        choices: what makes an answer right.
+        methods: the methods to show besides PRO and NLL; None for all.
 
     Returns:
         A dict with the lists `ids`, `texts` and `correct`, the lists of `scores` by method,
@@ -204,10 +227,15 @@ def comparison_data(
 
     Raises:
         RunError: if no answer can be judged.
+        SentenceError: if a method is unknown or needs other data.
     """
-    choices = Choices(distinct=distinct)
+    choices = replace(choices or Choices(), distinct=distinct)
     similarities = {"lexical": lexical}
     judged = evaluate(run, samples=samples, similarities=similarities, choices=choices).judged
+    if methods is not None:
+        shown = select_methods(["PRO", *judged.baselines], find_methods(methods))
+        shown = ("NLL", *shown)  # which is always compared
+        judged = judged.without_methods([name for name in judged.baselines if name not in shown])
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import string
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from pro_lib.app.explorer.data import comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
+from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 
 STYLES = Path(__file__).with_name("explorer.css")
@@ -27,7 +29,13 @@ _META_ELEMENTS = re.compile(
 
 
 def to_html(
-    run: Run, path: str | Path, *, alpha: float = 0.4, source: str | Path | None = None
+    run: Run,
+    path: str | Path,
+    *,
+    alpha: float = 0.4,
+    source: str | Path | None = None,
+    choices: Choices | None = None,
+    methods: Sequence[str] | None = None,
 ) -> Path:
     """Write the explorer of a run into one HTML file, and return its path.
 
@@ -36,19 +44,21 @@ def to_html(
         path: the file; it is replaced if it exists.
         alpha: where the slider stands first.
         source: the file or folder from which the run was read. The page stores a digest of it.
+        choices: what makes an answer right.
+        methods: the methods that are compared with PRO; None for all.
 
     Raises:
         ValueError: if `alpha` is outside [0, 1] or below the α of an exact search, or `path` is
-            empty.
+            empty, or a method cannot be computed.
         RunError: if the run has texts without log-probabilities.
     """
     not_empty(path, "path")
     scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
     try:
-        comparison = comparison_data(run, alpha=alpha)
+        comparison = comparison_data(run, alpha=alpha, choices=choices, methods=methods)
     except RunError as error:
         comparison = {"why": str(error)}
-    data = [run_data(run, alpha=alpha), comparison]
+    data = [run_data(run, alpha=alpha, choices=choices), comparison]
     json_text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
     page = template.substitute(

@@ -75,6 +75,18 @@ export function createText(text) {
 }
 
 /**
+ * Return a sentence of this program in which commands stand between backticks.
+ *
+ * @param {string} sentence
+ * @returns {Child[]}
+ */
+export function createSentence(sentence) {
+  return sentence
+    .split("`")
+    .map((part, place) => (place % 2 ? createElement("code", {}, part) : part));
+}
+
+/**
  * Return a labelled list of options, and the list alone.
  *
  * @param {string} label

@@ -1,6 +1,6 @@
 // The page of `pro label`: the tab Label alone, whose messages go to a server on this computer.
 
-import { createElement } from "./elements.js";
+import { createElement, createSentence } from "./elements.js";
 import { LabelTab } from "./label_tab.js";
 
 const SERVER_GONE =
@@ -28,7 +28,9 @@ export function showLabelPage(root, token) {
     }
     const isError = reply.kind === "error";
     const attributes = { class: "pro-error", role: "alert" };
-    status.replaceChildren(isError ? createElement("div", attributes, reply.status) : "");
+    status.replaceChildren(
+      isError ? createElement("div", attributes, createSentence(reply.status)) : "",
+    );
     if (isError) tab.stopWaiting();
     else tab.show(reply);
   }

@@ -1,7 +1,13 @@
 // The tab Label: a person says which answers are right. Scores, probabilities, ROUGE-L and the name
 // of the model are hidden, because they would influence the labels.
 
-import { createElement, createSelect, createTable, createText } from "./elements.js";
+import {
+  createElement,
+  createSelect,
+  createSentence,
+  createTable,
+  createText,
+} from "./elements.js";
 import { formatCount, formatNumber } from "./formats.js";
 
 /**
@@ -23,13 +29,12 @@ import { formatCount, formatNumber } from "./formats.js";
  */
 
 /**
- * The estimates after some labels, as texts: a row per method.
+ * The estimates after some labels, as texts: a row per method. Without rows, the sentence says why.
  *
  * @typedef {object} LabelEstimates
- * @property {number} n_given
  * @property {Record<string, string>[]} rows
  * @property {string} alpha
- * @property {string} [sentence]
+ * @property {string} sentence
  */
 
 /**
@@ -118,7 +123,7 @@ export class LabelTab {
     this.element = createElement("div", { class: "pro-label", tabindex: 0 });
     this.element.addEventListener("keydown", (event) => this.press(event));
     const firstText = send ? "Choosing the answers to label …" : NO_KERNEL_TO_LABEL;
-    this.element.replaceChildren(createElement("p", {}, firstText));
+    this.element.replaceChildren(createElement("p", {}, createSentence(firstText)));
     this.answerPart = createElement("div");
     this.guidelinePart = createElement("details");
     this.comment = createElement("input", {
@@ -144,7 +149,7 @@ export class LabelTab {
     this.historyPart = createElement(
       "details",
       { ontoggle: () => this.historyPart.open && this.request("history") },
-      createElement("summary", {}, "Estimates after fewer labels"),
+      createElement("summary", {}, "Estimates from your first labels alone"),
       this.historyRows,
     );
     this.endPart = createElement("div");
@@ -286,7 +291,7 @@ export class LabelTab {
         this.listPart,
         createElement("h4", {}, "Estimates from the labels"),
         this.estimatesPart,
-        this.historyPart,
+        ...(state.is_adjudication ? [] : [this.historyPart]),
         this.endPart,
         createLimits(),
       );
@@ -351,14 +356,13 @@ export class LabelTab {
     const rows = shown.map((label) => [
       createText(label.question),
       createText(label.text),
-      nameOf(label.correct),
-      createText(label.comment),
+      createText(describeLabel(label)),
       createButton("change", () => this.change(label)),
     ]);
     const counts = `${formatCount(shown.length)} of ${formatCount(this.labels.length)} labels`;
     this.listRows.replaceChildren(
       createElement("p", { class: "pro-quiet" }, counts),
-      rows.length ? createTable(["question", "answer", "label", "comment", ""], rows) : "",
+      rows.length ? createTable(["question", "answer", "label", ""], rows) : "",
     );
   }
 
@@ -367,9 +371,8 @@ export class LabelTab {
    *
    * @param {LabelEstimates} estimates
    */
-  drawEstimates({ rows, alpha, sentence = "" }) {
-    const words = rows.length ? `${sentence} ${alpha}` : `Not shown before 20 labels. ${alpha}`;
-    const text = createElement("p", { class: "pro-quiet" }, words);
+  drawEstimates({ rows, alpha, sentence }) {
+    const text = createElement("p", { class: "pro-quiet" }, `${sentence} ${alpha}`);
     this.estimatesPart.replaceChildren(rows.length ? createRows(rows) : "", text);
   }
 
@@ -520,8 +523,18 @@ function createAnswer({ question, references, text, votes = [] }) {
  * @param {Vote} vote
  * @returns {string}
  */
-function describeVote({ labeller, correct, comment }) {
-  return `${labeller}: ${nameOf(correct)}${comment ? ` (${comment})` : ""}`;
+function describeVote(vote) {
+  return `${vote.labeller}: ${describeLabel(vote)}`;
+}
+
+/**
+ * Return a label with its comment.
+ *
+ * @param {{ correct: boolean | null, comment: string }} label
+ * @returns {string}
+ */
+function describeLabel({ correct, comment }) {
+  return `${nameOf(correct)}${comment ? ` (${comment})` : ""}`;
 }
 
 /**
@@ -533,7 +546,9 @@ function describeVote({ labeller, correct, comment }) {
 function createEnd({ labels_file: file, is_adjudication: isDecided, consistency, ...state }) {
   const repeated = consistency?.n_both ?? 0;
   const same = `${consistency?.n_same ?? 0} of ${repeated} answers`;
-  const agreement = repeated ? ` Your label was the same for ${same} that were shown twice.` : "";
+  const agreement = repeated
+    ? ` Your label was the same for ${same} that were shown twice. Answers whose label you changed do not count here.`
+    : "";
   const disputed = state.disagreements?.length
     ? " `pro label --adjudicate` shows the answers on which labellers differ, to decide them."
     : "";
@@ -541,7 +556,8 @@ function createEnd({ labels_file: file, is_adjudication: isDecided, consistency,
     ? "No answer is left on which labellers differ. The labels are in "
     : "All planned answers have a label. The labels are in ";
   const next = ". `pro score --labels` prints the estimates, and notebook 10 draws the figure.";
-  return createElement("p", {}, done, createText(file), next, agreement, disputed);
+  const texts = [done, createText(file), createSentence(next), agreement, createSentence(disputed)];
+  return createElement("p", {}, texts);
 }
 
 /**

@@ -79,8 +79,8 @@ function describeAnswer(answer, { correct, judgement }) {
  * @param {boolean} correct
  * @returns {Children}
  */
-function describeJudgement({ rouge_l: rouge, threshold, reference }, correct) {
-  if (rouge === undefined) return ", as the records say";
+function describeJudgement({ rule, rouge_l: rouge, threshold, reference }, correct) {
+  if (rouge === undefined) return `, by ${rule}`;
   const value = Number(rouge.toFixed(3));
   const limit = `, ${correct ? "" : "not "}above ${threshold}`;
   if (reference !== undefined) {

@@ -27,6 +27,7 @@ import { adaptiveK, proForEachK } from "./numbers.js";
  * value that the records contain. Without `rouge_l`, the records contain the verdict.
  *
  * @typedef {object} Judgement
+ * @property {string} [rule]
  * @property {number} [rouge_l]
  * @property {number} [threshold]
  * @property {string} [reference]

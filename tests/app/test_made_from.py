@@ -1,0 +1,53 @@
+"""`made_from.json` says what a figure was made from, and changes with each input."""
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from pro_lib import Experiment, importing
+from pro_lib.app.made_from import run_digest
+from pro_lib.common import catalog
+from pro_lib.common.files import RunError
+
+TABLE = pd.DataFrame({"x": [1.0]})
+
+
+def entry(folder, **parameters):
+    experiment = Experiment(records=str(catalog.EXAMPLE), figures_dir=folder, **parameters)
+    experiment.both_splits(*experiment.pair())
+    experiment.save("table", table=TABLE)
+    return json.loads((folder / "made_from.json").read_text())["table"]
+
+
+def test_entry_has_the_changed_parameters_and_a_digest_of_each_input(tmp_path):
+    found = entry(tmp_path, seed=3)
+    assert found["parameters"] == {"records": catalog.EXAMPLE.name, "seed": 3}
+    assert list(found["inputs"]) == [
+        catalog.EXAMPLE.name,
+        "world-facts/smollm2-135m/records, 788 questions",
+    ]
+
+
+def test_entries_of_other_figures_stay(tmp_path):
+    (tmp_path / "made_from.json").write_text('{"other": {}}')
+    entry(tmp_path)
+    assert list(json.loads((tmp_path / "made_from.json").read_text())) == ["other", "table"]
+
+
+def test_another_file_of_that_name_is_kept(tmp_path):
+    (tmp_path / "made_from.json").write_text("notes")
+    with pytest.raises(RunError, match="was not written by this package"):
+        entry(tmp_path)
+    assert (tmp_path / "made_from.json").read_text() == "notes"
+
+
+def test_digest_of_a_run_depends_on_its_parameters_and_questions_alone():
+    run = importing.import_answers(catalog.EXAMPLE)
+    other_parameters = replace(run, info=replace(run.info, parameters={"dtype": "float32"}))
+    fewer_questions = run.select(question_ids=list(run.questions["question_id"][1:]))
+    rounded = replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"].round(3)))
+    digests = [run_digest(each) for each in (run, other_parameters, fewer_questions)]
+    assert len(set(digests)) == 3
+    assert run_digest(rounded) == digests[0]
