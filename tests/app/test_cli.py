@@ -9,18 +9,17 @@ import warnings
 import webbrowser
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import metrics, runs, scoring
 from pro_lib.app import cli
 from pro_lib.app.ask import Answer
 from pro_lib.common import catalog
 
-ROOT = Path(__file__).resolve().parents[2]
 FRANCE = "What is the capital of France?"
 
 
@@ -464,23 +463,11 @@ def test_spaces_around_an_answer_do_not_separate_it_from_its_label(write, label,
     assert "50.0% right" in out
 
 
-def notebook(path, *cells, **declared):
-    """A notebook with parameters and these cells."""
-    first = nbformat.v4.new_code_cell(
-        "\n".join(f"{name}: object = {value!r}" for name, value in declared.items())
-    )
-    first.metadata["tags"] = ["parameters"]
-    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
-    cells = [first, *map(nbformat.v4.new_code_cell, cells)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
-    return path
-
-
 def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp_path):
     draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\n"
     draw += "open('here/mine.png', 'w').close()"
     end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
-    path = notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
+    path = write_notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
     words = [
         "-p",
         "a",
@@ -504,13 +491,13 @@ def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp
         "PRO is higher. Much.",
         "figure: here/mine.png; notebook: here/mine.ipynb",
     ]
-    cell = nbformat.read(tmp_path / "here" / "mine.ipynb", as_version=4).cells[-2]
-    assert cell.outputs[0].text.startswith("[0.001, None, [1, 'x'], 'two x']\n")
+    cell = read_cells(tmp_path / "here" / "mine.ipynb")[-2]
+    assert cell["outputs"][0]["text"][0] == "[0.001, None, [1, 'x'], 'two x']\n"
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
 
 
 def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
-    path = notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
+    path = write_notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
     done = python("-m", "pro_lib", "run", path, "--executed", "here", cwd=tmp_path)
     assert done.returncode == 1
     assert (
@@ -545,7 +532,7 @@ def test_score_ask_and_run_work_without_modules_that_windows_lacks(tmp_path):
     lines = [
         ["score", "--example"],
         ["ask", FRANCE, "--model", "facts-2m"],
-        ["run", str(notebook(tmp_path / "mine.ipynb", cell, x=1))],
+        ["run", str(write_notebook(tmp_path / "mine.ipynb", cell, x=1))],
     ]
     code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n"
     code += "    pro(line, standalone_mode=False)"

@@ -12,9 +12,9 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import nbformat
 import pytest
 from click.testing import CliRunner
+from conftest import read_cells, write_notebook
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,14 +137,9 @@ def test_generate_and_download_print_escapes(nasty, monkeypatch):
 def run_nasty_notebook(tmp_path_factory):
     """A function that runs a notebook with nasty names and texts in a process of its own."""
     folder = tmp_path_factory.mktemp("nasty")
-    first = nbformat.v4.new_code_cell("fails: object = False")
-    first.metadata["tags"] = ["parameters"]
     cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
     cells += [f"if fails:\n    raise KeyError({NASTY!r})\nMarkdown({NASTY!r})"]
-    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
-    book = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
-    book.metadata["kernelspec"] = kernel
-    nbformat.write(book, folder / f"{NAME}.ipynb")
+    write_notebook(folder / f"{NAME}.ipynb", *cells, fails=False)
     (folder / NAME).mkdir()
     (folder / NAME / f"{NAME}.png").touch()
     words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
@@ -294,15 +289,6 @@ def test_a_mark_is_removed_again(text):
 # Kernels
 
 
-def write_notebook(path, source, kernel="python3"):
-    """A notebook of one cell for a kernel."""
-    spec = {"name": kernel, "language": "python", "display_name": kernel}
-    book = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source)], metadata={"kernelspec": spec}
-    )
-    nbformat.write(book, path)
-
-
 def install_kernel(folder, name, *words):
     """A kernel of another environment, before all others on the path."""
     place = folder / "jupyter" / "kernels" / name
@@ -326,8 +312,8 @@ def test_the_kernel_python3_is_this_python(kernels):
     write_notebook(kernels / "own.ipynb", "import sys\nprint(sys.executable)")
     done = CliRunner().invoke(cli.pro, ["run", "own.ipynb", "--executed", "copies"])
     assert done.exit_code == 0, done.output
-    [cell] = nbformat.read(kernels / "copies" / "own.ipynb", as_version=4).cells
-    assert cell.outputs[0].text == f"{sys.executable}\n"
+    [cell] = read_cells(kernels / "copies" / "own.ipynb")
+    assert cell["outputs"][0]["text"] == [f"{sys.executable}\n"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +334,7 @@ def test_the_kernel_python3_is_this_python(kernels):
     ids=["dies", "other", "absent"],
 )
 def test_a_kernel_that_fails_is_an_error_of_one_line(code, kernel, error, kernels, capfd):
-    write_notebook(kernels / "fails.ipynb", code, kernel)
+    write_notebook(kernels / "fails.ipynb", code, kernel=kernel)
     done = CliRunner().invoke(cli.pro, ["run", "fails.ipynb", "--executed", "copies"])
     assert isinstance(done.exception, SystemExit)  # others would print a traceback
     assert "Traceback" not in "".join([done.output, *capfd.readouterr()])
