@@ -80,18 +80,6 @@ def test_score_prints_escapes_instead_of_control_characters_in_every_column(nast
     assert second.count(r"\x1b[31mred\x9b2J\u202egnp") == 2  # question and answer
 
 
-def test_score_prints_escapes_of_the_name_of_its_output(nasty):
-    assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
-
-
-def test_score_prints_escapes_of_texts_alone(nasty):
-    texts = [{"text": f"{NASTY}{n}"} for n in (1, 1, 2)]
-    nasty.write_text(
-        json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts})
-    )
-    assert printed("score", nasty).splitlines()[-1].count(r"\x1b[31mred") == 2
-
-
 def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
     assert r"nasty\x1b[31m" in printed("score", nasty, "--labels", f"{NAME}.csv", code=1)
     for words in (
@@ -167,13 +155,6 @@ def test_run_prints_escapes_of_the_error_of_a_cell(run_nasty_notebook):
     error = done.stderr.splitlines()[-1]
     assert_plain(error)
     assert r"Error: KeyError: '\x1b[31mred" in error
-
-
-def test_run_prints_no_control_character_of_an_unknown_parameter(run_nasty_notebook):
-    done = run_nasty_notebook("-p", NAME, "1")
-    assert done.returncode == 1
-    assert_plain(done.stderr.strip())
-    assert "is not the name of a parameter" in done.stderr
 
 
 def test_columns_of_wide_letters_are_aligned(tmp_path):
