@@ -136,6 +136,27 @@ def save_tiny(family: str, folder: Path) -> Path:
     return folder
 
 
+def write_notebook(path, *cells, kernel="python3", **declared):
+    """Write a notebook of these code cells, after a cell that declares parameters."""
+    empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    book = [
+        empty | {"id": f"cell-{number}", "source": source} for number, source in enumerate(cells)
+    ]
+    if declared:
+        lines = [f"{name}: object = {value!r}" for name, value in declared.items()]
+        first = empty | {"id": "declared", "source": "\n".join(lines)}
+        book.insert(0, first | {"metadata": {"tags": ["parameters"]}})
+    spec = {"name": kernel, "language": "python", "display_name": kernel}
+    whole = {"cells": book, "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(whole))
+    return path
+
+
+def read_cells(path):
+    """Return the cells of a notebook file."""
+    return json.loads(path.read_text())["cells"]
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write a file of lines, objects as JSON and texts as they are, and return its path."""

@@ -131,42 +131,24 @@ def calibrated(facts_2m, run):
     return ask(facts_2m, question, alpha=0.1, calibration=run, search_alpha=0.05)
 
 
-def test_the_answers_of_a_search_are_in_descending_probability(calibrated):
+def test_an_answer_with_a_calibration_run_has_its_prompt_its_pro_and_a_probability(
+    calibrated, run, evaluations
+):
     probabilities = [probability for _, probability in calibrated.answers]
     assert probabilities == sorted(probabilities, reverse=True)
     assert calibrated.text == calibrated.answers[0][0]
-
-
-def test_the_answers_from_alpha_on_are_kept(calibrated):
-    assert calibrated.kept == sum(probability >= 0.1 for _, probability in calibrated.answers) == 2
-
-
-def test_a_question_with_a_calibration_run_gets_its_prompt_and_so_its_pro(
-    calibrated, run, evaluations
-):
-    is_asked = evaluations[0].answers["question_id"] == run.questions["question_id"][9]
-    [expected] = evaluations[0].pro(0.1)[is_asked]
-    assert calibrated.uncertainty == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_probability_that_an_answer_is_right_is_the_calibration_of_the_run(
-    calibrated, evaluations
-):
+    assert calibrated.kept == sum(probability >= 0.1 for probability in probabilities) == 2
     validation, test = evaluations
+    is_asked = validation.answers["question_id"] == run.questions["question_id"][9]
     pro = validation.pro(0.1)
+    assert calibrated.uncertainty == pytest.approx(pro[is_asked][0], abs=1e-4)
     scores = [*pro, pro.min(), pro.max()]
     labels = [*validation.correct, False, True]
     expected = metrics.calibration(scores, labels, test.pro(0.1), test.correct)
     assert calibrated.probability_right == expected.fit([calibrated.uncertainty])[0]
-    assert (
-        calibrated.calibrated
-        == f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
-    )
-
-
-def test_a_calibrated_answer_says_how_probably_it_is_right(calibrated):
-    probability = f"{calibrated.probability_right:.2f}"
-    words = f"It is right with probability {probability} ({calibrated.calibrated})."
+    about = f"calibrated on 150 questions of world-facts, error {expected.ece:.3f} on 60 others"
+    assert calibrated.calibrated == about
+    words = f"It is right with probability {calibrated.probability_right:.2f} ({about})."
     assert calibrated.sentence().endswith(words)
 
 
@@ -231,22 +213,6 @@ def answers(facts_2m, run):
     return answerer(facts_2m, calibration=run, target=0.7)
 
 
-@pytest.fixture(scope="module")
-def replies(answers, run, evaluations):
-    """The replies of the answerer to the test questions."""
-    asked = evaluations[1].answers["question"]
-    return [answers(question) for question in asked]
-
-
-def test_an_answerer_has_the_guarantee_of_its_validation_questions(answers, evaluations):
-    validation, test = evaluations
-    expected = guarantees.guarantee(
-        validation.pro(0.4), validation.correct, target=0.7, unlabelled=test.pro(0.4)
-    )
-    assert expected.threshold is not None
-    assert answers.guarantee == expected
-
-
 def test_an_answerer_without_validation_questions_uses_all_of_the_run(facts_2m, run):
     tested = run.select(split="validation")
     judged = evaluation.evaluate(tested).judged
@@ -254,27 +220,25 @@ def test_an_answerer_without_validation_questions_uses_all_of_the_run(facts_2m, 
     assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == expected
 
 
-def test_an_answerer_answers_below_the_threshold_and_abstains_above(answers, replies, evaluations):
-    pro = evaluations[1].pro(0.4)
+def test_an_answerer_answers_below_the_threshold_of_its_guarantee(answers, evaluations):
+    validation, test = evaluations
+    pro = test.pro(0.4)
+    expected = guarantees.guarantee(
+        validation.pro(0.4), validation.correct, target=0.7, unlabelled=pro
+    )
+    assert expected.threshold is not None
+    assert answers.guarantee == expected
+    replies = [answers(question) for question in test.answers["question"]]
     np.testing.assert_allclose([reply.uncertainty for reply in replies], pro, atol=1e-4)
     # The threshold is one of the scores. A question asked alone may have a slightly other score.
-    is_clear = np.abs(pro - answers.guarantee.threshold) > 1e-4
+    is_clear = np.abs(pro - expected.threshold) > 1e-4
     answered = np.array([reply.answered for reply in replies])
-    assert (answered == answers.guarantee.answers(pro))[is_clear].all()
+    assert (answered == expected.answers(pro))[is_clear].all()
     assert {*answered} == {True, False}
-
-
-def test_a_reply_has_the_answer_of_the_run_only_if_the_question_is_answered(replies, evaluations):
-    texts = [
-        text if reply.answered else None
-        for reply, text in zip(replies, evaluations[1].answers["text"], strict=True)
-    ]
-    assert [reply.answer for reply in replies] == texts
-
-
-def test_a_reply_says_its_guarantee_and_the_status_of_the_search(answers, replies):
-    assert {reply.guarantee for reply in replies} == {answers.guarantee.sentence()}
-    assert {reply.status for reply in replies} <= {"certified", "fallback", "undecided"}
+    for reply, text in zip(replies, test.answers["text"], strict=True):
+        assert reply.answer == (text if reply.answered else None)
+        assert reply.guarantee == expected.sentence()
+        assert reply.status in ("certified", "fallback", "undecided")
 
 
 def calibration_with(**parameters):

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
 from conftest import ROOT
 from test_explorer import CAPITAL, NASTY, ODD, many, nasty
@@ -59,6 +58,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 
 def notebook_with(folder, base, **parameters):
     """Write a copy of the notebook into `folder`, with parameters; it writes below `base`."""
+    import papermill  # takes a second
+
     parameters |= {name: str(base / name) for name in ("generations_dir", "figures_dir")}
     copy = folder / NOTEBOOK.name
     papermill.execute_notebook(NOTEBOOK, copy, parameters, prepare_only=True, progress_bar=False)

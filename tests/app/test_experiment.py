@@ -1,7 +1,7 @@
 """The questions, runs and evaluations of an experiment."""
 
 from contextlib import nullcontext
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -18,7 +18,6 @@ from parameter_values import (
     write_records,
 )
 
-import pro_lib
 from pro_lib import generation, importing, metrics
 from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
@@ -29,7 +28,6 @@ from pro_lib.generation.models import Model
 from pro_lib.labels import LabelPlan, append_label, plan_path
 from pro_lib.plots import fixed_k
 from pro_lib.plots.settings import overview
-from pro_lib.runs.parameters import difference
 
 
 @pytest.fixture(scope="session")
@@ -49,14 +47,6 @@ def judged(n, *, right=lambda n: n % 3 > 0):
         [{"log_prob": -1.0 - k / 100, "text": f"{k}", "correct": right(k)}] for k in range(n)
     )
     return [{"question_id": k, "answers": one} for k, one in enumerate(answers)]
-
-
-def test_the_package_exports_the_experiment():
-    experiment = pro_lib.Experiment(model="facts-1m", dataset="world-facts", n_answers=10)
-    assert isinstance(experiment, Experiment)
-    assert experiment.pair() == PAIR
-    with pytest.raises(FrozenInstanceError):
-        experiment.n_answers = 5
 
 
 def test_pairs_are_those_of_models_and_datasets_or_of_records(tmp_path):
@@ -90,7 +80,7 @@ def test_a_run_of_another_precision_is_not_that_of_dtype_auto(tmp_path):
     assert elsewhere.run(*PAIR).info.parameters["dtype"] == "float32"
 
 
-@pytest.mark.parametrize("setting", ["quantization", "loading", "server"])
+@pytest.mark.parametrize("setting", ["quantization", "server"])
 def test_a_run_whose_model_was_loaded_otherwise_is_not_read(tmp_path, monkeypatch, setting):
     experiment = Experiment(**SMALL, generations_dir=tmp_path)
     parameters = Model.parameters
@@ -128,27 +118,6 @@ def test_options_that_change_the_configuration_are_parameters_of_a_run(tmp_path)
     words = r"requested: loading=None, now loading=\{'rms_norm_eps': 0.5\}"
     with pytest.raises(RunError, match=words):
         changed.run(*PAIR)
-
-
-APART = [
-    ("multinomial", "temperature", 0.7),
-    ("greedy", "n_shots", 1),
-    ("threshold", "search_alpha", 0.1),
-]
-
-
-@pytest.mark.parametrize(("strategy", "name", "value"), APART)
-def test_a_run_with_other_settings_has_another_folder(strategy, name, value, tmp_path, monkeypatch):
-    usual = Experiment(
-        model="facts-1m", limit=2, strategy=strategy, generations_dir=tmp_path, device="cpu"
-    )
-    other = replace(usual, **{name: value})
-    runs = [experiment.run(*PAIR) for experiment in (usual, other)]
-    folders = sorted(path.name for path in (tmp_path / "world-facts" / "facts-1m").iterdir())
-    assert [folder.partition("=")[0] for folder in folders] == [strategy, f"{strategy},{name}"]
-    assert difference(*(run.info.parameters for run in runs))
-    monkeypatch.setattr(models, "cached_model", None)
-    assert_frame_equal(other.run(*PAIR).answers, runs[1].answers)
 
 
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])
@@ -400,18 +369,6 @@ def test_limit_draws_so_many_records_of_each_split(files):
     assert set(both.answers["question_id"]) == set(ids(both))
 
 
-def test_both_splits_have_the_drawn_records_of_the_split_that_is_run(files):
-    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
-    pair = experiment.pairs()[0]
-    assert ids(experiment.both_splits(*pair).select(split="test")) == ids(experiment.run(*pair))
-
-
-def test_another_seed_draws_other_records(files):
-    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
-    pair = experiment.pairs()[0]
-    assert ids(replace(experiment, seed=1).run(*pair)) != ids(experiment.run(*pair))
-
-
 def test_a_limit_above_the_number_of_records_selects_all_in_their_order(files):
     experiment = Experiment(records=str(files / "split.jsonl"), limit=1000)
     assert ids(experiment.run(*experiment.pairs()[0])) == [f"q{n}" for n in range(1, 40, 2)]
@@ -455,22 +412,6 @@ def test_records_without_splits_are_divided_into_validation_and_test(unsplit):
     assert (len(validation), len(test)) == (10, 30)
     assert not {*validation} & {*test}
     assert {*ids(unsplit.both_splits(*pair))} == {*validation, *test}
-
-
-def test_split_all_of_records_without_splits_has_every_question(unsplit):
-    every = replace(unsplit, split="all")
-    pair = unsplit.pairs()[0]
-    assert ids(every.run(*pair)) == [f"q{n}" for n in range(40)]
-    assert len(ids(every.both_splits(*pair))) == 40
-
-
-def test_an_option_that_transformers_does_not_take_is_one_sentence():
-    experiment = Experiment(loading={"colour": 1}, device="cpu")
-    with pytest.raises(
-        SentenceError,
-        match=r"^loading=\{'colour': 1\} has an option that transformers does not accept",
-    ):
-        experiment.loaded("facts-1m")
 
 
 def test_a_notebook_of_one_pair_refuses_several(files):
@@ -527,19 +468,6 @@ def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(generated):
     assert done.exit_code == 2
     assert "--search-alpha is for the strategy threshold; add this strategy" in done.output
     assert generated == []
-
-
-def test_generate_takes_a_setting_that_one_of_its_strategies_uses(generated):
-    words = ["generate", "facts-1m", "greedy", "threshold", "--limit", "3", *OF_EXACT_SEARCH]
-    assert CliRunner().invoke(pro, words).exit_code == 0
-    assert generated == ["greedy", "threshold"]
-
-
-def test_score_reads_records_of_every_split(files):
-    result = CliRunner().invoke(
-        pro, ["score", str(files / "split.jsonl"), "--output", str(files / "scores.csv")]
-    )
-    assert result.output.endswith(f"{files / 'scores.csv'}: 40 questions\n")
 
 
 def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):

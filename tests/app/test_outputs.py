@@ -9,18 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import nbformat
 import pandas as pd
-import papermill
 import pytest
 from click.testing import CliRunner
+from conftest import write_notebook
 
 from pro_lib import app, generation, importing, plots, runs
 from pro_lib.app import explorer
 from pro_lib.app.cli import pro
 from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog, downloads, files
+from pro_lib.common import catalog, downloads
 from pro_lib.generation import models
 from pro_lib.importing.records import read_labels
 from pro_lib.plots import style
@@ -44,15 +43,6 @@ def refused(*words):
     return line.removeprefix("Error: ").strip()
 
 
-def write_notebook(path, *cells):
-    """A notebook with one parameter."""
-    first = nbformat.v4.new_code_cell("x: object = 1")
-    first.metadata["tags"] = ["parameters"]
-    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
-    cells = [first, *map(nbformat.v4.new_code_cell, cells)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
-
-
 @pytest.fixture(scope="module")
 def stored_run(tmp_path_factory):
     """A run folder of two questions."""
@@ -74,7 +64,7 @@ def place(tmp_path, monkeypatch, stored_run):
     Path("records.jsonl").write_text("\n".join(map(json.dumps, rows)))
     Path("questions.csv").write_text("question_id,question,references\nq0,0?,Paris\nq1,1?,Paris\n")
     Path("labels.csv").write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
-    write_notebook("mine.ipynb", "print(x)")
+    write_notebook(Path("mine.ipynb"), "print(x)", x=1)
     shutil.copytree(stored_run, "greedy")
     return tmp_path
 
@@ -154,17 +144,23 @@ def test_the_tables_of_inputs_and_outputs_are_complete():
     assert expected <= set(INPUTS)
 
 
-@pytest.mark.parametrize("way", ["itself", "symbolic link", "hard link"])
-@pytest.mark.parametrize("key", INPUTS, ids=" ".join)
+LINKS = {"symbolic link": os.symlink, "hard link": os.link}
+# The first input of each command is also given by links to it.
+FIRST_INPUTS = {key[0]: key for key in reversed(INPUTS)}.values()
+
+
+@pytest.mark.parametrize(
+    ("key", "way"),
+    [(key, "itself") for key in INPUTS] + [(key, way) for key in FIRST_INPUTS for way in LINKS],
+)
 def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
     words, pattern = INPUTS[key]
     [path] = place.glob(pattern)
     output = path
-    if way != "itself":
+    if way in LINKS:
         output = place / "other" / ("mine.ipynb" if key[0] == "run" else "output")
         output.parent.mkdir()
-        make = os.symlink if way == "symbolic link" else os.link
-        make(path, output)
+        LINKS[way](path, output)
     elif key[0] == "run" and path.name != "mine.ipynb":  # the copy has the name of the notebook
         (place / "read").mkdir()
         output = place / "read" / "mine.ipynb"
@@ -237,9 +233,11 @@ def test_the_page_of_another_file_is_a_foreign_file(place):
 
 
 def test_the_copy_of_another_notebook_is_a_foreign_file(place):
+    import papermill  # takes a second
+
     words = ["run", "mine.ipynb", "--executed", "output"]
     Path("output").mkdir()
-    write_notebook("other.ipynb")
+    write_notebook(Path("other.ipynb"), x=1)
     papermill.execute_notebook("other.ipynb", "output/mine.ipynb", {})
     before = Path("output/mine.ipynb").read_bytes()
     assert "was not written by this command" in refused(*words)
@@ -251,8 +249,6 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     typed("score", "records.jsonl", "--output", "output")
     assert Path("output").stat().st_size
     assert "--output" in typed("score", "records.jsonl", "--force", code=2)
-    for words in (["--force"], ["--alpha", "0.1"]):
-        assert "need a RUN" in typed("explore", *words, code=2)
 
 
 WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
@@ -459,13 +455,13 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
     monkeypatch.setattr(os, "execv", lambda *_: None)
     copy = Path("00_explore_examples.ipynb")
     copy.symlink_to("nowhere")
-    assert "does not exist" in refused("explore")
+    assert "does not exist" in refused("explore", "--lab")
     assert not Path("nowhere").exists()
     copy.unlink()
-    typed("explore")
+    typed("explore", "--lab")
     assert copy.read_bytes() == catalog.notebook("00").read_bytes()
     copy.write_bytes(FOREIGN)
-    typed("explore")
+    typed("explore", "--lab")
     assert copy.read_bytes() == FOREIGN
 
 
@@ -480,7 +476,7 @@ def test_an_alpha_outside_0_and_1_is_an_error(place, stored_run):
 # Empty names
 
 TEXTS = [
-    pytest.param(name, parameter, id=f"{name} {parameter.opts[-1]}")
+    (name, parameter)
     for name, one in pro.commands.items()
     for parameter in one.params
     if isinstance(parameter.type, click.types.StringParamType | click.Path | click.Tuple)
@@ -488,19 +484,19 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("value", ["", "  "])
-@pytest.mark.parametrize(("name", "parameter"), TEXTS)
-def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one(
-    name, parameter, value, place
-):
-    arguments = [other for other in pro.commands[name].params if isinstance(other, click.Argument)]
-    words = [value if other is parameter else "records.jsonl" for other in arguments]
-    said = parameter.human_readable_name
-    if isinstance(parameter, click.Option):
-        words += [parameter.opts[-1], value, *["x"] * (parameter.nargs - 1)]
-        said = "/".join(parameter.opts)
+def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one(place):
     before = set(os.listdir())
-    assert refused(name, *words) == f"{said} is empty; give a path or a name"
+    for name, parameter in TEXTS:
+        words = [
+            " " if other is parameter else "records.jsonl"
+            for other in pro.commands[name].params
+            if isinstance(other, click.Argument)
+        ]
+        said = parameter.human_readable_name
+        if isinstance(parameter, click.Option):
+            words += [parameter.opts[-1], "", *["x"] * (parameter.nargs - 1)]
+            said = "/".join(parameter.opts)
+        assert refused(name, *words) == f"{said} is empty; give a path or a name", name
     assert set(os.listdir()) == before
 
 
@@ -513,92 +509,37 @@ def test_text_may_be_empty():
     assert "fits 0 notebooks" in done.stderr
 
 
+TABLE = pd.DataFrame()
 RECORD = [{"question_id": "1", "answers": [{"text": "a", "log_prob": -1}]}]
-CALLS = {
-    "runs.read": ("path", runs.read_run),
-    "load_questions path": ("path", lambda value: question_sets.load_questions(path=value)),
-    "load_questions name": ("name", lambda value: question_sets.load_questions(value)),
-    "load_questions name of a path": (
-        "name",
-        lambda value: question_sets.load_questions(value, path=[{"question": "1"}]),
-    ),
-    "import_answers": ("source", importing.import_answers),
-    "imports.from_openai": ("source", importing.from_openai),
-    "imports.from_records": ("source", importing.from_records),
-    "read_labels": ("path", read_labels),
-    "models.load": ("model", models.load_model),
-    "models.load device": ("device", lambda value: models.load_model("facts-1m", device=value)),
-    "models.cached_model": ("model", models.cached_model),
-    "generate model": ("model", lambda value: generation.generate(value, ["1?"])),
-    "generate out": ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
-    "ask model": ("model", lambda value: app.ask(value, "1?")),
-    "ask calibration": ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
-    "answerer": ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
-    "to_html": ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
-    "plots.save_figure": (
-        "figures_dir",
-        lambda value: plots.save_figure(None, pd.DataFrame(), "a", figures_dir=value),
-    ),
-    "plots.save_figure name": (
-        "name",
-        lambda value: plots.save_figure(None, pd.DataFrame(), value, figures_dir="."),
-    ),
-    "Nli model": ("model", lambda value: Nli(model=value)),
-    "Nli cache": ("cache", lambda value: Nli(cache=value)),
-}
+CALLS = [
+    ("path", runs.read_run),
+    ("path", lambda value: question_sets.load_questions(path=value)),
+    ("name", question_sets.load_questions),
+    ("name", lambda value: question_sets.load_questions(value, path=[{"question": "1"}])),
+    ("source", importing.import_answers),
+    ("source", importing.from_openai),
+    ("source", importing.from_records),
+    ("path", read_labels),
+    ("model", models.load_model),
+    ("device", lambda value: models.load_model("facts-1m", device=value)),
+    ("model", models.cached_model),
+    ("model", lambda value: generation.generate(value, ["1?"])),
+    ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
+    ("model", lambda value: app.ask(value, "1?")),
+    ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
+    ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
+    ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
+    ("figures_dir", lambda value: plots.save_figure(None, TABLE, "a", figures_dir=value)),
+    ("name", lambda value: plots.save_figure(None, TABLE, value, figures_dir=".")),
+    ("model", lambda value: Nli(model=value)),
+    ("cache", lambda value: Nli(cache=value)),
+]
 
 
-@pytest.mark.parametrize("value", ["", " "])
-@pytest.mark.parametrize("call", CALLS)
-def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(
-    call, value, tmp_path, monkeypatch
-):
+def test_a_call_refuses_an_empty_path_or_name_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    name, function = CALLS[call]
-    with pytest.raises(ValueError, match=rf"^{name} is empty; give a path or a name$"):
-        function(value)
+    for name, function in CALLS:
+        for value in ("", " "):
+            with pytest.raises(ValueError, match=rf"^{name} is empty; give a path or a name$"):
+                function(value)
     assert os.listdir() == []
-
-
-@pytest.mark.parametrize("name", ["a" * 300, "é" * 130, "a/b", "..", " "])
-def test_a_name_that_cannot_be_a_folder_is_an_error(name, tmp_path, tiny_model):
-    with pytest.raises(ValueError, match="the name of a folder: without / or"):
-        question_sets.QuestionSet(name, pd.DataFrame())
-    loaded = tiny_model("llama")
-    named = models.wrap_network(loaded.network, loaded.tokenizer, name=name)
-    with pytest.raises(ValueError, match=r"the name of the model, .* the name of a folder"):
-        generation.generate(named, ["1?"], out=tmp_path / "runs", max_new_tokens=1, progress=False)
-    assert os.listdir(tmp_path) == []
-
-
-def test_the_longest_names_of_folders_and_files_are_written(tmp_path):
-    assert question_sets.QuestionSet("a" * 255, pd.DataFrame()).name == "a" * 255
-    files.write_whole(b"x", tmp_path / ("a" * 255))
-    assert os.listdir(tmp_path) == ["a" * 255]
-    with pytest.raises(ValueError, match="the name is too long, use a shorter one"):
-        plots.save_figure(None, pd.DataFrame(), "a", figures_dir=tmp_path / ("a" * 256))
-
-
-# Temporary files
-
-
-def test_temporary_files_of_processes_that_ended_are_removed_and_no_others(tmp_path):
-    own = files.temporary_file(tmp_path / "a").name
-    prefix = own.removesuffix(f".{os.getpid()}.tmp")
-    ended = 2**22 + 1  # above the highest number of a process
-    kept = [
-        f"{prefix}.{os.getppid()}.tmp",
-        f".a.elsewhere-1.{ended}.tmp",
-        ".a",
-        f"{prefix}.x.tmp",
-        "a.tmp",
-    ]
-    left = [
-        f"{prefix}.{ended}.tmp",
-        f"{prefix}.{ended}.tmp.ipynb",
-        f".b{prefix.removeprefix('.a')}.{ended}.tmp",
-    ]
-    for name in (*kept, *left):
-        (tmp_path / name).touch()
-    files.write_whole(b"x", tmp_path / "c")
-    assert set(os.listdir(tmp_path)) == {*kept, "c"}

@@ -66,9 +66,13 @@ UNUSED = {
 }
 
 
+WITH_QUESTIONS = [(name, True) for name in ("limit", "filter")]
+
+
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
-@pytest.mark.parametrize("has_questions", [False, True])
-@pytest.mark.parametrize("name", UNUSED)
+@pytest.mark.parametrize(
+    ("name", "has_questions"), [*WITH_QUESTIONS, *((name, False) for name in UNUSED)]
+)
 def test_a_response_that_is_not_used_is_counted_by_its_reason(name, has_questions, write):
     response, reason, sentence = UNUSED[name]
     lines = [

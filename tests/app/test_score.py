@@ -168,7 +168,7 @@ def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most_questions(w
     assert "With --alpha 0.1, PRO" in typed("score", write(*rows[1:]))[0]
 
 
-EXAMPLE_METHODS = ("PRO", "PRO,SE", "S-PRO", "S-PRO,SE", "NLL,PE")
+EXAMPLE_METHODS = ("PRO", "S-PRO,SE", "NLL,PE")
 
 
 @pytest.fixture(scope="module")

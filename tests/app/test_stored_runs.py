@@ -42,8 +42,6 @@ READERS = {
     ),
     "ask": (["ask", "Who?", "--calibration", RUN], app, "ask"),
 }
-# `pro ask --questions` has another meaning: the file of the shots.
-QUESTION_READERS = {name: reader for name, reader in READERS.items() if name != "ask"}
 
 
 @pytest.fixture(autouse=True)
@@ -124,8 +122,7 @@ def test_score_uses_the_references_and_the_rows_of_the_last_generate():
         assert accuracy() == (pytest.approx(4 / (len(ROWS) - 3)), len(ROWS) - 3)
 
 
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-def test_every_command_reads_the_questions_of_the_last_generate(monkeypatch, reader):
+def test_every_command_reads_the_questions_of_the_last_generate(monkeypatch):
     rows = with_shots(ROWS)
     generated(rows)
     changed = [
@@ -133,48 +130,51 @@ def test_every_command_reads_the_questions_of_the_last_generate(monkeypatch, rea
         for n, row in enumerate(ROWS)
     ]
     generated(with_shots(changed))
-    run, said = read_by(monkeypatch, reader)
-    questions = run.questions.sort_values("question_id", ignore_index=True)
-    expected = pd.DataFrame(changed).sort_values("question_id", ignore_index=True)
-    assert_frame_equal(questions[list(expected)], expected, check_dtype=False)
-    assert "stored questions" not in said
-    assert "changed since" not in said
+    for name, reader in READERS.items():
+        run, said = read_by(monkeypatch, reader)
+        questions = run.questions.sort_values("question_id", ignore_index=True)
+        expected = pd.DataFrame(changed).sort_values("question_id", ignore_index=True)
+        assert_frame_equal(questions[list(expected)], expected, check_dtype=False, obj=name)
+        assert "stored questions" not in said
+        assert "changed since" not in said
 
 
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-def test_every_command_reads_the_limit_of_the_last_generate_or_all(monkeypatch, reader):
+def test_every_command_reads_the_limit_of_the_last_generate_or_all(monkeypatch):
     generated(with_shots(ROWS))
     generated(with_shots(ROWS), "--limit", 3)
-    run, said = read_by(monkeypatch, reader)
-    assert len(run.questions) == 6
-    assert f"6 of {len(ROWS)} stored questions are used, those of the last call; --all" in said
-    run, said = read_by(monkeypatch, reader, "--all")
-    assert len(run.questions) == len(ROWS)
-    assert "stored questions" not in said
+    for name, reader in READERS.items():
+        run, said = read_by(monkeypatch, reader)
+        assert len(run.questions) == 6, name
+        assert f"6 of {len(ROWS)} stored questions are used, those of the last call; --all" in said
+        run, said = read_by(monkeypatch, reader, "--all")
+        assert len(run.questions) == len(ROWS), name
+        assert "stored questions" not in said
 
 
 @pytest.mark.filterwarnings("ignore:dataset 'mine' has no validation split")
-@pytest.mark.parametrize("reader", QUESTION_READERS.values(), ids=QUESTION_READERS)
-def test_every_command_replaces_the_references_of_a_run_by_questions(monkeypatch, reader):
+def test_every_command_replaces_the_references_of_a_run_by_questions(monkeypatch):
     # Without a column of splits, shots and validation questions are drawn.
     rows = [{name: row[name] for name in ("question", "references")} for row in ROWS]
     generated(rows)
-    own, _ = read_by(monkeypatch, reader)
-    run, said = read_by(monkeypatch, reader, "--questions", "mine.jsonl")
-    assert_frame_equal(run.questions, own.questions, check_dtype=False)
-    assert said == ""
+    own, _ = read_by(monkeypatch, READERS["score"])
     asked = list(own.questions["question"])
     other = [{"Frage": text, "Antwort": "new", "split": "dev"} for text in asked[1:]]
     words = ["--questions", write_rows(other, "other.jsonl"), "--columns", "question=Frage"]
     words += ["--columns", "references=Antwort"]
-    run, said = read_by(monkeypatch, reader, *words)
-    assert list(run.questions["question"]) == asked[1:]
-    assert set(run.questions["references"].str[0]) == {"new"}
-    assert set(run.questions["split"]) == {"dev"}
-    assert f"1 of the {len(asked)} questions of run {RUN} are not in other.jsonl" in said
-    assert "they are left out" in said
-    _, said = typed(*reader[0], *words, "--strict", code=1)
-    assert "give the question file of the run" in said
+    for name, reader in READERS.items():
+        if name == "ask":  # its --questions are the file of the shots
+            continue
+        run, said = read_by(monkeypatch, reader, "--questions", "mine.jsonl")
+        assert_frame_equal(run.questions, own.questions, check_dtype=False, obj=name)
+        assert said == ""
+        run, said = read_by(monkeypatch, reader, *words)
+        assert list(run.questions["question"]) == asked[1:], name
+        assert set(run.questions["references"].str[0]) == {"new"}
+        assert set(run.questions["split"]) == {"dev"}
+        assert f"1 of the {len(asked)} questions of run {RUN} are not in other.jsonl" in said
+        assert "they are left out" in said
+        _, said = typed(*reader[0], *words, "--strict", code=1)
+        assert "give the question file of the run" in said
 
 
 def test_questions_without_any_of_the_run_are_an_error():

@@ -12,9 +12,9 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import nbformat
 import pytest
 from click.testing import CliRunner
+from conftest import read_cells, write_notebook
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,18 +80,6 @@ def test_score_prints_escapes_instead_of_control_characters_in_every_column(nast
     assert second.count(r"\x1b[31mred\x9b2J\u202egnp") == 2  # question and answer
 
 
-def test_score_prints_escapes_of_the_name_of_its_output(nasty):
-    assert r"nasty\x1b[31m" in printed("score", nasty, "--output", f"{NAME}.csv")
-
-
-def test_score_prints_escapes_of_texts_alone(nasty):
-    texts = [{"text": f"{NASTY}{n}"} for n in (1, 1, 2)]
-    nasty.write_text(
-        json.dumps({"question_id": NASTY, "question": NASTY, "references": None, "answers": texts})
-    )
-    assert printed("score", nasty).splitlines()[-1].count(r"\x1b[31mred") == 2
-
-
 def test_errors_and_warnings_show_names_of_files_with_escapes(nasty):
     assert r"nasty\x1b[31m" in printed("score", nasty, "--labels", f"{NAME}.csv", code=1)
     for words in (
@@ -137,14 +125,9 @@ def test_generate_and_download_print_escapes(nasty, monkeypatch):
 def run_nasty_notebook(tmp_path_factory):
     """A function that runs a notebook with nasty names and texts in a process of its own."""
     folder = tmp_path_factory.mktemp("nasty")
-    first = nbformat.v4.new_code_cell("fails: object = False")
-    first.metadata["tags"] = ["parameters"]
     cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
     cells += [f"if fails:\n    raise KeyError({NASTY!r})\nMarkdown({NASTY!r})"]
-    kernel = {"name": "python3", "language": "python", "display_name": "python3"}
-    book = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
-    book.metadata["kernelspec"] = kernel
-    nbformat.write(book, folder / f"{NAME}.ipynb")
+    write_notebook(folder / f"{NAME}.ipynb", *cells, fails=False)
     (folder / NAME).mkdir()
     (folder / NAME / f"{NAME}.png").touch()
     words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
@@ -172,13 +155,6 @@ def test_run_prints_escapes_of_the_error_of_a_cell(run_nasty_notebook):
     error = done.stderr.splitlines()[-1]
     assert_plain(error)
     assert r"Error: KeyError: '\x1b[31mred" in error
-
-
-def test_run_prints_no_control_character_of_an_unknown_parameter(run_nasty_notebook):
-    done = run_nasty_notebook("-p", NAME, "1")
-    assert done.returncode == 1
-    assert_plain(done.stderr.strip())
-    assert "is not the name of a parameter" in done.stderr
 
 
 def test_columns_of_wide_letters_are_aligned(tmp_path):
@@ -294,15 +270,6 @@ def test_a_mark_is_removed_again(text):
 # Kernels
 
 
-def write_notebook(path, source, kernel="python3"):
-    """A notebook of one cell for a kernel."""
-    spec = {"name": kernel, "language": "python", "display_name": kernel}
-    book = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source)], metadata={"kernelspec": spec}
-    )
-    nbformat.write(book, path)
-
-
 def install_kernel(folder, name, *words):
     """A kernel of another environment, before all others on the path."""
     place = folder / "jupyter" / "kernels" / name
@@ -326,8 +293,8 @@ def test_the_kernel_python3_is_this_python(kernels):
     write_notebook(kernels / "own.ipynb", "import sys\nprint(sys.executable)")
     done = CliRunner().invoke(cli.pro, ["run", "own.ipynb", "--executed", "copies"])
     assert done.exit_code == 0, done.output
-    [cell] = nbformat.read(kernels / "copies" / "own.ipynb", as_version=4).cells
-    assert cell.outputs[0].text == f"{sys.executable}\n"
+    [cell] = read_cells(kernels / "copies" / "own.ipynb")
+    assert cell["outputs"][0]["text"] == [f"{sys.executable}\n"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +315,7 @@ def test_the_kernel_python3_is_this_python(kernels):
     ids=["dies", "other", "absent"],
 )
 def test_a_kernel_that_fails_is_an_error_of_one_line(code, kernel, error, kernels, capfd):
-    write_notebook(kernels / "fails.ipynb", code, kernel)
+    write_notebook(kernels / "fails.ipynb", code, kernel=kernel)
     done = CliRunner().invoke(cli.pro, ["run", "fails.ipynb", "--executed", "copies"])
     assert isinstance(done.exception, SystemExit)  # others would print a traceback
     assert "Traceback" not in "".join([done.output, *capfd.readouterr()])

@@ -66,23 +66,16 @@ def test_blocks_of_text_contain_no_command():
 
 # ---- JSON blocks ---------------------------------------------------------------------------------
 
-JSON = [block for block in BLOCKS if block.language == "json"]
-RECORDS = [block for block in JSON if "answers" in block.text]
-QUESTIONS = [block for block in JSON if block not in RECORDS]
 
-
-@pytest.mark.parametrize("block", RECORDS, ids=lambda block: block.name)
-def test_json_block_with_answers_can_be_imported(block, tmp_path):
+def test_json_blocks_are_records_or_questions(tmp_path):
     path = tmp_path / "block.jsonl"
-    path.write_text(block.text)
-    assert len(pro_lib.importing.from_records(path).answers) > 0
-
-
-@pytest.mark.parametrize("block", QUESTIONS, ids=lambda block: block.name)
-def test_json_block_without_answers_is_read_as_questions(block, tmp_path):
-    path = tmp_path / "block.jsonl"
-    path.write_text(block.text)
-    assert len(pro_lib.questions.read_questions(path, columns={}).table) > 0
+    for block in BLOCKS:
+        if block.language == "json":
+            path.write_text(block.text)
+            if "answers" in block.text:
+                assert len(pro_lib.importing.from_records(path).answers) > 0, block.name
+            else:
+                assert len(pro_lib.questions.read_questions(path, columns={}).table) > 0, block.name
 
 
 # ---- Python blocks -------------------------------------------------------------------------------
@@ -150,9 +143,9 @@ def test_python_block_runs_unchanged_and_prints_the_text_below_it(
     assert shown in ([], [printed])
 
 
-@pytest.mark.parametrize("start", PYTHON_NOT_RUN)
-def test_python_block_that_is_not_run_exists(start):
-    assert [block for block in PYTHON if block.text.startswith(start)]
+def test_python_blocks_that_are_not_run_exist():
+    for start in PYTHON_NOT_RUN:
+        assert [block for block in PYTHON if block.text.startswith(start)], start
 
 
 # ---- Commands ------------------------------------------------------------------------------------
@@ -341,26 +334,25 @@ def test_command_that_runs_a_notebook_writes_a_figure(command, workplace, tmp_pa
     assert list(tmp_path.glob("*.png"))
 
 
-@pytest.mark.parametrize("pattern", NOT_RUN)
-def test_command_that_is_not_run_exists(pattern):
-    assert [command for command in COMMANDS if re.fullmatch(pattern, command)]
+def test_commands_that_are_not_run_exist():
+    for pattern in NOT_RUN:
+        assert [command for command in COMMANDS if re.fullmatch(pattern, command)], pattern
 
 
-@pytest.mark.parametrize("command", [text for text in COMMANDS if text.startswith("make ")])
-def test_make_target_exists(command):
-    target = shlex.split(command)[1]
-    arguments = shlex.split(f"make -n {MAKE_OPTIONS} {target}")
-    result = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+def test_targets_of_make_exist():
+    targets = {shlex.split(command)[1] for command in COMMANDS if command.startswith("make ")}
+    arguments = shlex.split(f"make -n {MAKE_OPTIONS}")
+    for target in targets:
+        result = subprocess.run([*arguments, target], cwd=ROOT, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", [text for text in COMMANDS if text.startswith("pro ")])
-def test_subcommand_of_pro_exists(command):
-    assert shlex.split(command)[1] in pro_lib.app.cli.pro.commands
-
-
-@pytest.mark.parametrize("command", [text for text in COMMANDS if re.match("python [^-]", text)])
-def test_script_has_the_options_of_the_command(command):
-    script = (ROOT / shlex.split(command)[1]).read_text()
-    options = re.findall(r"--[a-z-]+", command)
-    assert [option for option in options if f'"{option}"' not in script] == []
+def test_subcommands_of_pro_and_options_of_scripts_exist():
+    for command in COMMANDS:
+        words = shlex.split(command)
+        if words[0] == "pro":
+            assert words[1] in pro.commands, command
+        if re.match("python [^-]", command):
+            script = (ROOT / words[1]).read_text()
+            options = re.findall(r"--[a-z-]+", command)
+            assert [option for option in options if f'"{option}"' not in script] == [], command

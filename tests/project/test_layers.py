@@ -13,7 +13,6 @@ import pytest
 from conftest import ROOT
 
 PACKAGE = ROOT / "pro_lib"
-FILES = sorted(PACKAGE.rglob("*.py"))
 # Packages whose import loads neither torch nor Matplotlib; `plots` needs Matplotlib.
 LIGHT = [
     "app",
@@ -75,15 +74,17 @@ def test_importing_a_package_loads_neither_torch_nor_matplotlib():
     assert loaded == {name: [] for name in names}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_module_imports_a_private_name_of_another_package(path):
+def test_no_module_imports_a_private_name_of_another_package():
     private = [
-        name for name in imported(path) if any(part.startswith("_") for part in name.split("."))
+        (path, name)
+        for path in PACKAGE.rglob("*.py")
+        for name in imported(path)
+        if any(part.startswith("_") for part in name.split("."))
     ]
     assert private == []
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_all_public_names_of_a_package_are_there_and_type_checkers_see_them(folder):
     package = import_module(".".join(folder.relative_to(ROOT).parts))
     tree = ast.parse((folder / "__init__.py").read_text())
@@ -105,9 +106,6 @@ SAME_NAME = [
 ]
 
 
-FIRST = ["package", "module"]
-
-
 def types_by_import(name, first):
     """Return a program whose result has the types that three imports of one name give."""
     package, _, function = name.partition(".")
@@ -122,30 +120,19 @@ def types_by_import(name, first):
     return f"{code}\nresult = [type(found).__name__, from_package, from_module]"
 
 
-@pytest.fixture(scope="module")
-def types():
-    cases = [(name, first) for name in SAME_NAME for first in FIRST]
-    return results_of({case: types_by_import(*case) for case in cases})
+def test_a_function_with_the_name_of_its_module_stays_a_function():
+    cases = [(name, first) for name in SAME_NAME for first in ("package", "module")]
+    types = results_of({case: types_by_import(*case) for case in cases})
+    assert types == {case: ["function", "function", "module"] for case in cases}
 
 
-@pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("name", SAME_NAME)
-def test_a_function_with_the_name_of_its_module_stays_a_function(name, first, types):
-    assert types[name, first] == ["function", "function", "module"]
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem
-)
-def test_every_name_of_the_package_that_a_benchmark_uses_is_there(path):
-    nodes, taken = [*ast.walk(ast.parse(path.read_text()))], {}
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("pro_lib"):
-            exec(ast.unparse(node), taken)
-    for node in nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in taken
-        ):
-            eval(ast.unparse(node), taken)
+def test_every_name_of_the_package_that_a_benchmark_uses_is_there():
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        taken = {}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("pro_lib"):
+                exec(ast.unparse(node), taken)
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in taken:
+                eval(ast.unparse(node), taken)

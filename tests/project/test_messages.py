@@ -99,37 +99,26 @@ def sentences(text: str) -> list[str]:
     return re.split(r"[.;:] ", without_values)
 
 
-MESSAGES = [message for path in sorted(PACKAGE.rglob("*.py")) for message in read_messages(path)]
+def all_messages() -> list[Message]:
+    return [message for path in sorted(PACKAGE.rglob("*.py")) for message in read_messages(path)]
 
 
-def breaking(rule) -> list[str]:
-    """Return the messages for which a rule is true, with their places."""
-    return [f"{message.place}: {message.text}" for message in MESSAGES if rule(message.text)]
+def is_wrong(text: str) -> bool:
+    """Return whether a message has unusual words or marks, a long sentence or a wrong begin."""
+    return bool(
+        UNUSUAL.search(re.sub(r"\{[^{}]*\}", "", text))
+        or any(len(sentence.split()) > LONGEST_SENTENCE for sentence in sentences(text))
+        or re.match(r"(Of|What|Where|By|That which)\b", text)
+        or re.search(r"(?<!\.)\.\.(?!\.)|;;|,,|  ", text)
+    )
 
 
-def test_all_kinds_of_messages_are_found():
-    kinds = {message.kind for message in MESSAGES}
+def test_messages_are_short_sentences_of_usual_words():
+    messages = all_messages()
+    kinds = {message.kind for message in messages}
     assert {"ValueError", "RunError", "SentenceError", "warnings.warn"} <= kinds
-    assert len(MESSAGES) > 240
-
-
-def test_messages_use_usual_words():
-    assert breaking(lambda text: UNUSUAL.search(re.sub(r"\{[^{}]*\}", "", text))) == []
-
-
-def test_sentences_of_messages_are_short():
-    def is_long(text: str) -> bool:
-        return any(len(sentence.split()) > LONGEST_SENTENCE for sentence in sentences(text))
-
-    assert breaking(is_long) == []
-
-
-def test_messages_do_not_begin_with_a_preposition_or_a_relative_clause():
-    assert breaking(lambda text: re.match(r"(Of|What|Where|By|That which)\b", text)) == []
-
-
-def test_messages_have_no_double_marks():
-    assert breaking(lambda text: re.search(r"(?<!\.)\.\.(?!\.)|;;|,,|  ", text)) == []
+    assert len(messages) > 240
+    assert [message for message in messages if is_wrong(message.text)] == []
 
 
 @pytest.mark.parametrize(
@@ -152,5 +141,5 @@ def test_a_message_is_read_from_code(tmp_path, monkeypatch, code, text):
 
 
 if __name__ == "__main__":
-    for message in MESSAGES:
+    for message in all_messages():
         print(f"{message.place} ({message.kind})\n    {message.text}")

@@ -11,9 +11,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import IPython
-import nbformat
 import pandas as pd
-import papermill
 import pytest
 from conftest import ROOT
 from parameter_values import OTHER, write_questions, write_records
@@ -34,32 +32,46 @@ def in_slow(path):
     return pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem)
 
 
-@EACH
-def test_its_shape(path):
-    notebook = nbformat.read(path, as_version=4)
-    nbformat.validate(notebook)
-    [tagged] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    assert notebook.metadata.kernelspec.name == "python3"
-    assert "widgets" not in notebook.metadata
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
-    assert cells[1] is tagged
-    lines = [
-        line
-        for cell in cells
-        if cell is not tagged
-        for line in cell.source.splitlines()
-        if line.strip()
-    ]
-    written = "\n".join(lines)
-    assert not re.search(r"\bclass |plots\.save\(|to_csv|to_parquet|savefig|open\(", written)
-    assert "experiment.save(" in written
+@pytest.fixture(scope="module")
+def described():
+    """The parameters that each notebook declares, by its path, as papermill describes them."""
+    import papermill  # takes a second
+
+    return {path: papermill.inspect_notebook(path) for path in NOTEBOOKS}
+
+
+def read_notebook(path):
+    """Return a notebook with the source of each cell as one text."""
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])
+    return notebook
 
 
 def code_cells(path):
-    return [
-        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+    return [cell["source"] for cell in read_notebook(path)["cells"] if cell["cell_type"] == "code"]
+
+
+@EACH
+def test_its_shape(path):
+    notebook = read_notebook(path)
+    tagged = [
+        cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
     ]
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    assert "widgets" not in notebook["metadata"]
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    assert tagged == [cells[1]]
+    imports, _, experiment, *others = [cell["source"] for cell in cells]
+    written = "\n".join([imports, experiment, *others])
+    assert not re.search(r"\bclass |plots\.save\(|to_csv|to_parquet|savefig|open\(", written)
+    assert "experiment.save(" in written
+    assert max(map(len, written.splitlines())) <= 100
+    for cell in (imports, *others):
+        assert len(cell.splitlines()) <= 15
+        kinds = {type(node) for node in ast.walk(ast.parse(cell))}
+        assert not kinds & {ast.FunctionDef, ast.ClassDef, ast.Lambda}
 
 
 @EACH
@@ -75,21 +87,6 @@ def test_its_cells_use_names_of_cells_above(path):
         read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         assert read <= known | set_here, f"code cell {number}"
         known |= set_here
-
-
-@EACH
-def test_its_cells_are_short_and_define_no_function(path):
-    imports, _, experiment, *others = code_cells(path)
-    for cell in (imports, *others):
-        assert len(cell.splitlines()) <= 15
-        nodes = list(ast.walk(ast.parse(cell)))
-        assert not [
-            node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda)
-        ]
-    assert (
-        max(len(line) for cell in (imports, experiment, *others) for line in cell.splitlines())
-        <= 100
-    )
 
 
 @EACH
@@ -116,22 +113,27 @@ def experiment_of(path, **injected):
 
 
 @EACH
-@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("split", "n_workers")])
-def test_every_parameter_is_accepted_whether_the_notebook_declares_it_or_fixes_it(name, path):
-    if f"{name}=" in code_cells(path)[2] and name not in cell_values(path):
-        with pytest.raises(SentenceError, match=f"^{name} is fixed by notebook {path.stem}$"):
-            experiment_of(path, **{name: OTHER[name]})
-        return
-    value = getattr(experiment_of(path, figures_dir="x", **{name: OTHER[name]}), name)
-    assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name])
+def test_every_parameter_is_accepted_whether_the_notebook_declares_it_or_fixes_it(path):
+    third = code_cells(path)[2]
+    declared = cell_values(path)
+    for name in OTHER.keys() - {"split", "n_workers"}:
+        if f"{name}=" in third and name not in declared:
+            with pytest.raises(SentenceError, match=f"^{name} is fixed by notebook {path.stem}$"):
+                experiment_of(path, **{name: OTHER[name]})
+            continue
+        value = getattr(experiment_of(path, figures_dir="x", **{name: OTHER[name]}), name)
+        assert value == (tuple(OTHER[name]) if isinstance(value, tuple) else OTHER[name]), name
+    for name in ("loaded_models", "generations_dir", "figures_dir"):
+        with pytest.raises(SentenceError, match=f"^{name}(=| is not a parameter)"):
+            experiment_of(path, **{name: ""})
 
 
 @EACH
-def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path, capsys):
+def test_what_it_comes_with_is_accepted_with_and_without_records(path, described, tmp_path, capsys):
     experiment = experiment_of(path)
     assert experiment.figures_dir == ROOT / "figures"
     assert capsys.readouterr().out == ""
-    if "records" in papermill.inspect_notebook(path):
+    if "records" in described[path]:
         records = write_records(tmp_path / "r.jsonl")
         assert experiment_of(path, records=records, figures_dir="x").pairs() == [("records", "r")]
         for name, value in (("temperature", 0.7), ("dataset", "typo.csv")):
@@ -140,18 +142,10 @@ def test_what_it_comes_with_is_accepted_with_and_without_records(path, tmp_path,
 
 
 @EACH
-@pytest.mark.parametrize("name", ["loaded_models", "generations_dir", "figures_dir"])
-def test_its_folders_are_not_empty_and_models_in_memory_are_not_a_parameter(name, path):
-    with pytest.raises(SentenceError, match=f"^{name}(=| is not a parameter)"):
-        experiment_of(path, **{name: ""})
-
-
-@EACH
-def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path):
+def test_its_parameters_are_typed_and_have_the_comments_of_the_package(path, described):
     comments = help_texts()
-    described = papermill.inspect_notebook(path)
-    assert described.keys() <= comments.keys()
-    for name, parameter in described.items():
+    assert described[path].keys() <= comments.keys()
+    for name, parameter in described[path].items():
         said = {
             re.sub("one or several: |(the )?figures", "", text)
             for text in (parameter["help"], comments[name])
@@ -169,6 +163,8 @@ def first_figure(path):
 
 def execute(path, folder, **parameters):
     """Run a notebook by papermill in a kernel, its figures going to the folder."""
+    import papermill
+
     given = parameters | {"figures_dir": str(folder)}
     papermill.execute_notebook(path, folder / "out.ipynb", given, cwd=folder, progress_bar=False)
 
@@ -205,7 +201,7 @@ def generations(tmp_path_factory):
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
-    path, generations, tmp_path
+    path, generations, described, tmp_path
 ):
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = (
@@ -214,7 +210,7 @@ def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
         else {name: [value] for name, value in named.items()}
     )
     undeclared = {"batch_size": 8, "device": "cpu"}
-    assert not undeclared.keys() & papermill.inspect_notebook(path).keys()
+    assert not undeclared.keys() & described[path].keys()
     small = {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
     execute(path, tmp_path, **named, **undeclared, **small)
     name = first_figure(path)
@@ -242,7 +238,7 @@ def records(tmp_path_factory):
     return path
 
 
-ON_RECORDS = [path for path in NOTEBOOKS if "records" in papermill.inspect_notebook(path)]
+ON_RECORDS = [path for path in NOTEBOOKS if "records" in cell_values(path)]
 
 
 @pytest.mark.slow
