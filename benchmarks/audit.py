@@ -29,8 +29,8 @@ from pro_lib.evaluation import sweeps
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
 from pro_lib.evaluation.methods import Method
-from pro_lib.metrics.auroc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 

@@ -13,7 +13,7 @@ from pro_lib import metrics
 from pro_lib.app.scored_answers import ScoredAnswers
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 
 FEWEST_OF_A_CLASS = 5  # right or wrong answers of each run; with fewer there is no interval
 _Z = 1.959963984540054

@@ -21,7 +21,6 @@ from pro_lib.evaluation.alpha_choice import (
     default_alpha,
     half_of_texts,
 )
-from pro_lib.evaluation.evaluate import evaluations
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
@@ -32,12 +31,13 @@ from pro_lib.evaluation.evaluation import (
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
+from pro_lib.evaluation.run_evaluation import evaluations
 from pro_lib.labels.answers import choose_alphas, collect_answers
 from pro_lib.labels.estimates import LabelSample, SampledVerdicts
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.session import with_placeholder
-from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 # The columns of the table that have other names than their methods.

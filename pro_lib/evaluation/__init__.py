@@ -1,7 +1,6 @@
 """From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
 
 from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
-from pro_lib.evaluation.evaluate import MISSING_SHARE, common_methods, evaluate, evaluations
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import (
     Guarantee,
@@ -12,6 +11,7 @@ from pro_lib.evaluation.guarantees import (
 from pro_lib.evaluation.inputs import PROTOCOLS, Protocol, find_protocol
 from pro_lib.evaluation.judgement import Estimate, Judgement, Verdicts
 from pro_lib.evaluation.methods import INPUTS, METHODS, Method, register
+from pro_lib.evaluation.run_evaluation import MISSING_SHARE, common_methods, evaluate, evaluations
 from pro_lib.evaluation.sweeps import (
     chosen_alpha,
     select_alpha,

@@ -16,9 +16,9 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.evaluate import MISSING_SHARE
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.judgement import Differences, Estimate
+from pro_lib.evaluation.run_evaluation import MISSING_SHARE
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
 from pro_lib.labels.inference import (

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.metrics.auroc import tie_numbers
+from pro_lib.metrics.roc import tie_numbers
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]

@@ -12,9 +12,9 @@ from filelock import FileLock
 
 from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.methods import METHODS
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import choose_alphas
 from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import alpha_grid
 from pro_lib.evaluation.guarantees import miss_rate, set_threshold
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
     has_enough,

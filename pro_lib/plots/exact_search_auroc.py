@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import METHODS, Method
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure

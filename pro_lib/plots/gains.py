@@ -8,7 +8,7 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.evaluation.judgement import Judgement
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 
 FIXED_KS = (2, 5, 10)
 GAIN = ("auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 # The first columns of every table: which questions and answers its rows are about.

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names

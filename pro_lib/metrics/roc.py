@@ -405,7 +405,7 @@ def need_both(correct: Labels, what: str) -> None:
         >>> need_both(np.array([True, True]), "PRR")
         Traceback (most recent call last):
             ...
-        pro_lib.metrics.auroc.OneClassError: PRR needs right and wrong answers, but all 2 are right
+        pro_lib.metrics.roc.OneClassError: PRR needs right and wrong answers, but all 2 are right
     """
     if not correct.size:
         raise OneClassError(f"{what} needs right and wrong answers, but none are given")
