@@ -10,7 +10,8 @@ from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
-    from pro_lib.app.scored_answers import Mistrust, SampleLabels, ScoredAnswers
+    from pro_lib.app.sample_labels import SampleLabels
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _AUROC_TITLE = (
     "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "

@@ -82,12 +82,14 @@ def scored_answers(
     """
     from pro_lib.app.answer_source import read_choices
     from pro_lib.app.scored_answers import score_answers
-    from pro_lib.labels import LabelSample, is_label_sample
 
     correctness = options["correctness"]
     sample = None
-    if accepts_sample and os.path.isfile(correctness) and is_label_sample(correctness):
-        sample = LabelSample.read(correctness)
+    if accepts_sample and os.path.isfile(correctness):
+        from pro_lib.labels import LabelSample, is_label_sample
+
+        if is_label_sample(correctness):
+            sample = LabelSample.read(correctness)
     choices = None if sample else read_choices(correctness)
     run = read_answers(source, options)
     alpha = None if options["alpha"] == "auto" else options["alpha"]
