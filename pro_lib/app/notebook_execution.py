@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,15 @@ def _kernel_manager() -> Any:
 
         @traitlets.default("transport")
         def _local_transport(self) -> str:
-            # Windows does not have them. Other users of the computer cannot read them.
             return "tcp" if os.name == "nt" else "ipc"
+
+        @traitlets.default("ip")
+        def _socket_place(self) -> str:
+            if self.transport == "tcp":
+                return "127.0.0.1"
+            # Of this kernel alone: several notebooks may run at a time.
+            self._folder = tempfile.TemporaryDirectory(prefix="pro-kernel-")
+            return os.path.join(self._folder.name, "socket")
 
         @property
         def kernel_spec(self) -> KernelSpec | None:
