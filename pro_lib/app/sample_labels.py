@@ -18,7 +18,7 @@ from pro_lib.runs.run import Run
 
 
 @dataclass(frozen=True)
-class SampleLabels:
+class SampledEvaluation:
     """Labels of a sample as the judgement of the answers of the labelled split.
 
     Attributes:
@@ -38,7 +38,7 @@ class SampleLabels:
     @classmethod
     def of(
         cls, sample: LabelSample, judged: Evaluation, run: Run, alpha: float | None
-    ) -> SampleLabels:
+    ) -> SampledEvaluation:
         """Judge the answers of the labelled split by a sample of labels.
 
         Args:
@@ -61,7 +61,7 @@ class SampleLabels:
         pool = judged.rows(is_pool) if is_pool.any() else None
         alphas, sentence = choose_alphas(pool, answers.evaluation)
         if alpha is not None:
-            scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
+            scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
         return cls(sample, reported, judgement, alphas, sentence)
 

@@ -37,7 +37,7 @@ from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 if TYPE_CHECKING:
-    from pro_lib.app.sample_labels import SampleLabels
+    from pro_lib.app.sample_labels import SampledEvaluation
     from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
@@ -97,7 +97,7 @@ class ScoredAnswers:
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
-    labels: SampleLabels | None = None
+    labels: SampledEvaluation | None = None
 
     @property
     def n_judged(self) -> int:
@@ -380,7 +380,7 @@ def score_answers(
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
     if sample is not None:
-        from pro_lib.app.sample_labels import SampleLabels
+        from pro_lib.app.sample_labels import SampledEvaluation
         from pro_lib.labels.session import with_placeholder
 
         run = with_placeholder(run)
@@ -395,11 +395,8 @@ def score_answers(
     [evaluation] = evaluations(
         run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
     )
-    if not has_several and not run.is_texts:
-        several = [name for name in METHODS if METHODS[name].needs_several]
-        evaluation = evaluation.without_methods(several)
     if sample is not None:
-        labels = SampleLabels.of(sample, evaluation.judged, run, alpha)
+        labels = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
         choice = AlphaChoice(labels.alphas.get("PRO", DEFAULT_ALPHA), labels.alpha_sentence)
     else:
         labels = None
@@ -466,7 +463,7 @@ def _alpha_of(
 ) -> AlphaChoice:
     """Return α of PRO: the given one, the best one on judged answers, or 0.4."""
     if alpha is not None:
-        scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
+        scoring.check_alpha(alpha, search_alpha=run.search_alpha)
         return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
     if is_fixed:
         why = "it must not depend on the answers that are compared"

@@ -13,7 +13,6 @@ from filelock import FileLock
 from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.methods import METHODS
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import choose_alphas
 from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
@@ -387,11 +386,9 @@ def _splits(run: Run) -> list[str]:
 
 
 def _evaluate(run: Run) -> Evaluation:
-    if run.answers["question_id"].duplicated().any():
-        return evaluate(run, similarities={"lexical": lexical}, must_judge=False).judged
-    # One answer to each question says nothing about the others.
-    several = [name for name in METHODS if METHODS[name].needs_several]
-    return evaluate(run, must_judge=False).judged.without_methods(several)
+    has_several = run.answers["question_id"].duplicated().any()
+    similarities = {"lexical": lexical} if has_several else None
+    return evaluate(run, similarities=similarities, must_judge=False).judged
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:

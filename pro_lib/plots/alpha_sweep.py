@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
+from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
@@ -15,7 +16,6 @@ from pro_lib.evaluation.evaluation import (
     Splits,
     alpha_grid,
 )
-from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,

@@ -8,10 +8,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, signed_span
 from pro_lib.plots.figure import checked_table, labelled_figure

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
-from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,

@@ -5,7 +5,8 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.common import catalog
-from pro_lib.plots.captions import join_caption, signed
+from pro_lib.metrics.differences import signed
+from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import difference_to
 from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from pro_lib.common.judges import is_by_labels
-from pro_lib.metrics.differences import holm
+from pro_lib.metrics.differences import holm, signed
 from pro_lib.plots.style import distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
@@ -188,17 +188,13 @@ def signed_span(values: pd.Series) -> str:
         >>> signed_span(pd.Series([0.012, -0.03]))
         '−0.030 to +0.012'
     """
-    return span(values.round(3) + 0.0, "{:+z.3f}")
+    low, high = signed(values.min()), signed(values.max())
+    return low if low == high else f"{low} to {high}"
 
 
 def percent_span(shares: pd.Series) -> str:
     """Return the smallest and the largest share in percent, with one decimal."""
     return f"{span(100 * shares, '{:.1f}')} %"
-
-
-def signed(value: float) -> str:
-    """Return a difference with its sign and three decimals."""
-    return minus(f"{value:+z.3f}")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import METHODS, Method
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import Choices
 from pro_lib.metrics.roc import FloatArray

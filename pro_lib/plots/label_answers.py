@@ -8,8 +8,8 @@ import pandas as pd
 
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import FIXED_KS

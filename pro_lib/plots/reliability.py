@@ -6,9 +6,9 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.methods import kinds_of_figures
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting

@@ -10,8 +10,8 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN

@@ -11,7 +11,7 @@ from judged_questions import s_pro
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
@@ -47,7 +47,7 @@ def test_a_method_its_similarity_and_the_choice_of_alpha_are_columns():
 
 
 def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions():
-    alphas = [sweeps.select_alpha(VALIDATION), 0.4, sweeps.select_alpha(REPORTED)]
+    alphas = [alpha_choice.select_alpha(VALIDATION), 0.4, alpha_choice.select_alpha(REPORTED)]
     np.testing.assert_array_equal(TABLE["alpha"], [*alphas, np.nan, np.nan, np.nan])
     swept = pd.DataFrame(aurocs(REPORTED.pro(alphas), REPORTED))
     np.testing.assert_array_equal(TABLE.loc[:2, INTERVAL], swept[INTERVAL])
@@ -98,7 +98,9 @@ def test_other_scores_that_need_an_alpha_have_their_own():
     table = table.set_index("method")
     assert table.loc["S-PRO", "similarity"] == "alias"
     rows = validation.drawn(50).answers["question_id"].astype(int)
-    grid = sorted(sweeps.alpha_grid(0.01), key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha))
+    grid = sorted(
+        alpha_choice.alpha_grid(0.01), key=lambda alpha: (round(abs(alpha - 0.4), 12), alpha)
+    )
     of_pro, of_floor = (
         (scoring.pro, 4 * log_probs, 2 * others),
         (scoring.alpha_floor, log_probs, others),

@@ -138,7 +138,7 @@ def test_the_caption_says_after_which_changes_pro_differs_from_nll():
     assert causes.caption(invented()).endswith(
         "With some of these α and K, PRO is significantly better than NLL (+0.100 to +0.300): "
         "repeated answers counted; significantly worse than NLL (−0.300 to −0.100): nothing "
-        "changed; not significantly different from NLL (+0.000 to +0.030): answers of one meaning "
+        "changed; not significantly different from NLL (0.000 to +0.030): answers of one meaning "
         "merged."
     )
 

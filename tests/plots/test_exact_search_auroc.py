@@ -90,4 +90,4 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
 def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
     assert f"PRO of beams is {words}" in caption
-    assert "(−0.010, 95 % interval −0.020 to +0.000)" in caption
+    assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption

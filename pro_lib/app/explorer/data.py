@@ -75,7 +75,7 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         ValueError: if `alpha` is outside [0, 1].
         RunError: if the run has texts without log-probabilities.
     """
-    scoring.adaptive_k(np.zeros((1, 1)), alpha)  # checks alpha
+    scoring.check_alpha(alpha)
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
