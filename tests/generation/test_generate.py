@@ -1,7 +1,6 @@
 """Generate runs: stored, continued, refused, halved for memory, by workers and in chats."""
 
 import copy
-import io
 import itertools
 import math
 import sys
@@ -14,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_series_equal
-from tqdm import tqdm
 
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
@@ -344,15 +342,6 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
         )
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
-
-
-def test_a_bar_that_is_drawn_changes_no_answer(model, monkeypatch):
-    shown = io.StringIO()
-    without = tables(generate(model, asked(3), **OPTIONS))
-    options = {"file": shown, "mininterval": 0, "disable": False}
-    monkeypatch.setattr(module, "tqdm", lambda **arguments: tqdm(**arguments | options))
-    assert tables(generate(model, asked(3), **OPTIONS)) == without
-    assert "3/3" in shown.getvalue()
 
 
 def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):

@@ -232,11 +232,6 @@ def test_five_questions_that_are_left_out_are_named_without_an_ellipsis():
     assert "(0, 1, 2, 3, 4):" in sentence
 
 
-def test_one_answer_cannot_have_an_auroc():
-    with pytest.raises(metrics.OneClassError, match="all 1 are right"):
-        metrics.need_both(np.array([True]), "AUROC")
-
-
 def test_an_interval_by_cluster_by_hand():
     """Six clusters of a right and a wrong answer; the wrong answer wins in all clusters but one."""
     values = np.array([0.0, 1.0] * 5 + [1.0, 0.0])[:, None]

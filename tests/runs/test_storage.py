@@ -225,11 +225,6 @@ def test_pieces_are_read_and_joined_into_a_part(finished):
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
 
 
-def test_a_run_is_written_into_a_folder_of_a_folder_that_is_missing(tmp_path):
-    path = written(tmp_path / "runs" / "run")
-    assert len(storage.read_folder(path)[1]) == len(IDS)
-
-
 def test_pieces_left_beside_their_part_are_not_counted_twice(finished):
     pieces = pieces_of(finished, ["x", "y"])
     contents = {piece: piece.read_bytes() for piece in pieces}
@@ -471,11 +466,6 @@ PROBES = {
 def test_probes_of_a_server_may_be_apart_by_what_they_allow(before, after, nats):
     text = f"server.probe, whose log-probabilities differ by {nats} nats" if nats else ""
     assert parameters.difference(before, after) == text
-
-
-def test_a_probe_of_more_prompts_is_another():
-    difference = parameters.difference(probed({"7": -0.5}), probed({"7": -0.5}, {"7": -0.5}))
-    assert difference == "server.probe.log_probs.1=None, now server.probe.log_probs.1={'7': -0.5}"
 
 
 def test_a_part_copied_under_another_number_is_refused(finished):

@@ -406,14 +406,6 @@ def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_pa
     assert len(list(tmp_path.glob("nli-*.parquet"))) == 2
 
 
-def test_distinct_marks_first_occurrences():
-    answers = [["a", "b", "a", None, "b"], ["c", "c"]]
-    assert scoring.first_occurrences(answers).tolist() == [
-        [True, True, False, False, False],
-        [True] + [False] * 4,
-    ]
-
-
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
     """Transformers asks at a prompt where it is not told, and `y` ran the code."""
     ran = tmp_path / "ran"
