@@ -436,14 +436,6 @@ def test_pages_of_records_are_named_after_their_file(place, page_of):
     assert len(set(pages)) == len(list(place.glob("*.html"))) == 3
 
 
-def test_the_page_of_the_working_folder_is_named_after_its_run(
-    place, stored_run, page_of, monkeypatch
-):
-    shutil.copytree(stored_run, "multinomial,top_p=0.9")
-    monkeypatch.chdir("multinomial,top_p=0.9")
-    assert "top_p=0.9.html" in page_of(".")
-
-
 def test_a_page_by_default_does_not_replace_a_foreign_file(place):
     Path("records.jsonl.html").write_bytes(FOREIGN)
     assert "records.jsonl.html exists" in refused("explore", "records.jsonl")
@@ -463,14 +455,6 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
     copy.write_bytes(FOREIGN)
     typed("explore", "--lab")
     assert copy.read_bytes() == FOREIGN
-
-
-def test_an_alpha_outside_0_and_1_is_an_error(place, stored_run):
-    for alpha in ("2", "-0.1", "nan"):
-        assert "alpha must lie in [0, 1]" in refused(
-            "explore", "records.jsonl", "--html", "page", "--alpha", alpha
-        )
-    assert not Path("page").exists()
 
 
 # Empty names
