@@ -178,8 +178,9 @@ def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
         assert output.is_symlink() == (way == "symbolic link")
 
 
-@pytest.mark.parametrize("parameter", ["records", "dataset", "correctness"])
-@pytest.mark.parametrize("kind", ["csv", "png"])
+@pytest.mark.parametrize(
+    ("parameter", "kind"), [("records", "csv"), ("dataset", "png"), ("correctness", "csv")]
+)
 def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, place):
     Path("mine").mkdir()
     inputs = {"records": "records.jsonl", "dataset": "questions.csv", "correctness": "labels.csv"}
@@ -395,15 +396,11 @@ def test_a_folder_with_a_foreign_file_is_kept_and_named(folder_and_words):
     assert os.listdir(folder) == ["run.json"]
 
 
-@pytest.mark.parametrize("value", ["['.']", "."])
-def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(value, place):
-    words = ["run", "mine.ipynb", "-p", "x", value, "--executed", "output"]
-    for _ in range(2):
-        typed(*words)
+def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(place):
     (place / "there").mkdir()
     (place / "mine.ipynb").rename(place / "there" / "mine.ipynb")
     for _ in range(2):
-        typed("run", "there/mine.ipynb", "-p", "x", value, "--executed", ".")
+        typed("run", "there/mine.ipynb", "-p", "x", "['.']", "--executed", ".")
 
 
 # Names of pages
