@@ -304,17 +304,6 @@ def test_score_names_an_alpha_at_which_pro_differs_from_nll():
     assert "so it equals NLL" not in typed("score", "--example", "--alpha", alpha)[0]
 
 
-def test_score_reads_a_csv_of_texts_and_probabilities(write):
-    table = write("question,references,text,log_prob", "1?,x,x y,-0.5", "2?,x,y,-1", name="a.csv")
-    assert "Only 1 answer is wrong, so the intervals are wide.\n" in typed("score", table)[0]
-    assert (
-        "all 2 judged answers are wrong.\n"
-        in (typed("score", table, "--correctness", "exact_match")[0])
-    )
-    for words in ([], [table, "--example"]):
-        assert "--example" in typed("score", *words, code=2)[1]
-
-
 def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
     labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
     for first, words in ((0, "  NLL    0.000 (0.000 to 0.852)"), (1, "all 3 judged answers are")):

@@ -191,19 +191,6 @@ def test_similarities_have_names_and_are_stored_beside_the_runs(tmp_path):
     assert similarities["my-nli"].cache == tmp_path / "world-facts" / "gemma-2b"
 
 
-def test_the_chosen_protocols_are_evaluated_and_a_table_is_saved(tmp_path):
-    small = SMALL | {"limit": 30, "generations_dir": tmp_path}
-    for names in ("paper", "workbench", ["paper", "workbench"]):
-        experiment = Experiment(**small, protocol=names)
-        protocols = [each.protocol for each in experiment.reported_evaluations]
-        assert protocols == ([names] if isinstance(names, str) else names)
-    experiment = Experiment(figures_dir=tmp_path / "mine")
-    table = pd.DataFrame({"protocol": ["workbench, ROUGE-L"], "alpha": [1 / 3]})
-    assert experiment.save("both", table=table) is table
-    saved = (tmp_path / "mine" / "both.csv").read_text().splitlines()
-    assert saved[1] == '"workbench, ROUGE-L",0.333333'
-
-
 @pytest.fixture
 def work(monkeypatch):
     """Record the options with which models are loaded and runs are generated."""
@@ -369,11 +356,6 @@ def test_limit_draws_so_many_records_of_each_split(files):
     assert set(both.answers["question_id"]) == set(ids(both))
 
 
-def test_a_limit_above_the_number_of_records_selects_all_in_their_order(files):
-    experiment = Experiment(records=str(files / "split.jsonl"), limit=1000)
-    assert ids(experiment.run(*experiment.pairs()[0])) == [f"q{n}" for n in range(1, 40, 2)]
-
-
 def test_n_answers_keeps_the_first_answers_of_records(files):
     experiment = Experiment(records=str(files / "split.jsonl"))
     pair = experiment.pairs()[0]
@@ -397,21 +379,6 @@ def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path)
         RunError, match=r"^split='validation' is not in run tests/records/records; it has test$"
     ):
         replace(tests, split="validation").run(*tests.pairs()[0])
-
-
-@pytest.fixture
-def unsplit(files):
-    """An experiment with 40 records without splits."""
-    return Experiment(records=str(files / "unsplit.jsonl"), n_validation=2)
-
-
-def test_records_without_splits_are_divided_into_validation_and_test(unsplit):
-    pair = unsplit.pairs()[0]
-    validation = ids(replace(unsplit, split="validation").run(*pair))
-    test = ids(replace(unsplit, split="test").run(*pair))
-    assert (len(validation), len(test)) == (10, 30)
-    assert not {*validation} & {*test}
-    assert {*ids(unsplit.both_splits(*pair))} == {*validation, *test}
 
 
 def test_a_notebook_of_one_pair_refuses_several(files):

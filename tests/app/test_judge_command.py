@@ -61,27 +61,6 @@ def test_the_verdicts_are_a_file_of_labels(records):
     ]
 
 
-def test_close_verdicts_and_those_that_one_listed_letter_leaves_open_are_counted(records):
-    replies = [{"B": math.log(0.45)}, {"A": math.log(0.41), "B": math.log(0.5)}, LOG_PROBS]
-    with replying(*map(reply, replies)) as (url, _):
-        result = judge(records, url, "--yes")
-    assert "2 verdicts, 1 of them right, 1 of them close" in result.output
-    assert "1 answers without one, because both letters have less than half" in result.output
-    table = pd.read_csv(records.parent / "verdicts.csv")
-    assert table["status"].tolist() == ["refused", "judged", "judged"]
-    labels = read_labels(records.parent / "verdicts.csv")
-    assert labels["correct"].tolist() == [False, True]
-
-
-def test_replies_of_another_port_are_not_verdicts(records):
-    with replying(reply(LOG_PROBS)) as (url, _), replying(reply(WRONG)) as (other, requests):
-        first = judge(records, url, "--yes")
-        second = judge(records, other, "--yes")
-    assert len(requests) == 3
-    assert "3 verdicts, 3 of them right" in first.output
-    assert "3 verdicts, 0 of them right" in second.output
-
-
 def test_the_verdicts_decide_what_pro_score_calls_right(records):
     with replying(reply(LOG_PROBS), reply(WRONG), reply(WRONG)) as (url, _):
         judge(records, url, "--yes")
@@ -122,15 +101,6 @@ def test_nothing_is_sent_before_the_user_agrees(records):
     assert not (records.parent / "verdicts.csv").exists()
 
 
-def test_a_stopped_command_continues_where_it_stopped(records):
-    with replying(reply(WRONG), (401, {}), reply(WRONG)) as (url, requests):
-        stopped = judge(records, url, "--yes")
-        result = judge(records, url, "--yes")
-    assert "the key is taken from environment variable OPENAI_API_KEY" in stopped.output
-    assert len(requests) == 4
-    assert "3 verdicts, 0 of them right" in result.output
-
-
 def test_a_local_model_can_be_the_judge(records):
     output = records.parent / "verdicts.csv"
     arguments = ["judge", str(records), "--model", "facts-1m", "--output", str(output)]
@@ -145,11 +115,3 @@ def test_answers_without_references_are_an_error(tmp_path):
     result = judge(path, "http://localhost:1/v1", "--yes")
     assert result.exit_code == 1
     assert "give a file of questions with references (--questions)" in result.output
-
-
-def test_another_file_is_not_replaced(records):
-    output = records.parent / "verdicts.csv"
-    output.write_text("my,notes\n")
-    result = judge(records, "http://localhost:1/v1", "--yes")
-    assert result.exit_code == 1
-    assert output.read_text() == "my,notes\n"

@@ -108,16 +108,6 @@ def test_what_a_notebook_fixes_is_not_injected(inject):
         made(convention="complete")
 
 
-def test_an_experiment_outside_a_shipped_notebook_does_not_look_at_cells(inject):
-    inject("# Parameters\nalhpa = 0.3\n")
-    assert Experiment().alpha == 0.4
-
-
-def test_declared_values_come_from_the_call_alone(inject):
-    inject("alpha: float = 0.1", "# Parameters\nalpha = 0.2\n")
-    assert made(alpha=0.3).alpha == 0.3
-
-
 def test_a_notebook_that_the_package_does_not_have():
     with pytest.raises(
         SentenceError,

@@ -178,8 +178,9 @@ def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
         assert output.is_symlink() == (way == "symbolic link")
 
 
-@pytest.mark.parametrize("parameter", ["records", "dataset", "correctness"])
-@pytest.mark.parametrize("kind", ["csv", "png"])
+@pytest.mark.parametrize(
+    ("parameter", "kind"), [("records", "csv"), ("dataset", "png"), ("correctness", "csv")]
+)
 def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, place):
     Path("mine").mkdir()
     inputs = {"records": "records.jsonl", "dataset": "questions.csv", "correctness": "labels.csv"}
@@ -395,15 +396,11 @@ def test_a_folder_with_a_foreign_file_is_kept_and_named(folder_and_words):
     assert os.listdir(folder) == ["run.json"]
 
 
-@pytest.mark.parametrize("value", ["['.']", "."])
-def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(value, place):
-    words = ["run", "mine.ipynb", "-p", "x", value, "--executed", "output"]
-    for _ in range(2):
-        typed(*words)
+def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(place):
     (place / "there").mkdir()
     (place / "mine.ipynb").rename(place / "there" / "mine.ipynb")
     for _ in range(2):
-        typed("run", "there/mine.ipynb", "-p", "x", value, "--executed", ".")
+        typed("run", "there/mine.ipynb", "-p", "x", "['.']", "--executed", ".")
 
 
 # Names of pages
@@ -436,14 +433,6 @@ def test_pages_of_records_are_named_after_their_file(place, page_of):
     assert len(set(pages)) == len(list(place.glob("*.html"))) == 3
 
 
-def test_the_page_of_the_working_folder_is_named_after_its_run(
-    place, stored_run, page_of, monkeypatch
-):
-    shutil.copytree(stored_run, "multinomial,top_p=0.9")
-    monkeypatch.chdir("multinomial,top_p=0.9")
-    assert "top_p=0.9.html" in page_of(".")
-
-
 def test_a_page_by_default_does_not_replace_a_foreign_file(place):
     Path("records.jsonl.html").write_bytes(FOREIGN)
     assert "records.jsonl.html exists" in refused("explore", "records.jsonl")
@@ -463,14 +452,6 @@ def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch)
     copy.write_bytes(FOREIGN)
     typed("explore", "--lab")
     assert copy.read_bytes() == FOREIGN
-
-
-def test_an_alpha_outside_0_and_1_is_an_error(place, stored_run):
-    for alpha in ("2", "-0.1", "nan"):
-        assert "alpha must lie in [0, 1]" in refused(
-            "explore", "records.jsonl", "--html", "page", "--alpha", alpha
-        )
-    assert not Path("page").exists()
 
 
 # Empty names

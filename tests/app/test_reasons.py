@@ -1,6 +1,5 @@
 """Why questions and answers are not used, as the commands say it."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 
@@ -8,13 +7,10 @@ import numpy as np
 import pytest
 from test_cli import refused, typed
 from test_response_formats import chat, gemini, responses_api
+from test_score import json_of
 
 from pro_lib.app import explorer
 from pro_lib.importing import from_openai, from_records, import_answers
-
-
-def json_of(*words):
-    return json.loads(typed("score", *words, "--json")[0])
 
 
 def answer(text, probability, **fields):

@@ -5,11 +5,11 @@ import warnings
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
+from test_cli import typed
 
 from pro_lib import app, generate, load_questions, read_run
-from pro_lib.app import cli, explorer, scored_answers, verdicts
+from pro_lib.app import explorer, scored_answers, verdicts
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation.batching import Job
@@ -55,13 +55,6 @@ def write_rows(rows, name="mine.jsonl"):
     with open(name, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return name
-
-
-def typed(*words, code=0):
-    """Run a command; return its output and its output to stderr."""
-    done = CliRunner().invoke(cli.pro, [str(word) for word in words])
-    assert done.exit_code == code, done.output + repr(done.exception)
-    return done.stdout, done.stderr
 
 
 def generated(rows, *words):

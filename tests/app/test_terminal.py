@@ -235,11 +235,6 @@ def test_numbers_are_not_marked_as_formulas(tmp_path):
     assert files.spreadsheet_text("1.5") == "1.5"
 
 
-def test_raw_text_needs_an_output(tmp_path):
-    file = write_answers(tmp_path, PLAIN)
-    assert "--output" in printed("score", file, "--raw-text", code=2)
-
-
 def test_labels_made_from_that_table_match_the_answers(tmp_path):
     texts = [*FORMULAS, "Paris", "a\rb"]
     file, output, labels = (

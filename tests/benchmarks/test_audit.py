@@ -75,25 +75,6 @@ def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters()
     assert (low, high) == pytest.approx((difference - half, difference + half), abs=1e-6)
 
 
-def test_rows_are_compared_on_their_common_questions():
-    ids = np.array(list("abcd"))
-    ours = audit.Row(
-        "PRO",
-        "this project's",
-        "",
-        ids,
-        np.array([1.0, 2, 3, 4]),
-        np.array([True, False, True, False]),
-    )
-    other = audit.Row(
-        "PRO", "other", "x", ids[:3], np.array([2.0, 1, 3]), np.array([True, False, False])
-    )
-    table = audit.table([ours, other], dict.fromkeys("abcd", "one")).set_index("choice")
-    # On the common questions a, b and c, both rows have the AUROC 1/2.
-    assert table["auroc"].to_dict() == {"this project's": 0.75, "other": 0.5}
-    assert table["difference"].to_dict() == {"this project's": 0, "other": 0}
-
-
 @pytest.mark.slow
 def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(
     tmp_path, capsys, monkeypatch

@@ -32,13 +32,6 @@ def test_with_all_labels_every_estimate_is_the_true_value():
     np.testing.assert_allclose(shown["estimate"], shown["true"])
 
 
-def test_other_seeds_label_other_answers():
-    setting = some_setting()
-    first, second = (simulation.label_correctly(setting, 40, seed=seed) for seed in (0, 1))
-    assert first.counts["n_labels"] == second.counts["n_labels"] == 40
-    assert (np.isnan(first.sample.labels) != np.isnan(second.sample.labels)).any()
-
-
 def test_the_summary_counts_intervals_that_contain_the_true_value():
     place = {"dataset": "d", "model": "m", "n_labels": 100, "method": "NLL", "quantity": "q"}
     values = {

@@ -31,15 +31,6 @@ def test_questions_have_the_share_and_the_auroc_and_the_agreement_of_their_cell(
     assert wrong[is_accepted].mean() < wrong[~is_accepted].mean() - 0.3
 
 
-def test_a_repetition_stops_early_in_the_cells_that_say_so():
-    rng = np.random.default_rng(4)
-    for kind, n_labels in (("grid", 60), ("early stop", 40)):
-        cell = CELL | {"kind": kind, "cell": kind}
-        whole = simulation.made_up(cell, 2000, rng)
-        result = simulation.repeat(cell, whole, np.zeros(5), rng)
-        assert result["n_labels"] == n_labels
-
-
 def test_a_second_call_skips_the_cells_that_are_done(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "POPULATION", 2000)
     output = tmp_path / "table.csv"
@@ -98,42 +89,3 @@ def test_a_low_coverage_counts_but_is_significant_only_if_chance_does_not_explai
     assert failing(cells(auroc_questions_covered=[0.88, 0.95])) == {
         "coverage of auroc (questions)": (1, 1)
     }
-
-
-def test_a_bias_beyond_its_limit_is_tested_with_its_standard_error():
-    assert failing(cells(auroc_bias=[0.012, 0.0], auroc_bias_se=[0.005, 0.001])) == {
-        "bias of auroc": (1, 0)
-    }
-    assert failing(cells(auroc_bias=[-0.02, 0.0])) == {"bias of auroc": (1, 1)}
-
-
-def test_the_median_of_differences_is_about_cells_with_two_hundred_labels():
-    table = cells(difference_1_ratio=[0.1, 0.9], difference_2_ratio=[0.1, 0.9])
-    [name] = failing(table)
-    assert name == "median error of differences with 200 labels"
-    assert summary.error_summary(table)["differences_ratio_median"].tolist() == [0.1, 0.9]
-
-
-def test_cells_in_which_little_is_shown_are_left_out():
-    table = cells(auroc_n_shown=[1000, 19], auroc_questions_covered=[0.95, 0.1])
-    coverage = summary.coverage_summary(table).set_index(["quantity", "scope"])
-    assert coverage.loc[("auroc", "questions"), "n_cells"] == 1
-    assert coverage.loc[("auroc", "questions"), "lowest"] == 0.95
-
-
-def test_the_widths_are_halved_and_summarized_by_number_of_labels():
-    table = cells(auroc_population_width=[0.2, 0.1]).assign(n_labels=100)
-    [row] = summary.width_summary(table).query("quantity == 'auroc'").to_dict("records")
-    assert row["n_labels"] == 100
-    assert row["median"] == pytest.approx(0.075)
-    assert row["largest"] == pytest.approx(0.1)
-
-
-def test_cells_with_another_number_of_repetitions_are_refused(tmp_path, monkeypatch, capsys):
-    output = tmp_path / "table.csv"
-    pd.DataFrame({"cell": ["a"], "repetitions": [5]}).to_csv(output, index=False)
-    words = ["label_estimates.py", "--repetitions", "6", "--output", str(output)]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit):
-        simulation.main()
-    assert "has cells with 5 repetitions, not 6" in capsys.readouterr().err

@@ -123,14 +123,6 @@ def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_
         assert "1 of 20 questions are left out (q19): PE-MC is missing for 1" in judged.sentence()
 
 
-def test_an_outside_score_of_some_questions_is_left_out():
-    beams, _ = beams_and_samples(20, 20)
-    scores = np.where(np.arange(20) < 5, 1.0, np.nan)
-    judged = evaluate(replace(beams, questions=beams.questions.assign(score_mine=scores)))
-    assert len(judged.correct) == 20
-    assert "Left out of the comparison: mine (5 of 20 questions have it)." in judged.sentence()
-
-
 def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
     beams, _ = beams_and_samples(40, 40)
     texts = beams.answers["text"].where(beams.answers["question_id"] != "q03", None)
@@ -189,12 +181,6 @@ def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
     assert said in judged.sentence()
     with pytest.raises(RunError, match="PRO needs log-probabilities"):
         judged.pro(0.4)
-
-
-def test_one_answer_with_log_probabilities_among_texts_is_compared_as_a_text():
-    run = mixed_records(1)
-    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
-    assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
 
 
 def test_pro_of_an_evaluation_keeps_answers_from_two_fifths_on():
@@ -450,10 +436,3 @@ def test_some_verdicts_keep_their_clusters():
     assert some.verdicts.tolist() == [False, False]
     assert (some.rule, some.clusters.tolist()) == ("exact match", ["a", "c"])
     assert replace(verdicts, clusters=None).rows(np.array([0])).clusters is None
-
-
-def test_a_run_of_texts_has_no_questions_with_texts_alone():
-    run = toy_run({"q1": [("a", 0.5)], "q2": [("b", 0.5)]})
-    answers = run.answers.assign(token_log_probs=None, log_prob=np.nan, end_log_prob=np.nan)
-    assert (replace(run, answers=answers).is_texts, run.n_texts_alone()) == (True, 0)
-    assert replace(run, answers=answers).n_texts_alone() == 0

@@ -177,31 +177,28 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("call", "bad", "named"),
-    [
-        *(
-            (guarantee, {name: s}, f"{name}={s}")
-            for name in ("target", "confidence")
-            for s in (0.0, 1.0, 1.5, np.nan)
-        ),
-        (
-            guarantee,
-            {"uncertainty": [0, np.nan, 1]},
-            "uncertainty is NaN in 1 of 3 rows, first in row 1",
-        ),
-        (guarantee, {"correct": [1, 0, 2]}, "correct"),
-        (guarantee, {"unlabelled": [np.nan]}, "unlabelled"),
-        *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
-        *(
-            (set_threshold, {"right": right}, "right")
-            for right in ([[0.5]], [-0.7], [1.1], [np.nan])
-        ),
-        (miss_rate, {"alpha": 0.01}, "alpha=0.01 is below search_alpha=0.1"),
-        (miss_rate, {"right": []}, "right is empty"),
-        (miss_rate, {"confidence": 1.0}, "confidence=1.0 must lie"),
-    ],
-)
-def test_what_is_refused_is_named(call, bad, named):
-    with pytest.raises(ValueError, match=named):
-        call(**GOOD[call] | bad)
+REFUSED = [
+    *(
+        (guarantee, {name: s}, f"{name}={s}")
+        for name in ("target", "confidence")
+        for s in (0.0, 1.0, 1.5, np.nan)
+    ),
+    (
+        guarantee,
+        {"uncertainty": [0, np.nan, 1]},
+        "uncertainty is NaN in 1 of 3 rows, first in row 1",
+    ),
+    (guarantee, {"correct": [1, 0, 2]}, "correct"),
+    (guarantee, {"unlabelled": [np.nan]}, "unlabelled"),
+    *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
+    *((set_threshold, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
+    (miss_rate, {"alpha": 0.01}, "alpha=0.01 is below search_alpha=0.1"),
+    (miss_rate, {"right": []}, "right is empty"),
+    (miss_rate, {"confidence": 1.0}, "confidence=1.0 must lie"),
+]
+
+
+def test_what_is_refused_is_named():
+    for call, bad, named in REFUSED:
+        with pytest.raises(ValueError, match=named):
+            call(**GOOD[call] | bad)

@@ -165,13 +165,3 @@ def test_labels_of_two_plans_are_refused(labelled, tmp_path):
     append_label(tmp_path / "labels.jsonl", labels[0])
     with pytest.raises(RunError, match="1 labels do not belong to this plan"):
         LabelSample.read(tmp_path / "labels.jsonl")
-
-
-def test_without_enough_labels_even_the_reference_has_no_interval(tmp_path):
-    judged, truth = evaluation(200)
-    sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    nll = judged.baselines["NLL"].to_numpy()
-    labels = sample.with_labels(judged).labels
-    estimate = labels.differences(nll[:, None], nll, is_reference=[True]).estimate
-    ends = [estimate.low, estimate.high]
-    assert np.isnan(ends).all()

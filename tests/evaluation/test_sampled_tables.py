@@ -18,7 +18,6 @@ from pro_lib.plots import (
     exact_search_auroc,
     gains,
     guarantees,
-    redraws,
     reliability,
     rouge_thresholds,
 )
@@ -82,13 +81,6 @@ def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):
     assert table["p_holm"][oracle].isna().all()
 
 
-def test_the_correction_counts_the_other_methods_only(partial_labels):
-    table = benchmark.table([partial_labels])
-    corrected = table[table["p_holm"].notna()]
-    np.testing.assert_allclose(corrected["p_holm"], metrics.holm(corrected["p_value"]))
-    assert set(corrected["method"]) == {"NLL", "SE", "ALL"}
-
-
 def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
     table = benchmark.table([few_labels])
     for column in ("auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"):
@@ -96,14 +88,6 @@ def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
     assert not table["significant"].any()
     readings = table["reading"][~table["reading"].isin(["", "identical"])]
     assert readings.str.startswith("only 4 labels of right answers").all()
-
-
-def test_too_few_labels_do_not_say_how_often_redraws_are_better(few_labels):
-    few = [replace(few_labels, n_validation=50)]
-    [row] = redraws.table(few, quantity="auroc").to_dict("records")
-    assert np.isnan([row["auroc_median"], row["share_better_than_nll"]]).all()
-    caption = benchmark.caption(benchmark.table([few_labels]))
-    assert "There are too few answers for a statement about m on toy" in caption
 
 
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
@@ -164,11 +148,6 @@ def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
     assert set(by_labels["accuracy"].round(9)) == {round(exact.reported.correct.mean(), 9)}
     rouge_l = estimated.reported.answers["rouge_l"]
     assert set(by_rouge["accuracy"]) == {(rouge_l > 0.3).mean()}
-
-
-def test_without_labels_of_a_sample_the_thresholds_have_no_further_rows(complete):
-    table = rouge_thresholds.table([complete[1]], thresholds=[0.3])
-    assert table["rouge_threshold"].notna().all()
 
 
 def test_causes_are_estimated_from_the_labels(complete):

@@ -50,11 +50,6 @@ def test_a_letter_after_a_bracket_has_the_probability_of_both():
     np.testing.assert_allclose(probabilities(reply), [0.6, 0.3])
 
 
-def test_a_letter_that_is_not_listed_has_no_value():
-    reply = chat(token("A", A=0.95, maybe=0.03))
-    np.testing.assert_allclose(probabilities(reply), [0.95, np.nan])
-
-
 ONE_TOKEN = {
     "it could change the verdict": (token("B", B=0.45), ("refused", 0.45, None)),
     "it has exactly one half": (token("A", A=0.5), ("refused", 0.5, None)),
@@ -108,14 +103,6 @@ def test_an_endpoint_for_texts_gets_the_common_beginning_of_the_choices():
     np.testing.assert_allclose(values, [[0.7, 0.2]])
     path, _, body = requests[0]
     assert (path, body["prompt"]) == ("/v1/completions", "Is it? (")
-
-
-def test_a_request_that_fails_for_a_while_is_repeated():
-    with replying((503, {}), (500, {}), chat(token("A", **SURE))) as (url, requests):
-        server = connect_choice_server(url, model="judge")
-        values = server.choice_log_probs(["Is it?"], CHOICES)
-    assert len(requests) == 3
-    assert not np.isnan(values).any()
 
 
 def test_verdicts_before_a_failure_are_kept(tmp_path):
@@ -183,11 +170,6 @@ def test_choices_need_different_letters(choices):
     server = connect_choice_server("http://localhost:1/v1", model="judge")
     with pytest.raises(SentenceError, match="a different letter each"):
         server.choice_log_probs(["Is it?"], choices)
-
-
-def test_an_unknown_endpoint_is_an_error():
-    with pytest.raises(ValueError, match="choose chat or completions"):
-        connect_choice_server("http://localhost:1/v1", model="judge", endpoint="echo")
 
 
 def test_a_connected_model_has_the_values_of_the_model_in_process(facts_2m):

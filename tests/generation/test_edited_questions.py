@@ -20,7 +20,6 @@ from pro_lib.common.files import RunError
 from pro_lib.generation import models
 from pro_lib.generation.batching import Job
 from pro_lib.generation.run_generation import generate
-from pro_lib.plots import alpha_sweep
 from pro_lib.questions import question_sets
 
 # Edited files have the same text under two ids, of which loading warns.
@@ -319,51 +318,3 @@ def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model)
     ]
     assert answers[0] == answers[1]
     assert answers[0].probability_right is not None
-
-
-@pytest.mark.slow
-def test_pro_run_of_an_edited_file_has_the_numbers_of_a_fresh_run(tmp_path):
-    """Users met this fault: rows were deleted and edited, and the ids are row numbers."""
-    path = tmp_path / "mine.jsonl"
-    rows = FACTS[["question", "references"]].iloc[::20].to_dict("records")
-    shots = [{**row, "split": "train_shots"} for row in rows[:10]]
-    tests = [{**row, "split": "test"} for row in rows[10:70]]
-    checks = [{**row, "split": "validation"} for row in rows[70:]]
-
-    def written_parameters(table, out, name):
-        path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
-        return {
-            "model": [MODEL],
-            "dataset": [str(path)],
-            "n_answers": 3,
-            "n_validation": 30,
-            "generations_dir": tmp_path / out,
-            "figures_dir": tmp_path / name,
-            "device": "cpu",
-        }
-
-    def figure(table, out, name):
-        """Return the table that notebook 02 saves, without a kernel."""
-        experiment = Experiment(**written_parameters(table, out, name))
-        experiment.save("02_alpha_sweep", table=alpha_sweep.table(experiment.splits()))
-        return (tmp_path / name / "02_alpha_sweep.csv").read_text()
-
-    def figure_of_notebook(table, out, name):
-        words = ["run", "02", "--executed", str(tmp_path / name)]
-        for parameter, value in written_parameters(table, out, name).items():
-            words += ["-p", parameter, str(value)]
-        done = CliRunner().invoke(cli.pro, words)
-        assert done.exit_code == 0, done.output
-        return (tmp_path / name / "02_alpha_sweep.csv").read_text()
-
-    before = figure([*shots, *checks, *tests], "edited", "first")
-    tests[5] = {
-        **tests[5],
-        "question": tests[20]["question"],
-        "references": tests[20]["references"],
-    }
-    del tests[0], tests[30]
-    edited = [*shots, *checks, *tests]
-    after = figure_of_notebook(edited, "edited", "second")
-    assert after == figure(edited, "fresh", "third")
-    assert after != before

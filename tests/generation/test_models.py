@@ -296,9 +296,3 @@ def test_a_network_and_its_tokenizer_are_a_model(facts_2m):
 def test_a_pair_is_used_as_it_is(facts_2m, option, value):
     with pytest.raises(ValueError, match=f"^{option} cannot be set for a pair"):
         models.load_model((facts_2m.network, facts_2m.tokenizer), **{option: value})
-
-
-@pytest.mark.parametrize("pair", [(), ("facts-2m", None), ("facts-2m",)])
-def test_a_tuple_that_is_no_pair_is_refused(pair):
-    with pytest.raises(ValueError, match=r"^model as a tuple must be a pair"):
-        models.load_model(pair)

@@ -60,9 +60,14 @@ def network_of(kind, shape=None):
     return network
 
 
-@pytest.mark.parametrize("at_once", [256, 3], ids=["whole", "in pieces"])
 @pytest.mark.parametrize(
-    ("kind", "cached"), [*((kind, kind not in UNCACHED) for kind in KINDS), ("lfm2", False)]
+    ("kind", "cached", "at_once"),
+    [
+        *((kind, kind not in UNCACHED, 3) for kind in KINDS),
+        ("lfm2", False, 3),
+        ("lfm2", True, 256),
+        ("rwkv", False, 256),
+    ],
 )
 def test_a_grown_tree_gives_what_plain_forward_passes_give(monkeypatch, kind, cached, at_once):
     monkeypatch.setattr(engine, "_AT_ONCE", at_once)

@@ -3,7 +3,6 @@
 import math
 import re
 import socket
-import ssl
 import sys
 import threading
 from contextlib import suppress
@@ -79,7 +78,7 @@ def test_over_a_server_sets_masses_and_bounds_are_those_of_the_search_in_process
     assert (run.questions["alpha_floor"] <= run.questions["tree_bound"] + 1e-3).all()
 
 
-@pytest.mark.parametrize("most", [1, 5, 20, 100])
+@pytest.mark.parametrize("most", [1, 20])
 def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, truth, most):
     with serving(facts_2m, most=most) as url:
         run = searched(connected(url, facts_2m, top=most), some)
@@ -188,11 +187,9 @@ def warmer(reply, n, prompt):
 
 LIES = {
     "swapped": swapped(0.2),
-    "noise of 0.1": noisy(0.1),
     "noise of 0.01": noisy(0.01),
     "not a number": changed(math.nan),
     "above 0": changed(0.7),
-    "infinite": changed(math.inf),
     "too much": changed(*[-0.5] * 5),
     "null": changed(None),
     "text": lambda reply, n, prompt: tops(reply).update({"Paris": -0.1}) or reply,
@@ -202,8 +199,6 @@ LIES = {
     "cut prompt": cut,
     "half": told(200, b'{"half'),
     "no JSON": told(200, b"<html>"),
-    "a list": told(200, b"[1, 2]"),
-    "404": told(404, f"no such model; {KEY}".encode()),
     "401": told(401, f"bad key {KEY}".encode()),
     "500": told(500, f"Authorization: Bearer {KEY}".encode()),
     "death": told(200, b"dead"),
@@ -218,11 +213,7 @@ def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(
     # Which reply another gets depends on their order.
     options = {"top": 300, "concurrency": 1 if name == "swapped" else 4}
     with serving(facts_2m, LIES[name]) as url:
-        if name in (
-            "swapped",
-            "noise of 0.1",
-            "noise of 0.01",
-        ):  # what only another list of the place can show
+        if name in ("swapped", "noise of 0.01"):  # what only another list of the place can show
             run = searched(connected(url, facts_2m, **options), some)
             assert false_certificates(run, truth) == []
             undecided = run.questions["status"] == "undecided"
@@ -244,55 +235,36 @@ def test_an_unreachable_server_is_an_error_when_it_is_connected(facts_2m):
         connected("http://127.0.0.1:9/v1", facts_2m)
 
 
-BAD_URLS = (
-    "localhost:8000",
-    "http://me:secret@localhost/v1",
-    "http://localhost/v1?key=secret",
-    "ftp://localhost",
-    "",
-)
+HERE = "http://127.0.0.1:9/v1"
+WRONG = [
+    *(
+        ({"base_url": url}, "base_url must be")
+        for url in ("localhost:8000", "http://me:secret@localhost/v1", "ftp://localhost", "")
+    ),
+    ({"base_url": "http://localhost/v1?key=secret"}, "base_url must be"),
+    *(({"base_url": f"http://localhost:{port}/v1"}, f"has port {port}") for port in (0, 65536)),
+    *(
+        ({name: text}, f"^{name}.* must ")
+        for name in ("base_url", "model", "tokenizer", "api_key_env")
+        for text in ("", "\n")
+    ),
+    *(
+        ({name: value}, name)
+        for name, value in {"top": 0, "epsilon": -1.0, "timeout": 0.0, "longest_wait": -1.0}.items()
+    ),
+    ({"wrong": 1}, "wrong"),
+]
 
 
-@pytest.mark.parametrize("url", BAD_URLS)
-def test_what_is_no_address_is_refused_without_its_words(facts_2m, url):
-    with pytest.raises(ValueError, match="base_url must be") as caught:
-        connected(url, facts_2m)
-    assert "secret" not in str(caught.value)
+def test_options_that_are_wrong_are_refused_by_name():
+    for options, words in WRONG:
+        usual = {"base_url": HERE, "model": "m", "tokenizer": "facts-2m"}
+        with pytest.raises(ValueError, match=words) as caught:
+            server.connect_server(**usual | options)
+        assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("port", [0, 65536, 99999])
-def test_a_port_that_does_not_exist_is_refused(facts_2m, port):
-    with pytest.raises(
-        ValueError, match=f"^base_url has port {port}; a port is a number from 1 to 65535$"
-    ):
-        connected(f"http://localhost:{port}/v1", facts_2m)
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n"])
-@pytest.mark.parametrize("name", ["base_url", "model", "tokenizer", "api_key_env"])
-def test_empty_texts_are_refused_by_name(name, text):
-    options = {
-        "base_url": "http://127.0.0.1:9/v1",
-        "model": "m",
-        "tokenizer": "facts-2m",
-        name: text,
-    }
-    with pytest.raises(ValueError, match=f"^{name}.* must "):
-        server.connect_server(**options)
-
-
-OPTIONS = {"top": 0, "epsilon": -1.0, "timeout": 0.0, "longest_wait": -1.0, "wrong": 1}
-
-
-@pytest.mark.parametrize(("name", "value"), OPTIONS.items())
-def test_options_out_of_their_range_are_refused_by_name(facts_2m, name, value):
-    with pytest.raises(ValueError, match=name):
-        connected("http://localhost/v1", facts_2m, **{name: value})
-
-
-@pytest.mark.parametrize(
-    "key", ["sk-gehe\u00edm-123", "sk-geheim\nX-Other: 1", " sk-geheim", "sk-geheim\r", "sk geheim"]
-)
+@pytest.mark.parametrize("key", ["sk-gehe\u00edm-123", "sk-geheim\nX-Other: 1", " sk-geheim"])
 def test_a_key_that_no_header_can_hold_is_refused_by_the_name_of_its_variable(
     facts_2m, key, monkeypatch
 ):
@@ -333,22 +305,6 @@ def test_a_server_that_stops_within_its_reply_is_given_up(facts_2m, ending, monk
             connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3)
         ended.set()
         thread.join()
-
-
-def test_the_certificates_are_read_once_for_many_connections(facts_2m, monkeypatch):
-    created = []
-    create = ssl.create_default_context
-
-    def counted(*arguments, **options):
-        created.append(options)
-        return create(*arguments, **options)
-
-    monkeypatch.setattr(ssl, "create_default_context", counted)
-    server_client._ssl_context.cache_clear()
-    with serving(facts_2m) as url:
-        for _ in range(2):
-            connected(url, facts_2m)
-    assert len(created) == 1
 
 
 def test_one_question_can_be_asked_over_a_server(facts_2m):
@@ -440,68 +396,26 @@ def llama_cpp(**fields):
 
 
 LONG = "x" * 120
-SMALL, LARGE = ({"size": size, "n_embd": 64} for size in (1, 2))
 NUMBER, OTHER_NUMBER, WORD = ({"host": host} for host in ("127.0.0.1", "127.0.0.2", "localhost"))
 # Two servers, and the first difference in the parameters of their runs; none if the folders differ.
 PAIRS = {
     "name, first part": (named("served/facts"), named("other/facts"), ""),
-    "name, without a first part": (named("served/facts"), named("facts"), ""),
-    "name, two first parts": (named("a/facts"), named("a/b/facts"), ""),
     "name, a tag and a dash": (named("org/facts:1"), named("org/facts-1"), ""),
-    "name, a folder from the root": (named("/models/facts"), named("models/facts"), ""),
     "name, letters beyond ASCII": (named("\u00e9/facts"), named("\u00e8/facts"), ""),
     "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
     "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2';"),
     "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost';"),
-    "host, another number": (
-        OTHER_NUMBER,
-        WORD,
-        "host='127.0.0.2', now server.host='localhost';",
-    ),
-    "quantization, 3 bits": ({}, {"bits": 3}, "probe, whose"),
-    "quantization, 4 bits": ({}, {"bits": 4}, "probe, whose"),
     "quantization, 5 bits": ({}, {"bits": 5}, "probe, whose"),
-    "quantization, 4 and 5 bits": (
-        {"bits": 4},
-        {"bits": 5},
-        "probe, whose",
-    ),
-    "quantization, by 0.02 nats": ({}, off_by(0.02), "probe, whose"),
-    "quantization, by 0.1 nats": ({}, off_by(0.1), "probe, whose"),
-    "quantization, to two sides": (
-        off_by(0.02, seed=1),
-        off_by(0.02, seed=2),
-        "probe, whose",
-    ),
-    "template, a word": (
-        llama_cpp(),
-        llama_cpp(chat_template="{{ m }}"),
-        "description.chat_template=",
-    ),
+    "quantization, to two sides": (off_by(0.02, seed=1), off_by(0.02, seed=2), "probe, whose"),
     "template, a space": (
         llama_cpp(),
         llama_cpp(chat_template="{{ messages }} "),
         "description.chat_template=",
     ),
-    "template, none": (llama_cpp(), llama_cpp(chat_template=None), "description.chat_template="),
-    "context, llama.cpp": (
-        llama_cpp(n_ctx=1024),
-        llama_cpp(n_ctx=2048),
-        "description.n_ctx=1024, now server.description.n_ctx=2048;",
-    ),
-    "context, vLLM": (vllm(), vllm(max_model_len=4096), "description.max_model_len=2048, now"),
+    "context, llama.cpp": (llama_cpp(n_ctx=1024), llama_cpp(n_ctx=2048), "description.n_ctx=1024"),
     "context, not told": (vllm(), vllm(max_model_len=None), "description.max_model_len=2048, now"),
-    "description, file": (llama_cpp(), llama_cpp(model_path="q4.gguf"), "description.model_path="),
-    "description, first token": (llama_cpp(), llama_cpp(bos_token="<b>"), "description.bos_token="),
-    "description, last token": (llama_cpp(), llama_cpp(eos_token="<e>"), "description.eos_token="),
-    "description, root": (vllm(), vllm(root="served/facts-awq"), "description.root="),
-    "description, parent": (vllm(), vllm(parent="served/base"), "description.parent=None, now"),
-    "description, owner": (vllm(), vllm(owned_by="sglang"), "description.owned_by='vllm', now"),
-    "description, size": (
-        vllm(meta=SMALL),
-        vllm(meta=LARGE),
-        "description.meta.size=1, now server.description.meta.size=2;",
-    ),
+    "root": (vllm(), vllm(root="served/facts-awq"), "description.root="),
+    "size": (vllm(meta={"size": 1}), vllm(meta={"size": 2}), "description.meta.size=1, now"),
 }
 
 
@@ -514,7 +428,6 @@ def run_over(model, folder, requests, *, bits=None, name=NAME, **options):
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_two_servers_never_share_a_run(facts_2m, pair, tmp_path):
-    assert len(PAIRS) == 30
     first, second, difference = PAIRS[pair]
     run_over(facts_2m, tmp_path, [], **first)
     requests = []
@@ -549,8 +462,9 @@ def test_a_server_that_was_started_again_on_another_port_is_asked_no_question_ag
     assert second.info == first.info
 
 
-@pytest.mark.parametrize(("nats", "is_shared"), [(0.009, True), (0.011, False)])
-@pytest.mark.parametrize("place", [0, 1, 19])
+@pytest.mark.parametrize(
+    ("nats", "is_shared", "place"), [(0.009, True, 1), (0.011, False, 0), (0.011, False, 19)]
+)
 def test_a_probe_may_differ_by_a_hundredth_of_a_nat(facts_2m, nats, is_shared, place, tmp_path):
     def sampler(values, body):
         if values[0] > math.log(0.5):  # the other tokens would change by more
@@ -579,13 +493,6 @@ def test_a_probe_may_differ_by_an_epsilon_that_is_larger(facts_2m, tmp_path):
     requests = []
     with serving(facts_2m, **off_by(0.02), requests=requests) as url:
         stored(url, facts_2m, tmp_path, epsilon=0.05)
-    assert asked_questions(requests) == set()
-
-
-def test_a_server_that_lists_fewer_tokens_after_a_restart_is_the_same(facts_2m, tmp_path):
-    run_over(facts_2m, tmp_path, [])
-    requests = []
-    run_over(facts_2m, tmp_path, requests, most=5)
     assert asked_questions(requests) == set()
 
 
@@ -628,22 +535,15 @@ def test_a_calibration_over_another_server_is_refused(facts_2m):
             pro_lib.answerer(elsewhere, calibration=calibration)
 
 
-DEEP = b"[" * 10**5
 MISSING = {
     "404": (404, b"<html>"),
-    "401": (401, b""),
-    "405": (405, b""),
     "500": (500, b"error"),
-    "501": (501, b"Unsupported method"),
     "redirect": (307, b"", {"Location": "/login"}),
     "no JSON": (200, b"<html>"),
-    "empty": (200, b""),
-    "deep": (200, DEEP),
+    "deep": (200, b"[" * 10**5),
     "null": None,
-    "a list": [1, 2],
     "texts": {"data": ["a", "b"]},
     "numbers": {"data": 5},
-    "no entry": {"data": []},
     "two others": {"data": [{"id": "a"}, {"id": "b"}]},
 }
 
@@ -745,7 +645,6 @@ def least_share(values, min_p):
 PROCESSED = {
     "one token": lambda values, body: cut_after(values, 1),
     "one token, others at -inf": lambda values, body: cut_after(values, 1, -math.inf),
-    "one token, others at -9999": lambda values, body: cut_after(values, 1, -9999.0),
     "one token, others at the lowest float": lambda values, body: cut_after(values, 1, -3.4e38),
     "temperature 0 alone": lambda values, body: (
         values if body["temperature"] else cut_after(values, 1)
@@ -755,10 +654,8 @@ PROCESSED = {
     "temperature 0 as 1": lambda values, body: scaled(values, body["temperature"] or 1.0),
     "top_p of the request": lambda values, body: nucleus(values, body.get("top_p", 1.0)),
     "top_k of 20": lambda values, body: cut_after(values, 20),
-    "top_k of 40": lambda values, body: cut_after(values, 40),
     "top_k of 40, others at -inf": lambda values, body: cut_after(values, 40, -math.inf),
     "top_p of 0.5": lambda values, body: nucleus(values, 0.5),
-    "top_p of 0.9": lambda values, body: nucleus(values, 0.9),
     "min_p of 0.05": lambda values, body: least_share(values, 0.05),
 }
 
@@ -774,7 +671,7 @@ def test_lists_after_sampling_as_llama_cpp_names_them_are_refused(facts_2m):
 
 
 # A list of 20 does not show that the server's own setting has cut it after more than 20 tokens.
-UNSEEN_IN_20 = ("top_k of 40", "top_k of 40, others at -inf")
+UNSEEN_IN_20 = ("top_k of 40, others at -inf",)
 CASES = [
     (kind, top) for kind in PROCESSED for top in (20, 1000) if top > 20 or kind not in UNSEEN_IN_20
 ]
@@ -794,8 +691,8 @@ def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, 
     assert "…" not in str(caught.value)  # it is whole
 
 
-@pytest.mark.parametrize("most", [10**6, 100, 20, 5, 1])
-@pytest.mark.parametrize("name", ["facts-2m", "facts-1m", "tiny"])
+@pytest.mark.parametrize("most", [10**6, 20, 1])
+@pytest.mark.parametrize("name", ["facts-2m", "tiny"])
 def test_a_server_that_lists_the_models_own_probabilities_is_not(name, most, tiny_model):
     model = tiny_model("llama") if name == "tiny" else models.load_model(name, device="cpu")
     for top in (1, 5, 20, 1000, 10**5):
@@ -803,7 +700,7 @@ def test_a_server_that_lists_the_models_own_probabilities_is_not(name, most, tin
             assert connected(url, model, top=top).parameters()["server"]["model"] == NAME
 
 
-@pytest.mark.parametrize("nats", [0.002, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("nats", [0.01, 0.5])
 def test_noise_is_not_taken_for_a_temperature(facts_2m, nats):
     rng = np.random.default_rng(0)
 
@@ -814,20 +711,6 @@ def test_noise_is_not_taken_for_a_temperature(facts_2m, nats):
     with serving(facts_2m, sampler=sampler) as url:
         for _ in range(10):
             connected(url, facts_2m)
-
-
-def test_a_noisy_server_that_applies_a_temperature_is_refused(facts_2m):
-    rng = np.random.default_rng(0)
-
-    def sampler(values, body):
-        drawn = scaled(values, body["temperature"] or 1.0)
-        return (drawn + 0.05 * torch.from_numpy(rng.normal(size=len(values)))).log_softmax(-1)
-
-    with (
-        serving(facts_2m, sampler=sampler) as url,
-        pytest.raises(RunError, match=r"when a request has temperature 0\.5"),
-    ):
-        connected(url, facts_2m)
 
 
 @pytest.fixture
@@ -864,10 +747,10 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("kind", WAITS)
-def test_a_server_is_asked_again_when_it_says(facts_2m, waits, status, kind):
+def test_a_server_is_asked_again_when_it_says(facts_2m, waits, kind):
     value, seconds = WAITS[kind]
+    status = 503 if "date" in kind else 429
     lie = refusing_once(status, Retry_After=value, Date=at_date(0))
     with serving(facts_2m, lie) as url:
         connected(url, facts_2m)

@@ -132,13 +132,12 @@ LEFT_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_usable_says_why_questions_are_left_out(name):
-    scores, correct, reasons, sentence = LEFT_OUT[name]
-    table = pd.DataFrame(scores)
-    mask, words = metrics.usable(table, np.array(correct, dtype=object), reasons=reasons)
-    assert words == sentence
-    assert mask.tolist() == (table.notna().all(axis=1) & pd.notna(correct)).tolist()
+def test_usable_says_why_questions_are_left_out():
+    for name, (scores, correct, reasons, sentence) in LEFT_OUT.items():
+        table = pd.DataFrame(scores)
+        mask, words = metrics.usable(table, np.array(correct, dtype=object), reasons=reasons)
+        assert words == sentence, name
+        assert mask.tolist() == (table.notna().all(axis=1) & pd.notna(correct)).tolist(), name
 
 
 def test_usable_takes_a_hidden_verdict_as_missing():
@@ -230,11 +229,6 @@ def test_five_questions_that_are_left_out_are_named_without_an_ellipsis():
     table = pd.DataFrame({"NLL": scores, "PRO": scores})
     _, sentence = metrics.usable(table, [True] * 6)
     assert "(0, 1, 2, 3, 4):" in sentence
-
-
-def test_one_answer_cannot_have_an_auroc():
-    with pytest.raises(metrics.OneClassError, match="all 1 are right"):
-        metrics.need_both(np.array([True]), "AUROC")
 
 
 def test_an_interval_by_cluster_by_hand():

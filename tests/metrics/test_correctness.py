@@ -187,12 +187,11 @@ ACCENTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "references"), ACCENTS)
-def test_accents_do_not_matter(text, references):
-    assert metrics.closeness([text], [references]) > metrics.ROUGE_THRESHOLD
-    if " is " not in text:
-        assert metrics.exact_match([text], [references])
-    assert metrics.alias_match([text], [references])
+def test_accents_do_not_matter():
+    for text, references in ACCENTS:
+        assert metrics.closeness([text], [references]) > metrics.ROUGE_THRESHOLD, text
+        assert " is " in text or metrics.exact_match([text], [references]), text
+        assert metrics.alias_match([text], [references]), text
 
 
 def test_an_answer_exactly_at_the_threshold_is_wrong():

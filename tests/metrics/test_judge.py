@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.models import load_model
 from pro_lib.metrics.judge_model import judge
@@ -49,12 +48,6 @@ def test_a_verdict_is_the_share_of_the_first_choice():
     assert table["p_right"][:2].tolist() == [pytest.approx(2 / 3), pytest.approx(1 / 9)]
     assert table["mass"][:2].tolist() == [pytest.approx(0.9)] * 2
     assert set(table["status"]) == {"judged"}
-
-
-def test_a_refusal_is_no_verdict():
-    table = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant(np.log([0.01, 0.3])))
-    assert table["status"].tolist() == ["refused"]
-    assert table["p_right"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -125,11 +118,6 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     cache.write_text(line + "\n")
     with pytest.raises(SentenceError, match=r"verdicts\.jsonl, line 1"):
         judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
-
-
-def test_a_folder_is_not_a_file_of_verdicts(tmp_path):
-    with pytest.raises(RunError, match="not a regular file"):
-        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=tmp_path)
 
 
 @pytest.mark.parametrize(

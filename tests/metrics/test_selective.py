@@ -24,12 +24,6 @@ def naive_area(order, correct):
     return np.mean([np.mean([correct[row] for row in order[:n]]) for n in range(1, len(order) + 1)])
 
 
-def shuffled_areas(correct, n_shuffles):
-    """Mean accuracies of random orders, as LM-Polygraph draws them."""
-    rng = np.random.default_rng(42)
-    return [naive_area(rng.permutation(len(correct)), correct) for _ in range(n_shuffles)]
-
-
 def rejection(*uncertainties, correct):
     """PRR and AUARC, an array each, of these uncertainties."""
     table = metrics.rejection(pd.DataFrame(dict(enumerate(uncertainties))), np.array(correct))
@@ -58,14 +52,6 @@ def test_the_random_baseline_of_prr_is_the_mean_over_all_orders():
     oracle = naive_area([0, 2, 3, 1, 4], correct)
     expected = (naive_area(range(5), correct) - random) / (oracle - random)
     assert rejection(uncertainty, correct=correct)[0] == pytest.approx([expected], abs=1e-12)
-
-
-def test_the_mean_of_shuffles_is_within_its_monte_carlo_error_of_the_random_baseline():
-    correct = np.random.default_rng(0).random(60) < 0.7
-    areas = shuffled_areas(correct, 1000)
-    standard_error = np.std(areas) / np.sqrt(1000)
-    assert abs(np.mean(areas) - correct.mean()) < 3 * standard_error
-    assert rejection(np.zeros(60), correct=correct)[0] == pytest.approx([0.0], abs=1e-12)
 
 
 def test_ties_count_with_the_mean_over_their_orders():

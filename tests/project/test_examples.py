@@ -94,11 +94,6 @@ def test_wrong_output_on_a_page_is_corrected():
     assert update_output(page.format(3)) == page.format(2)
 
 
-def test_block_of_text_that_is_not_output_is_left_unchanged():
-    page = "```text\nsome text\n```\n"
-    assert update_output(page) == page
-
-
 def test_command_that_fails_without_an_error_message_is_an_error():
     with pytest.raises(RuntimeError, match="Exit status 3 of exit 3"):
         update_output("```sh\nexit 3\n```\n")

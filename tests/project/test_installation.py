@@ -1,6 +1,5 @@
 """Test an installation: dependencies by extra, and a wheel with all bundled files."""
 
-import fcntl
 import os
 import re
 import shutil
@@ -110,26 +109,6 @@ def test_the_constraints_pin_every_direct_dependency_and_environment_yml_takes_t
     assert not [line for line in lines if "+cpu" in line or "@" in line]
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert environment["dependencies"][-1] == {"pip": ["-c constraints.txt", "-e .[test]"]}
-
-
-@pytest.mark.parametrize("locks", [True, False], ids=["flock", "no flock"])
-def test_an_installation_waits_for_another_only_where_there_is_flock_to_know_of_it(locks, tmp_path):
-    tools, venv = tmp_path / "tools", tmp_path / "venv" / "bin"
-    for folder in (tools, venv):
-        folder.mkdir(parents=True)
-    for name in ("sh", "touch", "find", "sleep", *(["flock"] if locks else [])):
-        (tools / name).symlink_to(shutil.which(name))
-    (venv / "python").write_text("#!/bin/sh\n")
-    (venv / "python").chmod(0o755)
-    with open(tmp_path / "constraints.txt", "w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        line = ["sh", ROOT / ".ci" / "install", "venv", "stamp", "constraints.txt", "x"]
-        other = subprocess.Popen(
-            line, cwd=tmp_path, env={"PATH": str(tools)}, stdout=subprocess.PIPE, text=True
-        )
-        waits = other.stdout.readline() == "waiting for another make, which installs\n"
-    assert (waits, other.communicate()[1], other.returncode) == (locks, None, 0)
-    assert (tmp_path / "venv" / "stamp").exists()
 
 
 # Files of data/ that are only needed to make the others again.

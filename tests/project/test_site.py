@@ -27,25 +27,12 @@ CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 # ---- Formulas ------------------------------------------------------------------------------------
 
 
-def test_inline_formula_becomes_mathml():
+def test_formulas_become_mathml():
     assert "<msub><mi>p</mi><mi>K</mi></msub>" in typeset("The sum of $p_K$ is 1.")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["`$p_K$`", "```sh\necho $HOME $PATH\n```", "costs $5, or 6 $ more"],
-    ids=["inline code", "code block", "dollars"],
-)
-def test_dollar_signs_that_are_not_formulas_stay(text):
-    assert typeset(f"Text:\n\n{text}\n") == f"Text:\n\n{text}\n"
-
-
-def test_display_formula_is_split_at_wide_spaces_into_blocks():
-    text = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")
-    assert text.count('display="block"') == text.count("<math") == 2
-
-
-def test_formula_that_cannot_be_parsed_is_an_error():
+    display = typeset("$$\\frac{1}{2}, \\qquad K = 1$$")  # wide spaces separate blocks
+    assert display.count('display="block"') == display.count("<math") == 2
+    for text in ("`$p_K$`", "```sh\necho $HOME $PATH\n```", "costs $5, or 6 $ more"):
+        assert typeset(f"Text:\n\n{text}\n") == f"Text:\n\n{text}\n"
     with pytest.raises(PageError, match="DoubleSubscriptsError: 'p_1_2'"):
         typeset("so $p_1_2$")
 
@@ -89,67 +76,40 @@ def convert(tmp_path):
 PICTURE = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}
 
 
-def test_completely_executed_copy_is_accepted(tmp_path):
+def test_only_a_copy_that_was_executed_as_the_notebook_is_accepted(tmp_path):
     assert cells.executed(NOTEBOOK, write_executed_copy(tmp_path))
-
-
-def test_missing_copy_is_not_accepted(tmp_path):
     assert not cells.executed(NOTEBOOK, tmp_path / "none.ipynb")
+    error = nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])
+    for changes in ({"source": "1 + 1"}, {"execution_count": None}, {"outputs": [error]}):
+        copy = write_executed_copy(tmp_path, **changes)
+        assert not cells.executed(NOTEBOOK, copy), changes
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"source": "1 + 1"},
-        {"execution_count": None},
-        {"outputs": [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]},
-    ],
-    ids=["other code", "cell not executed", "error"],
-)
-def test_copy_that_was_not_executed_as_the_notebook_is_not_accepted(changes, tmp_path):
-    assert not cells.executed(NOTEBOOK, write_executed_copy(tmp_path, **changes))
-
-
-def test_warning_is_shown_without_path_code_and_progress_bar(convert):
+def test_printed_text_and_warnings_are_shown_without_paths(convert):
+    assert "```text\n9 questions\n```" in convert(stream("stdout", "9 questions\n"))
     warning = "/home/me/pro_lib/x.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n"
     page = convert(stream("stderr", f"{warning}  scores.pro(x)\n 40%|##| 2/5\n"))
     assert "```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```" in page
     assert not re.search(r"/home|2/5", page)
-
-
-def test_printed_text_is_shown(convert):
-    assert "```text\n9 questions\n```" in convert(stream("stdout", "9 questions\n"))
-
-
-def test_printed_path_of_this_machine_is_an_error(convert):
     with pytest.raises(PageError, match="'/home/me/figures'"):
         convert(stream("stdout", "kept in /home/me/figures\n"))
 
 
-def test_table_is_shown_as_html_without_its_style(convert):
+def test_tables_widgets_and_pictures_are_shown(convert, tmp_path):
     table = "<div>\n<style scoped>\n .dataframe { }\n</style>\n"
     table += '<table border="1" class="dataframe">\n  <tr></tr></table></div>'
     page = convert(display_data({"text/html": table, "text/plain": "PLAIN"}))
     assert '<div class="frame"><table><tr></tr></table></div>' in page
     assert not re.search("PLAIN|style scoped", page)
-
-
-def test_widget_is_replaced_by_the_explorer(convert):
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Explorer()"}
     page = convert(display_data(widget))
     assert 'src="../explorer.html"' in page
     assert "Explorer()" not in page
-
-
-def test_picture_that_is_not_stored_is_written_beside_the_page(convert, tmp_path):
     page = convert(display_data(PICTURE))
     [picture] = tmp_path.glob("*.png")
     assert f"]({picture.name})" in page
     assert "<Figure>" not in page
-
-
-def test_stored_figure_is_shown_as_it_is_committed(convert):
-    page = convert(display_data(PICTURE), cell=5)
+    page = convert(display_data(PICTURE), cell=5)  # a figure that is stored
     assert "![00_explore_examples](../figures/00_explore_examples.png)" in page
 
 
@@ -163,26 +123,15 @@ FIGURES = sorted(
 )
 
 
-@pytest.fixture(scope="module")
-def gallery():
-    """The Markdown page of all figures."""
-    return pages.gallery()
-
-
-def test_gallery_has_every_figure_with_links_to_its_notebook_svg_and_numbers(gallery):
-    missing = []
+def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption():
+    gallery = pages.gallery()
+    assert cells.caption("figures/02_alpha_sweep") in gallery
     for figure in FIGURES:
         name = figure.with_suffix("").as_posix()
-        picture = rf"\]\(\.\./{name}\.png\){{ loading=lazy }}\]"
+        picture = rf"\]\(\.\./{name}.png\){{ loading=lazy }}\]"
         notebook = rf"\(\.\./notebooks/{figure.name[:2]}_\w+\.ipynb\)"
-        links = f"[SVG](../{name}.svg) · [numbers](../{name}.csv)"
-        if not re.search(picture + notebook, gallery) or links not in gallery:
-            missing.append(name)
-    assert missing == []
-
-
-def test_figure_in_the_gallery_has_its_caption(gallery):
-    assert cells.caption("figures/02_alpha_sweep") in gallery
+        assert re.search(picture + notebook, gallery), name
+        assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in gallery, name
 
 
 def test_a_page_has_the_caption_below_the_picture():
@@ -230,50 +179,24 @@ def read_targets(site):
     ]
 
 
-def test_links_within_the_site_lead_to_files(site):
-    # Targets from "/" are those of the error page, which a server can show at any path
-    missing = [
-        (page.name, target)
-        for page, _, target in read_targets(site)
-        if not EXTERNAL.match(target)
-        and not target.startswith("/")
-        and not (page.parent / target).exists()
-    ]
-    assert missing == []
-
-
-def test_pages_load_nothing_from_the_network(site):
-    loaded = [
-        (page.name, target)
-        for page, tag, target in read_targets(site)
-        if EXTERNAL.match(target) and tag != "a"
-    ]
-    assert loaded == []
-
-
-def test_styles_load_nothing_from_the_network(site):
+def test_links_lead_to_files_and_nothing_is_loaded_from_the_network(site):
+    for page, tag, target in read_targets(site):
+        if EXTERNAL.match(target):
+            assert tag == "a", (page.name, target)
+        elif not target.startswith("/"):  # of the error page, which is shown at any path
+            assert (page.parent / target).exists(), (page.name, target)
     pattern = re.compile(r"(?:@import|url\()\s*['\"]?(?:https?:)?//")
     assert [style.name for style in site.rglob("*.css") if pattern.search(style.read_text())] == []
 
 
-def test_new_urls_of_moved_pages_exist_with_their_headings(site):
-    missing = []
-    for new in read_redirects().values():
-        page, _, anchor = new.partition("#")
-        if anchor and f'id="{anchor}"' not in (site / page).read_text():
-            missing.append(new)
-    assert missing == []
-
-
-def test_pages_at_old_urls_lead_to_the_new_urls(site):
-    missing = []
+def test_pages_at_old_urls_lead_to_the_new_urls_and_their_headings(site):
     for old, new in read_redirects().items():
+        new_page, _, new_anchor = new.partition("#")
+        assert not new_anchor or f'id="{new_anchor}"' in (site / new_page).read_text(), new
         page, _, anchor = old.partition("#")
         place = posixpath.relpath(new, posixpath.dirname(page) or ".")
         link = f'"{anchor}": "{place}"' if anchor else f"url={place}"
-        if link not in (site / page).read_text():
-            missing.append(old)
-    assert missing == []
+        assert link in (site / page).read_text(), old
 
 
 # ---- The site in a browser -----------------------------------------------------------------------

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pandas.testing import assert_frame_equal
 
 from pro_lib import importing, scoring
 from pro_lib import runs as run_tables
@@ -266,10 +265,6 @@ def test_a_run_of_other_questions_than_its_answers_is_refused(run):
     ]
 
 
-def test_a_run_for_the_same_questions_has_the_same_answers(run):
-    assert_frame_equal(run.for_questions(run.questions).answers, run.answers)
-
-
 def test_an_id_of_two_questions_is_refused(run):
     with pytest.raises(
         RunError, match="has two questions with question_id 'a'; ids must be unique"
@@ -300,14 +295,6 @@ def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     assert run.as_texts().top()["text"].tolist() == ["y"]
 
 
-@pytest.mark.filterwarnings("ignore:.*no log-probability")
-def test_answers_with_log_probabilities_are_ranked_before_texts_without():
-    run = records_run(
-        {"text": "x"}, {"text": "y", "log_prob": -2.0}, {"text": "z", "log_prob": -1.0}
-    )
-    assert texts(run.ranked_answers()) == ["z", "y", "x"]
-
-
 def test_answers_of_equal_probability_are_ranked_by_text():
     run = records_run({"text": "y", "log_prob": -1.0}, {"text": "x", "log_prob": -1.0})
     assert texts(run.ranked_answers()) == ["x", "y"]
@@ -323,10 +310,6 @@ def test_a_text_without_log_probability_does_not_change_the_ranking_by_mean_log_
     answers = [{"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)]
     run = records_run(*answers, {"text": "x"})
     assert run.ranked_answers()["mean"].tolist()[:2] == [-0.5, -0.25]
-
-
-def test_a_run_of_one_text_has_texts_alone():
-    assert records_run({"text": "x"}).is_texts
 
 
 def test_texts_alone_have_no_log_probabilities():
