@@ -17,8 +17,8 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.labels.file import KEY, answer_key
-from pro_lib.labels.inference import FloatArray, IntArray
 from pro_lib.metrics.correctness import MATCHES
+from pro_lib.metrics.roc import FloatArray, IntArray
 
 ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 _FEATURES = ["exact_match", "alias_match", "NLL", "ALL"]

@@ -22,12 +22,9 @@ from pro_lib.evaluation.run_evaluation import MISSING_SHARE
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
 from pro_lib.labels.inference import (
-    FEWEST_CLUSTERS,
     SCOPES,
     AurocEstimates,
     BoolArray,
-    FloatArray,
-    IntArray,
     Ranking,
     Sample,
     Scope,
@@ -37,6 +34,7 @@ from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.plan import LabelPlan, plan_path
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 from pro_lib.metrics.differences import difference_columns
+from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
 from pro_lib.metrics.selective import (
     answered_weights,
     bin_numbers,

@@ -25,7 +25,8 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
-from pro_lib.labels.inference import IntArray, Ranking
+from pro_lib.labels.inference import Ranking
+from pro_lib.metrics.roc import IntArray
 from pro_lib.questions.repeats import normalized_question
 
 FEWEST_PLANNED = 20
