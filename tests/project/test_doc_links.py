@@ -81,3 +81,11 @@ def test_missing_file_and_missing_anchor_of_a_page_are_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# A `first` title\n\n[one](none.md) [two](#a-first-title) [three](#second)\n")
     assert broken_links(page) == ["none.md", "#second"]
+
+
+def test_every_file_that_the_tour_of_the_code_names_exists():
+    tour = (ROOT / "docs" / "development" / "code_tour.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)`", tour)
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pro_lib").rglob("*.py")]
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+    assert len(named) > 20

@@ -66,7 +66,7 @@ def label_command(
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    inputs = [path for path in (run, reading["questions"]) if path]
+    inputs = [each for each in (run, reading["questions"]) if each]
     check_output(path, option="--labels", inputs=inputs)
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
