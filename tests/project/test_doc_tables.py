@@ -11,13 +11,6 @@ from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 COLUMNS_PAGE = "table_columns.md"
 FIGURE_TABLES = sorted((ROOT / "figures").glob("[01]*.csv"))
-# Figures of other models, which may have been drawn before a column was added
-OTHER_FIGURE_TABLES = sorted((ROOT / "figures").glob("*/[01]*.csv"))
-OTHER_FIGURE_TABLES = [
-    path
-    for path in OTHER_FIGURE_TABLES
-    if path.parent.name in ("real_models", "smollm2", "gemma-3-270m")
-]
 NAMED_VALUES = ["alpha_choice", "k_choice", "protocol", "split", "strategy"]
 
 
@@ -55,13 +48,6 @@ def test_tables_start_with_their_setting_and_the_page_describes_every_quantity()
         assert columns[: len(own)] == own, path
         others = {re.sub("_(low|high)$", "", name) for name in set(columns) - described_columns()}
         assert others <= described_columns() | set(setting), path
-
-
-def test_tables_of_other_models_have_no_other_columns():
-    for path in OTHER_FIGURE_TABLES:
-        # The two small models have a column of an earlier interval, until they are run again.
-        expected = {*pd.read_csv(ROOT / "figures" / path.name, nrows=0).columns, "n_to_decide"}
-        assert set(pd.read_csv(path, nrows=0).columns) <= expected, path
 
 
 def test_page_of_columns_names_only_columns_that_exist():
