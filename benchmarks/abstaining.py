@@ -13,7 +13,7 @@ import numpy as np
 from measuring import parse_arguments
 
 from pro_lib import app, runs
-from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.generation import models
 
 

@@ -25,12 +25,12 @@ from scipy.stats import t as student
 from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
 from pro_lib.evaluation.methods import Method
-from pro_lib.metrics.auroc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 
@@ -85,7 +85,7 @@ def pro_row(
         inputs = {"log_probs": validation.log_probs}
         alpha_score = AlphaScore(Method(choice, score, ""), inputs)
         judged = replace(validation, alpha_scores={choice: alpha_score})
-        alpha = sweeps.select_alpha(judged, alphas=alphas, name=choice)
+        alpha = alpha_choice.select_alpha(judged, alphas=alphas, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scoring.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()

@@ -38,8 +38,8 @@ from transformers.models.auto.modeling_auto import (
 
 from pro_lib.generation import models
 from pro_lib.generation.decoding.compatibility import auto_class
-from pro_lib.generation.generate import generate
 from pro_lib.generation.models import Model
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions.question_sets import QuestionSet
 
 # The twenty families that people probably use most: `make test-all` tests them, `make trials` all.

@@ -44,7 +44,7 @@ from pro_lib.generation.decoding import packed_tree
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, Prefix, encode_prefix
 from pro_lib.generation.decoding.strategies import STRATEGIES
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.runs.storage import Cost
 
 SHAPES = ["random-gemma-2b", "random-gemma-7b", "random-llama-2-7b"]

@@ -18,7 +18,7 @@ import xllamacpp
 from measuring import parse_arguments
 
 from pro_lib.generation import models, server
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 

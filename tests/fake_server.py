@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import torch
 
 from pro_lib.generation import server, server_client
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 
 LISTINGS = {}
 NAME = "served/facts"

@@ -70,7 +70,8 @@ def _first_sentence(path: Path) -> str:
 
 
 def _public_names(path: Path) -> list[str]:
-    listed = re.search(r"^__all__ = \[(.*?)\]", path.read_text(), re.DOTALL | re.MULTILINE)[1]
+    text = max(path.parent.glob("__init__.py*")).read_text()  # the stub `.pyi`, if there is one
+    listed = re.search(r"(?sm)^__all__ = \[(.*?)\]", text)[1]
     return re.findall(r'"(\w+)"', listed)
 
 

@@ -1,27 +1,8 @@
-"""The interfaces for users: the command `pro`, single questions, experiments, the explorer."""
+"""The interfaces for users: the command `pro`, single questions, experiments, the explorer.
 
-from typing import TYPE_CHECKING
+The names in `__init__.pyi` load on first use.
+"""
 
-from pro_lib.common.lazy import load_lazily
+import lazy_loader
 
-if TYPE_CHECKING:
-    from pro_lib.app.ask import Answer, Answerer, NoAnswerError, Reply, answerer, ask
-    from pro_lib.app.experiment import Experiment
-
-__all__ = [
-    "Answer",
-    "Answerer",
-    "Experiment",
-    "NoAnswerError",
-    "Reply",
-    "answerer",
-    "ask",
-]
-
-load_lazily(
-    __name__,
-    {
-        "ask": ["Answer", "Answerer", "NoAnswerError", "Reply", "answerer", "ask"],
-        "experiment": ["Experiment"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import bdtr, stdtrit
+from scipy.special import bdtr, ndtri, stdtrit
 
 from pro_lib import metrics
 from pro_lib.app.scored_answers import ScoredAnswers
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.metrics.auroc import FloatArray
-
-FEWEST_OF_A_CLASS = 5  # right or wrong answers of each run; with fewer there is no interval
-_Z = 1.959963984540054
+from pro_lib.metrics.differences import FEWEST_OF_A_CLASS
+from pro_lib.metrics.roc import FloatArray
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def _accuracy_difference(correct: list[NDArray[np.bool_]], clusters: pd.Series |
     gained = ((differences > 0).sum() + 1) / (n + 2)
     lost = ((differences < 0).sum() + 1) / (n + 2)
     middle = float(gained - lost)
-    half_width = float(_Z * np.sqrt((gained + lost - middle**2) / (n + 2)))
+    half_width = float(ndtri(0.975) * np.sqrt((gained + lost - middle**2) / (n + 2)))
     return Estimate(mean, middle - half_width, middle + half_width)
 
 

@@ -86,7 +86,7 @@ class Experiment(Parameters):
             super().__init__(**values)
             defaults = default_values()
             known = [name for name in values if name in defaults]
-            self.check_records(
+            self.check_contradictions(
                 [name for name in known if not same_value(values[name], defaults[name])]
             )
             return
@@ -96,7 +96,7 @@ class Experiment(Parameters):
         if has_own_folder:
             values["figures_dir"] = catalog.HOME / "figures" / "custom" / files.folder_name(**parts)
         super().__init__(**values)
-        self.check_records(changed)
+        self.check_contradictions(changed)
         _ = self.choices  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from pro_lib.common.files import temporary_file, write_whole
 from pro_lib.common.validation import SentenceError, refusing
 
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _FIGURES_LINE = "Figures go to "  # begins the line that `Experiment` prints about its figures
 
 
@@ -97,8 +100,15 @@ def _kernel_manager() -> Any:
 
         @traitlets.default("transport")
         def _local_transport(self) -> str:
-            # Windows does not have them. Other users of the computer cannot read them.
             return "tcp" if os.name == "nt" else "ipc"
+
+        @traitlets.default("ip")
+        def _socket_place(self) -> str:
+            if self.transport == "tcp":
+                return "127.0.0.1"
+            # Of this kernel alone: several notebooks may run at a time.
+            self._folder = tempfile.TemporaryDirectory(prefix="pro-kernel-")
+            return os.path.join(self._folder.name, "socket")
 
         @property
         def kernel_spec(self) -> KernelSpec | None:
@@ -113,11 +123,11 @@ def _kernel_manager() -> Any:
     return OwnPythonManager
 
 
-def last_markdown(outputs: Sequence[Any]) -> str | None:
-    """Return the last Markdown text among the outputs, which is a notebook's conclusion."""
+def findings(outputs: Sequence[Any]) -> list[str]:
+    """Return the sentences of the last paragraph of each Markdown output, such as a caption."""
     texts = [output.data.get("text/markdown") for output in outputs if "data" in output]
-    texts = [text for text in texts if text]
-    return texts[-1] if texts else None
+    paragraphs = [text.strip().rpartition("\n\n")[2] for text in texts if text]
+    return [each for text in paragraphs for each in _SENTENCE_END.split(" ".join(text.split()))]
 
 
 def figures_folder(outputs: Sequence[Any]) -> str | None:

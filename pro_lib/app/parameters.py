@@ -245,11 +245,11 @@ class Parameters:
         if self.columns and not files:
             raise ValueError(f"columns={self.columns!r} needs a question file as dataset")
         if self.records is not None:
-            self._check_records()
+            self._check_record_files()
         else:
             self._check_generation()
 
-    def check_records(self, changed: Collection[str]) -> None:
+    def check_contradictions(self, changed: Collection[str]) -> None:
         """Raise an error if answers come from records, and a changed parameter contradicts that.
 
         Args:
@@ -282,7 +282,7 @@ class Parameters:
                 "remove it"
             )
 
-    def _check_records(self) -> None:
+    def _check_record_files(self) -> None:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
         if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:

@@ -10,7 +10,8 @@ from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
-    from pro_lib.app.scored_answers import Mistrust, SampleLabels, ScoredAnswers
+    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _AUROC_TITLE = (
     "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
@@ -54,7 +55,7 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
     return lines
 
 
-def _label_lines(labels: SampleLabels) -> list[str]:
+def _label_lines(labels: SampledEvaluation) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
     from pro_lib.labels.estimates import SHOWN, estimate_words
 

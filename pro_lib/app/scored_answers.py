@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from pro_lib.evaluation.alpha_choice import (
     default_alpha,
     half_of_texts,
 )
-from pro_lib.evaluation.evaluate import evaluations
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
@@ -32,13 +31,14 @@ from pro_lib.evaluation.evaluation import (
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
-from pro_lib.labels.answers import choose_alphas, collect_answers
-from pro_lib.labels.estimates import LabelSample, SampledVerdicts
-from pro_lib.labels.file import labeller_agreement
-from pro_lib.labels.session import with_placeholder
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.evaluation.run_evaluation import evaluations
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
+
+if TYPE_CHECKING:
+    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
 METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
@@ -80,74 +80,6 @@ class Mistrust:
 
 
 @dataclass(frozen=True)
-class SampleLabels:
-    """Labels of a sample as the judgement of the answers of the labelled split.
-
-    Attributes:
-        sample: the labels.
-        evaluation: the answers of the plan, judged by the labels.
-        judgement: its judgement.
-        alphas: α of the scores that need one.
-        alpha_sentence: where α comes from.
-    """
-
-    sample: LabelSample
-    evaluation: Evaluation
-    judgement: SampledVerdicts
-    alphas: Mapping[str, float]
-    alpha_sentence: str
-
-    @classmethod
-    def of(
-        cls, sample: LabelSample, judged: Evaluation, run: Run, alpha: float | None
-    ) -> SampleLabels:
-        """Judge the answers of the labelled split by a sample of labels.
-
-        Args:
-            sample: the labels.
-            judged: the answers, judged by another rule.
-            run: their run, whose splits decide which answers are reported.
-            alpha: α of PRO; None chooses it on the validation questions.
-        """
-        splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
-        split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = sample.is_planned(collect_answers(judged))
-        is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
-        # The folds of the label model depend on the order, which is that of the page.
-        ids = judged.answers["question_id"].to_numpy(object)
-        order = np.argsort(ids, kind="stable")
-        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
-        judgement = sample.judgement(answers)
-        reported = replace(answers.evaluation, labels=judgement)
-        is_pool = (split == "validation") & ~is_labelled
-        pool = judged.rows(is_pool) if is_pool.any() else None
-        alphas, sentence = choose_alphas(pool, answers.evaluation)
-        if alpha is not None:
-            scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)
-            alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
-        return cls(sample, reported, judgement, alphas, sentence)
-
-    @property
-    def estimates(self) -> pd.DataFrame:
-        """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
-        return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
-
-    @property
-    def labellers(self) -> pd.DataFrame:
-        """How often labellers agree with themselves and with others (`labeller_agreement`)."""
-        answers = self.sample.planned_answers(self.evaluation)
-        current = self.sample.plan.current_labels(self.sample.labels, answers)
-        return labeller_agreement(current.labels)
-
-    @property
-    def by_question(self) -> dict[str, Any]:
-        """The label of each question whose answer has one."""
-        correct = self.judgement.merged["correct"].to_numpy()[self.judgement.codes]
-        ids = self.evaluation.answers["question_id"].astype(str)
-        return {name: value for name, value in zip(ids, correct, strict=True) if pd.notna(value)}
-
-
-@dataclass(frozen=True)
 class ScoredAnswers:
     """The answers of a run with the scores of all methods and, if references are known, a verdict.
 
@@ -165,7 +97,7 @@ class ScoredAnswers:
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
-    labels: SampleLabels | None = None
+    labels: SampledEvaluation | None = None
 
     @property
     def n_judged(self) -> int:
@@ -448,6 +380,9 @@ def score_answers(
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
     if sample is not None:
+        from pro_lib.app.sample_labels import SampledEvaluation
+        from pro_lib.labels.session import with_placeholder
+
         run = with_placeholder(run)
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = run.n_texts_alone() > 0
@@ -460,11 +395,8 @@ def score_answers(
     [evaluation] = evaluations(
         run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
     )
-    if not has_several and not run.is_texts:
-        several = [name for name in METHODS if METHODS[name].needs_several]
-        evaluation = evaluation.without_methods(several)
     if sample is not None:
-        labels = SampleLabels.of(sample, evaluation.judged, run, alpha)
+        labels = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
         choice = AlphaChoice(labels.alphas.get("PRO", DEFAULT_ALPHA), labels.alpha_sentence)
     else:
         labels = None
@@ -531,7 +463,7 @@ def _alpha_of(
 ) -> AlphaChoice:
     """Return α of PRO: the given one, the best one on judged answers, or 0.4."""
     if alpha is not None:
-        scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
+        scoring.check_alpha(alpha, search_alpha=run.search_alpha)
         return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
     if is_fixed:
         why = "it must not depend on the answers that are compared"

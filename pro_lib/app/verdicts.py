@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import joined_references
-from pro_lib.metrics.judge import JUDGE_THRESHOLD, judge, judge_prompts
+from pro_lib.metrics.judge_model import JUDGE_THRESHOLD, judge, judge_prompts
 from pro_lib.metrics.yes_no import ChoiceModel, missing_prompts
 from pro_lib.runs.run import Run
 

@@ -1,7 +1,12 @@
-"""From runs to tables: judged answers with their scores, sweeps over α and K, and guarantees."""
+"""From runs to judged answers with their scores, the choice of α, and guarantees."""
 
-from pro_lib.evaluation.alpha_choice import AlphaChoice, choose_alpha, default_alpha
-from pro_lib.evaluation.evaluate import MISSING_SHARE, common_methods, evaluate, evaluations
+from pro_lib.evaluation.alpha_choice import (
+    AlphaChoice,
+    choose_alpha,
+    chosen_alpha,
+    default_alpha,
+    select_alpha,
+)
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
 from pro_lib.evaluation.guarantees import (
     Guarantee,
@@ -12,10 +17,7 @@ from pro_lib.evaluation.guarantees import (
 from pro_lib.evaluation.inputs import PROTOCOLS, Protocol, find_protocol
 from pro_lib.evaluation.judgement import Estimate, Judgement, Verdicts
 from pro_lib.evaluation.methods import INPUTS, METHODS, Method, register
-from pro_lib.evaluation.sweeps import (
-    chosen_alpha,
-    select_alpha,
-)
+from pro_lib.evaluation.run_evaluation import MISSING_SHARE, common_methods, evaluate, evaluations
 from pro_lib.metrics.correctness import rouge_and_correct
 
 __all__ = [

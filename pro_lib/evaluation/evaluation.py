@@ -14,8 +14,8 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.judgement import Judgement, Verdicts
 from pro_lib.evaluation.methods import METHODS
-from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import MATCHES
+from pro_lib.metrics.roc import FloatArray
 
 DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 # α is chosen from these values, which include every α that the paper prints. On 100 questions, a

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc, betaincinv
 
-from pro_lib.metrics.auroc import aligned
+from pro_lib.metrics.roc import aligned
 from pro_lib.questions.repeats import one_per_text
 
 # The coverages at which the tests start, in percent of the questions. They are fixed beforehand.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pro_lib import scoring
 from pro_lib.evaluation.methods import Method, computed_methods, score_of
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity, first_occurrences
 

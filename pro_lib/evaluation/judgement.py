@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.metrics.selective import Calibration, accuracy_curve, oracle_accuracy
 
 _RENAMED = {"low": "auroc_low", "high": "auroc_high"}

@@ -20,7 +20,7 @@ import numpy as np
 
 from pro_lib import scoring
 from pro_lib.common.validation import SentenceError
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 
 # What a score may read: an argument of its function has one of these names. n questions have up to
 # N answers that count, and up to S samples. Arrays have NaN where a question has fewer.

@@ -1,32 +1,57 @@
-"""An answer, from the parsed line to the run, and the check of its values."""
+"""An answer, from the parsed line to the run: its values, their check, and why it is left out."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, ValidationError
 
 from pro_lib.common import reasons
+from pro_lib.common.files import RunError
 from pro_lib.common.validation import Format, Probability, Text, rule, sentence
-from pro_lib.importing.left_out import Problem
+
+# Words for problems that a reason alone does not describe, in messages such as "2 answers that end
+# within a thought are left out".
+NOT_RETURNED = "whose probability was not returned"
+NO_FINISH_REASON = "without a finish reason"
+OPEN_THOUGHT = "that end within a thought"
+THOUGHT_IN_TOKENS = "whose log-probabilities include those of a thought"
+# The words for a reason. No reason means that another answer stands for this one.
+_WORDS = {
+    reasons.FAILED: "that failed",
+    reasons.FILTERED: "that a filter or a refusal stopped",
+    reasons.CUT: "that were cut",
+    reasons.TOOL_CALL: "that call a tool",
+    reasons.NO_LOG_PROBS: "without log-probabilities",
+    reasons.UNREADABLE: "that cannot be read",
+    reasons.NO_ANSWER: "without text",
+    "": "that are copies of another answer",
+}
+# The largest number of places in a message, without and with details.
+_N_PLACES = 5
+_N_DETAILS = 3
+
 
 # A sum of log-probabilities in float32 may be a little above 0.
 _ROUNDING = 1e-4
 # A given sum or mean may differ from that of the tokens by this share and by this much per token.
 _TOLERANCE = 1e-3
-_CONTRADICTED = "whose log-probabilities contradict each other"
-_LOG_PROB_RULE = "must be a log-probability, a finite number of at most 0"
 
 
 def _is_log_prob(value: object) -> bool:
     return isinstance(value, (int, float)) and -sys.float_info.max <= value <= _ROUNDING
 
 
-_AT_MOST_ZERO = rule((int, float), _is_log_prob, _LOG_PROB_RULE)
-TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
+_AT_MOST_ZERO = rule(
+    (int, float), _is_log_prob, "must be a log-probability, a finite number of at most 0"
+)
+_TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
 # Values above 0 are rounding errors; they become 0, so that no probability exceeds 1.
-LogProb = Annotated[TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
+_LogProb = Annotated[_TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 
 
 class Answer(NamedTuple):
@@ -48,13 +73,14 @@ class Answer(NamedTuple):
         reason: the finish reason, in lower case.
         position: the position of the answer in the response.
         token_specials: whether a token is special, where the API says so.
-        text_offsets: where each token begins in the prompt and the text.
         prompt: the text of the prompt, or of the question in it.
         n_prompt_tokens: the number of the prompt's tokens, as the server counts them.
         n_generated: the number of tokens that the model generated, as the server counts them.
         stop: the stop string that ended the answer, if the API names it.
         has_thoughts: whether the model wrote a thought before the answer.
         problem: why the log-probabilities cannot be used, as a sentence without subject.
+        n_before, n_after: the numbers of tokens before and after the answer that are left out.
+        lacks_ending: whether the ending has a placeholder instead of a log-probability.
     """
 
     text: Any = None
@@ -71,13 +97,15 @@ class Answer(NamedTuple):
     reason: Any = None
     position: int | None = None
     token_specials: Sequence[bool] | None = None
-    text_offsets: Sequence[int] | None = None
     prompt: str | None = None
     n_prompt_tokens: int | None = None
     n_generated: int | None = None
     stop: str | None = None
     has_thoughts: bool = False
     problem: str | None = None
+    n_before: int = 0
+    n_after: int = 0
+    lacks_ending: bool = False
 
 
 class _Checked(Format):
@@ -85,17 +113,41 @@ class _Checked(Format):
 
     text: Text | None
     token_ids: list[int] | None
-    token_log_probs: list[TokenLogProb] | None
-    end_log_prob: LogProb | None
-    log_prob: LogProb | None
+    token_log_probs: list[_TokenLogProb] | None
+    end_log_prob: _LogProb | None
+    log_prob: _LogProb | None
     finished: bool
     closed: bool
     correct: bool | None
-    mean_log_prob: LogProb | None
+    mean_log_prob: _LogProb | None
     rouge_l: Probability | None
 
 
 RUN_COLUMNS = tuple(_Checked.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an answer is not used.
+
+    Attributes:
+        reason: one of `common.reasons.REASONS`, or "" if another answer stands for this one.
+        sentence: the problem, if the error says more than the reason.
+        remedy: what to do if all answers of a file have the problem.
+        is_detail: whether the sentence differs from answer to answer, so that a warning shows it.
+        words: the words for the problem in a warning; "" for those of the reason.
+    """
+
+    reason: str
+    sentence: str = ""
+    remedy: str = ""
+    is_detail: bool = False
+    words: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The words for the problem, as in "2 answers that failed are left out"."""
+        return self.words or _WORDS[self.reason]
 
 
 def checked(answer: Answer) -> dict[str, Any] | Problem:
@@ -120,14 +172,14 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
 
 def contradiction(answer: Answer) -> Problem | None:
     """Return the problem of an answer whose log-probabilities contradict each other, or None."""
-    log_prob, mean, tokens = answer.log_prob, answer.mean_log_prob, answer.token_log_probs
-    given = [value for value in (log_prob, mean) if value is not None]
-    tokens = tokens if isinstance(tokens, list) and given else []
+    log_prob, mean = answer.log_prob, answer.mean_log_prob
+    tokens = answer.token_log_probs if isinstance(answer.token_log_probs, list) else []
     ending = answer.end_log_prob or 0.0
-    if not all(map(_is_log_prob, (*tokens, *given, ending))):
+    given = [value for value in (log_prob, mean) if value is not None]
+    if not given or not all(map(_is_log_prob, (*tokens, *given, ending))):
         return None  # the check of single values refuses it
     total = sum(tokens) if tokens else log_prob
-    if not given or total is None:
+    if total is None:
         return None
     words = ""
     allowed = _TOLERANCE * (len(tokens) + 1 + abs(total))
@@ -138,6 +190,56 @@ def contradiction(answer: Answer) -> Problem | None:
         words = f"mean_log_prob={mean} contradicts token_log_probs, whose mean is {means[0]:.6g}"
     elif mean is not None and mean < total + ending - allowed:
         words = f"mean_log_prob={mean} is below log_prob={total}"
-    if not words:
-        return None
-    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=_CONTRADICTED)
+    kind = "whose log-probabilities contradict each other"
+    return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=kind) if words else None
+
+
+# --- Messages ---
+
+# The place of an answer or a line, its problem, and the response to which it belongs.
+LeftOut: TypeAlias = tuple[str, Problem, Any]
+
+
+def _by_kind(left_out: Sequence[LeftOut]) -> dict[str, list[tuple[str, Problem]]]:
+    """Return the places and problems by the words for the problem."""
+    groups: dict[str, list[tuple[str, Problem]]] = {}
+    for where, problem, _ in left_out:
+        groups.setdefault(problem.kind, []).append((where, problem))
+    return groups
+
+
+def warn_of(left_out: Sequence[LeftOut], path: Path) -> None:
+    """Warn of the answers and lines of a file that are left out, once for each kind of problem."""
+    for kind, places in _by_kind(left_out).items():
+        has_details = any(problem.is_detail for _, problem in places)
+        names = []
+        for where, problem in places[: _N_DETAILS if has_details else _N_PLACES]:
+            name = where.removeprefix(f"{path}, ")
+            if problem.is_detail:
+                words = problem.sentence.removeprefix("cannot be read: ")
+                name += f" ({words.partition('; supported are')[0]})"
+            names.append(name)
+        n_more = len(places) - len(names)
+        more = f" and {n_more} more" if n_more else ""
+        message = f"{len(places)} answers {kind} are left out: {'; '.join(names)}{more}"
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def error_of(left_out: Sequence[LeftOut], path: Path, beginning: str) -> RunError:
+    """Return the error for a file without any usable answer.
+
+    If all answers have the same problem, the error states it. Otherwise it counts the problems.
+    """
+    counts = []
+    groups = _by_kind(left_out)
+    for kind, places in groups.items():
+        where, problem = places[0]
+        if len(groups) == 1 and problem.sentence and problem.reason != reasons.FAILED:
+            number = f" ({len(places):,} answers)" if len(places) > 1 else ""
+            remedy = f"; {problem.remedy}" if problem.remedy else ""
+            return RunError(f"{where}: {problem.sentence}{number}{remedy}")
+        details = where.removeprefix(f"{path}, ")
+        if problem.sentence:
+            details += f": {problem.sentence}"
+        counts.append(f"{len(places):,} {kind} ({details})")
+    return RunError(f"{beginning}; left out are {', '.join(counts)}" if counts else beginning)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from pro_lib.common.files import sha256
-from pro_lib.common.nested import as_items, as_mapping
-from pro_lib.questions.json_values import decoded
+from pro_lib.common.nested import as_items, as_mapping, first_value
+from pro_lib.importing.response_formats import message_fields
+from pro_lib.questions.file_readers import decoded
 
 # Fields that contain the request in logs and in the batches of OpenAI, Vertex, Anthropic and
 # Bedrock.
@@ -47,18 +48,11 @@ def conversations_of(entry: dict, body: object) -> list[Conversation]:
         for name in _PROMPT_NAMES:
             conversations = _conversations(request.get(name))
             if conversations:
-                first_turns = _system_turns(request)
+                system = first_value(request, _SYSTEM_NAMES)
+                is_given = isinstance(system, (str, dict, list))
+                first_turns = [_turn(system)._replace(role="system")] if is_given else []
                 return [(*first_turns, *conversation) for conversation in conversations]
     return []
-
-
-def _system_turns(request: dict) -> list[Turn]:
-    """Return the system prompt in a field of a request as a list of one turn, or no turn."""
-    name = next((name for name in _SYSTEM_NAMES if name in request), None)
-    system = request.get(name)
-    if not isinstance(system, (str, dict, list)):
-        return []
-    return [_turn(system)._replace(role="system")]
 
 
 def _requests(entry: dict, body: object) -> Iterator[dict]:
@@ -84,18 +78,15 @@ def _conversations(value: object) -> list[Conversation]:
     if all(isinstance(part, dict) for part in value):
         return [tuple(_turn(part) for part in value)]
     if all(isinstance(part, (str, list)) for part in value):
-        return [_first_conversation(part) for part in value]
+        return [next(iter(_conversations(part)), ()) for part in value]
     return []
-
-
-def _first_conversation(value: object) -> Conversation:
-    conversations = _conversations(value)
-    return conversations[0] if conversations else ()
 
 
 def _turn(value: Any) -> Turn:
     """Return a turn of a chat, in the form of OpenAI, Gemini, Anthropic or LangChain."""
-    role, content = _role_and_content(value)
+    kind, fields = message_fields(value)
+    role = str(fields.get("role", kind)).lower().removesuffix("message")
+    content = first_value(fields, ("content", "parts", "text")) if fields else value
     texts = []
     other_parts = []
     for part in as_items(content):
@@ -106,21 +97,6 @@ def _turn(value: Any) -> Turn:
             other_parts.append(part)
     digest = _digest(other_parts) if other_parts else ""
     return Turn(_ROLES.get(role, role), " ".join(texts), digest)
-
-
-def _role_and_content(value: Any) -> tuple[str, Any]:
-    """Return the role of a turn, in the words of its API, and its content: a text or parts."""
-    turn = as_mapping(value)
-    class_name = as_items(turn.get("id"))[-1:] if turn.get("lc") is not None else []
-    if class_name:  # LangChain's serialized messages: {"lc": 1, "id": [..., "HumanMessage"]}
-        fields = as_mapping(turn.get("kwargs"))
-        role = str(class_name[0]).lower().removesuffix("message")
-    else:
-        fields = as_mapping(turn.get("data", turn))
-        role = str(fields.get("role", fields.get("type", turn.get("type"))))
-    if not isinstance(value, dict):
-        return role, value
-    return role, fields.get("content", fields.get("parts", fields.get("text")))
 
 
 def _digest(value: object) -> str:
@@ -165,10 +141,3 @@ def _question_text(conversation: Conversation, shared_turns: set[Turn]) -> str |
         if user_texts or other_texts:
             return (user_texts or other_texts)[-1]
     return None
-
-
-def listed_texts(value: object) -> list[str]:
-    """Return a list of several texts as it is, and anything else as an empty list."""
-    if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
-        return value
-    return []

@@ -1,8 +1,10 @@
 """Import answers from elsewhere: records, responses of servers, logs, and tables of answers."""
 
+import gc
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +14,15 @@ from pydantic_core import from_json
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
-from pro_lib.importing.answers import RUN_COLUMNS
-from pro_lib.importing.left_out import LeftOut, collection_paused
-from pro_lib.importing.reading import Reading, names_in
-from pro_lib.importing.responses import FOREIGN, responses_in
-from pro_lib.questions.cell_values import is_missing, list_in_text
-from pro_lib.questions.file_readers import (
-    Source,
-    check_names,
-    json_lines,
-    rows_of,
-    source_path,
-    unzipped,
-    warn_of_notes,
-)
-from pro_lib.questions.json_values import decoded
+from pro_lib.importing.answers import RUN_COLUMNS, warn_of
+from pro_lib.importing.reading import NUMBER_COLUMNS, Reading, names_of
+from pro_lib.importing.responses import FOREIGN, Response, responses_in
+from pro_lib.questions.file_readers import Source, json_lines, rows_of, source_path, unzipped
 from pro_lib.questions.question_files import read_questions
 from pro_lib.questions.question_sets import QuestionSet, load_questions
+from pro_lib.questions.references import is_missing, list_in_text
 from pro_lib.questions.repeats import warn_of_repeats
-from pro_lib.questions.tables import decimal_points
+from pro_lib.questions.tables import check_names, decimal_points
 from pro_lib.runs.run import Run
 
 # Endings of files with one row per answer.
@@ -47,7 +39,6 @@ _COLUMN_ALIASES = {
 _ANSWER_COLUMNS = frozenset(
     (*RUN_COLUMNS, *_COLUMN_ALIASES, *FOREIGN, "question_id", "question", "answers")
 )
-_NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 
 
 def import_answers(
@@ -110,8 +101,8 @@ def import_answers(
             strict=strict,
         )
     path = source_path(source, "responses")
-    reading = Reading(LeftOut(path, strict), verdict=verdict)
-    with collection_paused():
+    reading = Reading(path, strict=strict, verdict=verdict)
+    with _collection_paused():
         for where, entry in _entries(source, separator):
             for response in responses_in(where, entry):
                 reading.add(response)
@@ -126,12 +117,27 @@ def import_answers(
                 f"{path} {words} of a model. {remedy}. Or give a file of answers, and this file "
                 "with --questions."
             ) from error
-    reading.left_out.warn()
+    warn_of(reading.left_out, path)
     for message in reading.messages(run):
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
         warn_of_repeats(run.questions, f"answers {path.name}")
     return run
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would check all objects of a large file repeatedly."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            # The objects of the file become old ones, so that they are not all checked at once.
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()
 
 
 # One function reads every format, because each can be recognized by its fields.
@@ -144,73 +150,39 @@ from_openai = from_vllm = from_records = import_answers
 def _entries(source: Source, separator: str | None) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a source with their places."""
     is_file = isinstance(source, (str, Path))
-    if is_file and unzipped(source).suffix.lower() in TABLES:  # type: ignore[arg-type]
-        yield from _rows_of_table(Path(source), separator)  # type: ignore[arg-type]
+    if not is_file or unzipped(source).suffix.lower() not in TABLES:  # type: ignore[arg-type]
+        yield from json_lines(source, all_objects=True)
         return
-    entries = json_lines(source)
-    first = next(entries, None)
-    second = next(entries, None)
-    if first is not None and second is None:
-        where, entry = first
-        whole = decoded(entry)
-        samples = whole.get("samples") if isinstance(whole, dict) and "eval" in whole else whole
-        if isinstance(samples, list) and (isinstance(entry, (str, dict))):
-            name = where.rpartition(", ")[0]
-            yield from ((f"{name}, entry {n}", value) for n, value in enumerate(samples, 1))
-            return
-    for pair_of_entry in (first, second):
-        if pair_of_entry is not None:
-            where, entry = pair_of_entry
-            yield where, entry if is_file else plain(entry, all_objects=True)
-    for where, entry in entries:
-        yield where, entry if is_file else plain(entry, all_objects=True)
-
-
-def _rows_of_table(path: Path, separator: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield the rows of a table of answers, with the column names and the types of records."""
-    notes: list[str] = []
-    rows, delimiter = rows_of(path, notes, _ANSWER_COLUMNS)
-    warn_of_notes(path, notes)
-    objects = [row for _, row in rows if isinstance(row, dict)]
-    names = list(objects[0]) if objects else []
-    new_names = {
-        name: alias
-        for name in names
-        if (alias := _COLUMN_ALIASES.get(name)) is not None and alias not in names
-    }
-    check_names([new_names.get(name, name) for name in names], path)
-    is_text = path.suffix != ".parquet"
-    for name in _NUMBER_COLUMNS if is_text else ():
-        written = next((old for old, new in new_names.items() if new == name), name)
-        if written in names:
-            cells = [row[written] for row in objects]
-            points = decimal_points(cells, has_semicolons=delimiter != ",")
-            for values, cell in zip(objects, points, strict=True):
-                values[written] = cell
+    rows = rows_of(source, _ANSWER_COLUMNS)
+    names = next((list(row) for _, row in rows if isinstance(row, dict)), [])
+    new_names = {name: _COLUMN_ALIASES.get(name, name) for name in names}
+    new_names = {old: old if new in names else new for old, new in new_names.items()}
+    check_names(new_names.values(), source)
+    tables = [(where, row) for where, row in rows if isinstance(row, dict)]
+    if unzipped(source).suffix.lower() != ".parquet":  # type: ignore[arg-type]
+        for old, new in new_names.items():
+            points = decimal_points(
+                [row[old] for _, row in tables] if new in NUMBER_COLUMNS else []
+            )
+            for (_, row), cell in zip(tables, points, strict=False):
+                row[old] = cell
+            for _, row in tables:
+                row[old] = _cell_value(new, row[old], separator)
     for where, row in rows:
-        if not isinstance(row, dict):
-            yield where, row
-            continue
-        values = {new_names.get(name, name): cell for name, cell in row.items()}
-        if is_text:
-            values = {name: _cell_value(name, cell, separator) for name, cell in values.items()}
-        yield where, plain({name: value for name, value in values.items() if not is_missing(value)})
+        if isinstance(row, dict):
+            row = {new_names[name]: cell for name, cell in row.items() if not is_missing(cell)}
+        yield where, plain(row)
 
 
 def _cell_value(name: str, cell: str | None, separator: str | None) -> object:
     """Return the value of a CSV cell in a column, or None for an empty cell."""
     if not cell:
         return None
-    if name == "references":
-        try:
+    with suppress(ValueError):
+        if name == "references":
             return list_in_text(cell) or [text.strip() for text in cell.split(separator or "\0")]
-        except ValueError:
-            return cell
-    if (name in RUN_COLUMNS and name != "text") or name == "tokens":
-        try:
+        if (name in RUN_COLUMNS and name != "text") or name == "tokens":
             return from_json(cell if name == "tokens" else cell.lower())
-        except ValueError:
-            return cell
     return cell
 
 
@@ -244,8 +216,9 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
     for file in records:
         if not os.path.isfile(file):
             raise ValueError(f"records={file!r} is not a file")
-        _, first = next(iter(_entries(file, None)), ("", {}))
-        model_and_dataset = names_in(first, Path(file))
+        where, first = next(_entries(file, None), ("", {}))
+        response = next(iter(responses_in(where, first)), Response(where))
+        model_and_dataset = names_of(response, Path(file))
         first_file = files.setdefault(model_and_dataset, file)
         if first_file != file:
             words = f"has the same name as {first_file!r}; give one of them at a time"

@@ -1,12 +1,38 @@
-"""Read the answers of a response by its format: texts, tokens, thoughts and finish reasons."""
+"""Read the answers of a response by its format, and decide whether they can be used."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pro_lib.common import reasons
 from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value
 from pro_lib.common.thoughts import without_thoughts
-from pro_lib.importing.answers import RUN_COLUMNS, Answer
-from pro_lib.importing.response_formats import GEMINI_ENDINGS, ResponseFormat, value_at
+from pro_lib.importing.answers import (
+    NO_FINISH_REASON,
+    NOT_RETURNED,
+    OPEN_THOUGHT,
+    RUN_COLUMNS,
+    THOUGHT_IN_TOKENS,
+    Answer,
+    Problem,
+    checked,
+    contradiction,
+)
+from pro_lib.importing.response_formats import (
+    GEMINI_ENDINGS,
+    NATURAL,
+    NOT_ENDED,
+    ResponseFormat,
+    value_at,
+)
+from pro_lib.importing.token_alignment import (
+    DIFFERENT,
+    ECHO_UNKNOWN,
+    TOO_FEW,
+    align,
+    is_placeholder,
+)
+from pro_lib.questions.tables import is_damaged
 
 _ONLY_TOP = (
     "logprobs have top_logprobs (the likeliest tokens of each step), but not the log-probability "
@@ -44,7 +70,7 @@ _HIDDEN_TOKENS = (
 )
 _BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
 # The names of the parts of a token, by format.
-_LOG_PROB_NAMES = ("logprob", "logProbability", "log_probability")
+_LOG_PROB_NAMES = ("logProbability", "log_probability")
 _TEXT_NAMES = ("token", "decoded_token", "text")
 _SAMPLED_NAMES = frozenset(("prob", "probs", "top_probs"))
 
@@ -54,26 +80,21 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
     choices = response_format.answers_in(body)
     if response_format.is_record:
         for choice in choices:
-            yield _recorded_answer(choice, response_format)
+            names = [name for name in RUN_COLUMNS if choice.get(name) is not None]
+            fields = {name: choice[name] for name in names}
+            fields["log_prob"] = value_at(choice, response_format.log_prob)
+            reason = "stop" if fields.get("finished", True) is True else "length"
+            yield Answer(**fields, token_texts=choice.get("tokens"), reason=reason)
         return
     if not choices and value_at(body, _BLOCKED):
         yield Answer(reason="content_filter")
     usage = as_mapping(value_at(body, _USAGE))
     has_hidden_thoughts = bool(usage and value_at(usage, _HIDDEN_TOKENS))
-    if len(choices) > 1:
-        usage = {}  # the counts are those of all choices together
+    # The counts of several choices are those of all together.
+    items = usage.items() if len(choices) == 1 else ()
+    usage = {name: count for name, count in items if type(count) is int}
     for choice in choices:
         yield _answer(choice, response_format, usage, has_hidden_thoughts)
-
-
-def _recorded_answer(choice: dict, response_format: ResponseFormat) -> Answer:
-    """Return an answer of a record, whose fields are those of a run."""
-    names = [name for name in RUN_COLUMNS if name in choice and choice[name] is not None]
-    fields = {name: choice[name] for name in names}
-    fields["log_prob"] = value_at(choice, response_format.log_prob)
-    is_finished = fields.get("finished", True)
-    reason = "stop" if is_finished is True else "length"
-    return Answer(**fields, token_texts=choice.get("tokens"), reason=reason)
 
 
 def _answer(
@@ -92,8 +113,11 @@ def _answer(
     if isinstance(text, str):
         text, thought_in_text = without_thoughts(text)
         has_thoughts = has_thoughts or thought_in_text
-    places = [choice, message, choice.get("additional_kwargs")]
-    places.append(inner_value(message, "provider_specific_fields"))
+    specific = inner_value(message, "provider_specific_fields")
+    for place in (choice, message, choice.get("additional_kwargs"), specific):
+        # Few messages have a field with a thought, and this is asked of every answer.
+        if isinstance(place, dict) and not _THOUGHT_FIELDS.isdisjoint(place):
+            has_thoughts = has_thoughts or any(place.get(name) for name in _THOUGHT_FIELDS)
     position = choice.get("index")
     return Answer(
         text,
@@ -101,17 +125,11 @@ def _answer(
         log_prob=value_at(choice, response_format.log_prob),
         position=position if type(position) is int else None,
         stop=stop if isinstance(stop, str) and stop else None,
-        n_generated=_count(choice.get("generated_tokens", usage.get("completion_tokens"))),
-        n_prompt_tokens=_count(usage.get("prompt_tokens")),
-        has_thoughts=bool(
-            has_thoughts or has_hidden_thoughts or any(map(_has_thought_field, places))
-        ),
+        n_generated=choice.get("generated_tokens", usage.get("completion_tokens")),
+        n_prompt_tokens=usage.get("prompt_tokens") or None,
+        has_thoughts=has_thoughts or has_hidden_thoughts,
         **_token_fields(value_at(choice, response_format.tokens)),
     )
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None
 
 
 def _finish_reason(reason: object) -> object:
@@ -124,9 +142,6 @@ def _finish_reason(reason: object) -> object:
     return None if word in ("", "none", "unspecified") else word
 
 
-# --- Texts ---
-
-
 def _text_of_parts(content: object) -> tuple[object, bool]:
     """Return the text of a message's content, and whether a part of it is a thought.
 
@@ -135,37 +150,21 @@ def _text_of_parts(content: object) -> tuple[object, bool]:
     """
     if not isinstance(content, (list, tuple)):
         return content, False
-    has_thoughts = any(map(_is_thought, content))
+    has_thoughts = False
     texts = []
     for part in content:
-        if isinstance(part, dict) and not _is_thought(part):
-            texts += [] if part.get("text") is None else [part["text"]]
-        elif isinstance(part, str):
+        if isinstance(part, dict):
+            kind = part.get("type")
+            is_thought = part.get("thought") is True or "reasoningContent" in part
+            if is_thought or (isinstance(kind, str) and kind in _THOUGHT_TYPES):
+                has_thoughts = True
+            elif part.get("text") is not None:
+                texts.append(part["text"])
+        else:
             texts.append(part)
-        elif not isinstance(part, dict):
-            return content, has_thoughts
-    if not texts:
-        return None, has_thoughts
     if not all(isinstance(text, str) for text in texts):
         return texts, has_thoughts
-    return "".join(texts), has_thoughts
-
-
-def _is_thought(part: object) -> bool:
-    """Return whether a part of a message is a thought."""
-    if not isinstance(part, dict):
-        return False
-    kind = part.get("type")
-    is_of_type = isinstance(kind, str) and kind in _THOUGHT_TYPES
-    return is_of_type or part.get("thought") is True or "reasoningContent" in part
-
-
-def _has_thought_field(value: object) -> bool:
-    """Return whether a message, or another part of its choice, has a field with a thought."""
-    # Few messages have such a field, and this is asked of every answer.
-    if not isinstance(value, dict) or _THOUGHT_FIELDS.isdisjoint(value):
-        return False
-    return any(value.get(name) for name in _THOUGHT_FIELDS)
+    return "".join(texts) if texts else None, has_thoughts
 
 
 # --- Tokens ---
@@ -180,14 +179,14 @@ def _token_fields(logprobs: Any) -> dict[str, Any]:
     """
     steps = logprobs
     if isinstance(logprobs, dict):
-        values = logprobs.get("token_logprobs")
         steps = logprobs.get("content")
+        values = logprobs.get("token_logprobs")
         if steps is None and isinstance(values, list):
-            return {
-                "token_texts": _list_of(str, logprobs.get("tokens"), len(values)),
-                "token_log_probs": values,
-                "text_offsets": _list_of(int, logprobs.get("text_offset"), len(values)),
-            }
+            texts = logprobs.get("tokens")
+            is_complete = isinstance(texts, list) and len(texts) == len(values)
+            if not is_complete or not all(isinstance(text, str) for text in as_items(texts)):
+                texts = None
+            return {"token_texts": texts, "token_log_probs": values}
         if steps is None and values is None:
             return {"problem": _ONLY_TOP if logprobs.get("top_logprobs") else None}
         steps = values if steps is None else steps
@@ -196,13 +195,6 @@ def _token_fields(logprobs: Any) -> dict[str, Any]:
     if steps and isinstance(steps[0], dict) and not _SAMPLED_NAMES.isdisjoint(steps[0]):
         return {"problem": _AFTER_SAMPLING}
     return _fields_of_steps(steps)
-
-
-def _list_of(kind: type, value: Any, length: int) -> list | None:
-    """Return a list of this length with values of a type, or None for any other value."""
-    if not isinstance(value, list) or len(value) != length:
-        return None
-    return value if all(isinstance(part, kind) for part in value) else None
 
 
 def _fields_of_steps(steps: Sequence[Any]) -> dict[str, Any]:
@@ -216,14 +208,15 @@ def _fields_of_steps(steps: Sequence[Any]) -> dict[str, Any]:
             fields = {"logprob": inner_value(step, 0), "text": inner_value(step, 2)}
         elif not isinstance(step, dict):
             fields = {"logprob": step if isinstance(step, (int, float)) else None}
-        log_probs.append(first_value(fields, _LOG_PROB_NAMES))
+        log_prob = fields.get("logprob")
+        log_probs.append(first_value(fields, _LOG_PROB_NAMES) if log_prob is None else log_prob)
         texts.append(_token_text(fields))
         specials.append(fields.get("special") is True)
         if "logprobs" in fields:  # of Cohere, with one or more tokens in a step
-            others = as_items(fields["logprobs"]) or [None]
-            log_probs[-1:] = others
-            texts += [""] * (len(others) - 1)
-            specials += [False] * (len(others) - 1)
+            log_probs[-1:] = as_items(fields["logprobs"]) or [None]
+            n_more = len(log_probs) - len(texts)
+            texts += [""] * n_more
+            specials += [False] * n_more
     if all(value is None for value in log_probs):
         has_top = any(as_mapping(step).get("top_logprobs") for step in steps)
         return {"problem": _ONLY_TOP if has_top else None, "token_log_probs": log_probs}
@@ -244,3 +237,127 @@ def _token_text(step: dict) -> str | bytes | None:
             pass  # not bytes; the text is used
     text = first_value(step, _TEXT_NAMES)
     return text if isinstance(text, str) else None
+
+
+# --- Usable answers ---
+
+# Messages about answers that are scored on some of their tokens; they begin with "3 answers".
+_TOKENS_BEFORE = (
+    "had other tokens before them (reasoning, a prefill or an echoed prompt, for example), "
+    "which are not scored; their values are conditional on these tokens"
+)
+_TOKENS_AFTER = (
+    "had other tokens after them (a stop string, for example); they are scored without an ending"
+)
+_ENDING_NOT_GIVEN = (
+    "are scored without their ending, for whose probability the server returned a placeholder"
+)
+_THOUGHT_WORDS = (
+    "the log-probabilities include those of a thought, "
+    "and it cannot be told which belong to the answer"
+)
+_REMEDIES = {
+    TOO_FEW: "ask for the text without the prompt (return_full_text=false)",
+    ECHO_UNKNOWN: "ask with echo=false",
+    DIFFERENT: "remove the texts of the tokens to score all of them",
+}
+# What finish reasons mean, by the reason why answers with them are left out.
+_MEANINGS = {
+    reasons.FAILED: "the request failed",
+    reasons.FILTERED: "a filter or a refusal stopped the answer",
+    reasons.TOOL_CALL: "the model called a tool",
+}
+
+
+def usable(
+    answer: Answer, prompt: str | None, *, is_record: bool, notes: Counter[str]
+) -> dict[str, Any] | Problem:
+    """Return the values of an answer by column of a run, or why the answer cannot be used.
+
+    Args:
+        answer: the answer, as it was parsed.
+        prompt: the text of the prompt, or of the question in it, if it is known.
+        is_record: whether it is of a format of this project.
+        notes: counts messages about answers that are scored on some of their tokens.
+    """
+    if not is_record:
+        problem = _problem(answer)
+        if problem is not None:
+            return problem
+        tokens = answer.token_log_probs if answer.token_log_probs or not answer.text else None
+        answer = answer._replace(
+            finished=answer.reason in NATURAL,
+            token_log_probs=tokens,
+            log_prob=None if tokens else answer.log_prob,  # the server's sum is of all tokens
+        )
+    is_compared = answer.token_texts is not None or not is_record
+    is_spelled = isinstance(answer.token_log_probs, list) and isinstance(answer.text, str)
+    if is_spelled and is_compared and not is_damaged(answer.text):
+        aligned = align(answer, prompt)
+        if isinstance(aligned, str):
+            return _problem_of_tokens(aligned, answer)
+        answer = aligned
+        notes.update(_notes(answer))
+    problem = contradiction(answer)
+    if problem is not None:
+        return problem
+    has_log_prob = answer.token_log_probs is not None or answer.log_prob is not None
+    if not is_record and has_log_prob and answer.finished is False:
+        # An answer that was cut has no ending, so the ending adds nothing to its log-probability.
+        answer = answer._replace(end_log_prob=0.0)
+    return checked(answer)
+
+
+def _notes(answer: Answer) -> list[str]:
+    """Return the messages about the tokens of an answer that are not scored."""
+    notes = []
+    if answer.n_before and not answer.has_thoughts:  # thoughts have a message of their own
+        notes.append(_TOKENS_BEFORE)
+    if answer.n_after:
+        notes.append(_TOKENS_AFTER)
+    if answer.lacks_ending:
+        notes.append(_ENDING_NOT_GIVEN)
+    return notes
+
+
+def _problem(answer: Answer) -> Problem | None:
+    """Return the problem of an answer by what its API says about it, or None."""
+    if answer.problem is not None:
+        return Problem(reasons.NO_LOG_PROBS, answer.problem)
+    if not isinstance(answer.reason, str):
+        words = (
+            "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        )
+        message = f"finish_reason={answer.reason!r} {words}"
+        return Problem(reasons.UNREADABLE, message, words=NO_FINISH_REASON)
+    reason = NOT_ENDED.get(answer.reason)
+    if reason in _MEANINGS:
+        return Problem(reason, f"{_MEANINGS[reason]} (finish reason {answer.reason!r})")
+    is_finished = answer.reason in NATURAL
+    if answer.text is None and is_finished:
+        return Problem(reasons.NO_ANSWER, "the answer has no text")
+    if answer.text is None:
+        return Problem(reasons.CUT, "the answer was cut before its text; raise the limit of tokens")
+    if answer.has_thoughts and answer.text == "":
+        message = "the answer ends within a thought; raise the limit of tokens"
+        return Problem(reasons.CUT, message, words=OPEN_THOUGHT)
+    if answer.token_log_probs:
+        return None
+    if is_finished and not answer.text and answer.log_prob is None:
+        return Problem(reasons.NO_LOG_PROBS, words=NOT_RETURNED)
+    if answer.has_thoughts and answer.log_prob is not None:
+        return Problem(reasons.NO_LOG_PROBS, _THOUGHT_WORDS, words=THOUGHT_IN_TOKENS)
+    return None
+
+
+def _problem_of_tokens(words: str, answer: Answer) -> Problem:
+    """Return the problem of an answer whose tokens do not fit its text."""
+    if words == NOT_RETURNED:
+        values = enumerate(answer.token_log_probs)
+        place = next((f"[{n}]={value}" for n, value in values if is_placeholder(value)), "")
+        message = f"token_log_probs{place} stands for a probability that was not returned"
+        return Problem(reasons.NO_LOG_PROBS, message, words=words)
+    if words == THOUGHT_IN_TOKENS:
+        return Problem(reasons.NO_LOG_PROBS, _THOUGHT_WORDS, words=words)
+    remedy = _REMEDIES.get(words, "")
+    return Problem(reasons.CONTRADICTORY, f"an answer {words}", remedy, words=words)

@@ -12,42 +12,38 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.importing.answers import RUN_COLUMNS
+from pro_lib.importing.answers import NO_FINISH_REASON, RUN_COLUMNS, LeftOut, Problem, error_of
 from pro_lib.importing.conversations import question_texts
-from pro_lib.importing.left_out import NO_FINISH_REASON, LeftOut, LeftOutAnswer, Problem
-from pro_lib.importing.pairing import GivenQuestions, pair, set_missing_ids, set_own_ids
-from pro_lib.importing.response_formats import NATURAL, NOT_ENDED, ResponseFormat
+from pro_lib.importing.pairing import pair, set_missing_ids, set_own_ids
+from pro_lib.importing.parsing import usable
+from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.importing.responses import STREAM_PIECE, Response
-from pro_lib.importing.usable_answers import usable
 from pro_lib.questions.file_readers import unzipped
-from pro_lib.questions.question_sets import QuestionSet
+from pro_lib.questions.question_sets import QuestionSet, rename_reserved
+from pro_lib.questions.tables import is_damaged
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
-_NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
+NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 # Columns that are dropped from a run if they are empty.
 _OPTIONAL_COLUMNS = ("correct", "mean_log_prob", "rouge_l")
 _COPY = Problem("")
+_DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
 _OTHER_FILTER = Problem("", words="that another filter judges again")
 _NO_LOG_PROB = Problem(reasons.NO_LOG_PROBS, "logprobs are missing")
-
-
 # The values of verdicts; partly right (P) is neither right nor wrong.
-_VERDICTS = {"C": True, "I": False, "N": False, "P": None, 1: True, 0: False}
+_VERDICTS = {"C": True, "I": False, "N": False, "P": None, 1: True, 0: False, None: None}
 
 
-def _is_verdict(value: object) -> bool:
-    return value is None or (isinstance(value, (str, int, float)) and value in _VERDICTS)
-
-
-def names_in(entry: object, path: Path) -> tuple[str, str]:
+def names_of(response: Response, path: Path) -> tuple[str, str]:
     """Return the model and the dataset that the first record of a file names.
 
     They are `records` and the stem of the file's name if the record does not name them.
     """
-    record = entry if isinstance(entry, dict) and "answers" in entry else {}
-    dataset = record.get("dataset") or unzipped(path).stem
-    return str(record.get("model") or "records"), str(dataset)
+    is_record = response.is_of("records")
+    model = response.model if is_record else None
+    dataset = response.dataset if is_record else None
+    return str(model or "records"), str(dataset or unzipped(path).stem)
 
 
 @dataclass
@@ -55,9 +51,11 @@ class Reading:
     """The content of a file, as far as it was read.
 
     Attributes:
-        left_out: the entries and answers that cannot be used.
+        path: the file.
+        strict: whether the first line or answer that cannot be used raises an error.
         verdict: the name of the verdict that is read from a log; None for the first one.
         responses: the responses, in the order of the file.
+        left_out: the entries and answers that cannot be used.
         notes: the number of answers that are scored on some of their tokens, by message.
         endings: the number of answers of an API with each finish reason.
         n_with_thoughts: the number of answers that have thoughts before them.
@@ -66,59 +64,64 @@ class Reading:
         verdict_notes: messages about the verdicts.
     """
 
-    left_out: LeftOut
+    path: Path
+    strict: bool = False
     verdict: str | None = None
     responses: list[Response] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
     n_with_thoughts: int = 0
     columns: dict[str, list] = field(default_factory=lambda: {name: [] for name in RUN_COLUMNS})
-    owners: array = field(default_factory=lambda: array("q"))
+    owners: array = field(default_factory=lambda: array("i"))
     places: array = field(default_factory=lambda: array("i"))
     verdict_notes: list[str] = field(default_factory=list)
-    _left_out: list[tuple[Response, LeftOutAnswer]] = field(default_factory=list)
     _copies: set[int] = field(default_factory=set)
     _unfinished: set[str | int] = field(default_factory=set)
 
     def add(self, response: Response) -> None:
         """Add a response with those of its answers that can be used."""
         if self._is_copy(response):
-            self.left_out.add(response.where, _COPY)
+            self._leave_out(response, response.where, _COPY)
             return
         if response.served_id in self._unfinished and response.problem is None:
             response.problem = STREAM_PIECE  # only the last piece has a finish reason
         if self.responses:
-            _share_values(response, self.responses[-1])
+            response.share_values(self.responses[-1])
         self.responses.append(response)
         if response.problem is not None:
             self._leave_out(response, response.where, response.problem)
-        elif response.response_format is not None:
-            self._add_answers(response, response.response_format)
+        else:
+            self._add_answers(response)
         response.answers = ()
         if response.question_id is not None:
             response.served_id = None  # the ids of a large file take much memory
 
-    def _add_answers(self, response: Response, response_format: ResponseFormat) -> None:
+    def _add_answers(self, response: Response) -> None:
         """Add the answers of a response that can be used, and leave out the others."""
-        is_record = response_format.is_record
-        prompt = _prompt_text(response)
+        prompt = response.question if isinstance(response.question, str) else None
+        if response.conversation is not None and len(response.conversation) == 1:
+            prompt = response.conversation[0].text or None
         for n, answer in enumerate(response.answers):
-            place = f"{response.where}, " + (f"answers[{n}]" if is_record else f"choice {n}")
+            place = f"{response.where}, " + (
+                f"answers[{n}]" if response.is_record else f"choice {n}"
+            )
             self.n_with_thoughts += answer.has_thoughts
-            result = usable(answer, response_format, prompt, self.notes)
+            result = usable(answer, prompt, is_record=response.is_record, notes=self.notes)
             if isinstance(result, Problem):
                 self._leave_out(response, place, result)
                 if result.kind == NO_FINISH_REASON and response.served_id is not None:
                     self._unfinished.add(response.served_id)
                 continue
-            if not result["finished"]:
-                self.left_out.check_cut(place, None if is_record else answer.reason)
-            if not is_record:
+            if self.strict and not result["finished"]:
+                ending = "" if response.is_record else f" (finish reason {answer.reason!r})"
+                raise RunError(f"{place}: the answer was cut{ending}; raise the limit of tokens")
+            if not response.is_record:
                 self.endings[answer.reason] += 1
             self.owners.append(len(self.responses) - 1)
             self.places.append(n)
-            for name, column in self.columns.items():
-                column.append(result[name])
+            for column, values in self.columns.items():
+                values.append(result[column])
 
     def _is_copy(self, response: Response) -> bool:
         """Return whether an earlier response has the same id, question, texts and numbers."""
@@ -138,7 +141,10 @@ class Reading:
         return is_copy
 
     def _leave_out(self, response: Response, where: str, problem: Problem) -> None:
-        self._left_out.append((response, self.left_out.add(where, problem)))
+        """Leave out a line or an answer, or raise `RunError` instead with `strict`."""
+        if self.strict and problem.reason:
+            raise RunError(f"{where}: {problem.sentence or f'an answer {problem.kind}'}")
+        self.left_out.append((where, problem, response))
 
     def run(self, questions: QuestionSet | pd.DataFrame | None, *, is_file: bool) -> Run:
         """Return the run of the answers.
@@ -150,51 +156,70 @@ class Reading:
         Raises:
             RunError: no answer can be used.
         """
-        path = self.left_out.path
         self._copies.clear()  # a large file takes much memory
-        given = None if questions is None else GivenQuestions.of(questions)
         responses = self.responses
         texts = question_texts([response.conversation for response in responses])
-        for response, text in zip(responses, texts, strict=True):
-            response.question = text if response.question is None else response.question
-        set_own_ids(responses, set() if given is None else set(given.texts))
         problems = [response.problem for response in responses]
-        self._choose_filters()
-        if given is None:
-            set_missing_ids(responses, path)
-            questions = self._questions()
+        for response, text in zip(responses, texts, strict=True):
+            if text is not None and is_damaged(text):
+                response.problem = _DAMAGED_REQUEST
+            elif response.question is None:
+                response.question = text
+        if questions is None:
+            set_own_ids(responses, set())
+            set_missing_ids(responses, self.path)
+            table = self._questions()
         else:
-            questions = _with_scores(pair(responses, given, path), responses)
-        used = set(self.owners)
-        for number, (response, old_problem) in enumerate(zip(responses, problems, strict=True)):
+            table = self._paired_questions(questions)
+        self._choose_filters()
+        has_answers = np.zeros(len(responses), dtype=bool)
+        has_answers[np.asarray(self.owners)] = True
+        for response, old_problem, is_used in zip(responses, problems, has_answers, strict=True):
             problem = response.problem
-            if problem is not None and problem is not old_problem and number in used:
+            if problem is not None and problem is not old_problem and is_used:
                 self._leave_out(response, response.where, problem)
+        del texts, problems, has_answers  # a large file takes much memory
         self._read_verdicts()
         answers = self._answers()
-        for response, answer in self._left_out:
-            answer.question_id = response.question_id
         if answers.empty:
-            raise self.left_out.error(
-                f"{path} contains no answers that can be used ({len(questions)} questions)"
-            )
+            words = f"contains no answers that can be used ({len(table)} questions)"
+            raise error_of(self.left_out, self.path, f"{self.path} {words}")
         if self.endings and not answers["finished"].any():
             endings = "; ".join(map(str, self.endings))
             words = f"none of the {len(answers)} answers is finished; their finish reasons are"
-            raise RunError(f"{path}: {words} {endings}")
-        return Run(answers, questions, self._info(is_file), self.left_out.table())
+            raise RunError(f"{self.path}: {words} {endings}")
+        left_out = [(each.question_id, problem.reason) for _, problem, each in self.left_out]
+        left_out = [(name, reason) for name, reason in left_out if reason]
+        reason_table = pd.DataFrame(left_out, columns=["question_id", "reason"], dtype=object)
+        return Run(answers, table, self._info(is_file), reason_table)
+
+    def _paired_questions(self, questions: QuestionSet | pd.DataFrame) -> pd.DataFrame:
+        """Return the given questions with the scores of the file, after pairing the responses."""
+        has_own_ids = not isinstance(questions, QuestionSet) or questions.has_own_ids
+        table = rename_reserved(
+            questions.table if isinstance(questions, QuestionSet) else questions
+        )
+        has_columns = {"question_id", "question"} <= set(table)
+        if not has_columns or table["question_id"].duplicated().any():
+            raise RunError(
+                "questions= must have columns question_id and question, and each id once"
+            )
+        set_own_ids(self.responses, set(table["question_id"]))
+        table = pair(self.responses, table, self.path, has_own_ids=has_own_ids)
+        rows = {each.question_id: each.score_columns for each in self.responses if each.scores}
+        scores = pd.DataFrame.from_dict(rows, orient="index").reindex(table["question_id"])
+        missing = dict.fromkeys({"references", "split"} - set(table))
+        return table.assign(**missing, **scores.reset_index(drop=True))
 
     def _info(self, is_file: bool) -> RunInfo:
         """Return where the run comes from."""
-        path = self.left_out.path
         first = next(response for response in self.responses if response.response_format)
+        path = self.path if is_file else Path("records" if first.is_record else "responses")
+        if first.is_record:
+            model, dataset = names_of(first if is_file else Response(""), path)
+            return RunInfo(dataset, model, "records")
         name = first.response_format.name if first.response_format else ""
-        if first.response_format and first.response_format.is_record:
-            stem = unzipped(path).stem if is_file else "records"
-            model = first.model if is_file and first.model else "records"
-            dataset = first.dataset if is_file and first.dataset else stem
-            return RunInfo(str(dataset), str(model), "records")
-        return RunInfo(unzipped(path).stem if is_file else "responses", name, name)
+        return RunInfo(unzipped(path).stem, name, name)
 
     def _choose_filters(self) -> None:
         """Leave out the lines of lm-evaluation-harness about another filter than the first."""
@@ -219,7 +244,7 @@ class Reading:
                 "references": response.references,
                 "split": response.split,
                 "relation": response.relation,
-                **_scores_of(response),
+                **response.score_columns,
             }
             first = first_uses.setdefault(name, response)
             first_row = rows.setdefault(name, row)
@@ -229,7 +254,7 @@ class Reading:
                 if first_row.get(column) is None:
                     first_row[column] = value
             is_other = any(value not in (None, first_row[column]) for column, value in row.items())
-            if is_other or (_is_record(first) and _is_record(response)):
+            if is_other or (first.is_of("records") and response.is_of("records")):
                 words = f"question_id {name!r} was already used ({first.where})"
                 words += ", by another question" if is_other else ""
                 response.problem = Problem(reasons.UNREADABLE, words, is_detail=True)
@@ -254,29 +279,26 @@ class Reading:
         for response in self.responses:
             for name, value in (response.verdicts or {}).items():
                 values.setdefault(name, []).append(value)
-        verdicts = [
-            name
-            for name, all_values in values.items()
-            if all(map(_is_verdict, all_values)) and any(value is not None for value in all_values)
-        ]
+        verdicts = []
+        for name, all_values in values.items():
+            simple = [value for value in all_values if not isinstance(value, (list, dict))]
+            is_given = any(value is not None for value in simple)
+            if is_given and len(simple) == len(all_values) and set(simple) <= set(_VERDICTS):
+                verdicts.append(name)
         choices = ", ".join(verdicts) or "none"
-        if self.verdict is not None and self.verdict not in verdicts:
-            words = (
-                f"has no verdicts {self.verdict!r}; metrics and scorers of 0 and 1 are: {choices}"
-            )
-            raise RunError(f"{self.left_out.path} {words}")
-        if not values:
-            return
-        first = next(iter(values))
-        why = f"{first!r} of the log has other values than 0 and 1, so it is no verdict"
         chosen = self.verdict or next(iter(verdicts), None)
         if chosen is not None:
+            if chosen not in verdicts:
+                words = f"has no verdicts {chosen!r}; metrics and scorers of 0 and 1 are: {choices}"
+                raise RunError(f"{self.path} {words}")
             self._set_verdicts(chosen)
-        if chosen is None:
-            self.verdict_notes.append(why)
-        elif self.verdict is None and chosen != first:
-            remedy = f"choose with --correctness log:NAME among {choices}"
-            self.verdict_notes.append(f"{why}; {chosen!r} is used instead; {remedy}")
+        first = next(iter(values), None)
+        if first is not None and chosen != first and self.verdict is None:
+            note = f"{first!r} of the log has other values than 0 and 1, so it is no verdict"
+            if chosen is not None:
+                remedy = f"choose with --correctness log:NAME among {choices}"
+                note += f"; {chosen!r} is used instead; {remedy}"
+            self.verdict_notes.append(note)
 
     def _set_verdicts(self, name: str) -> None:
         """Set the verdicts of the answers of each response to those of a name.
@@ -289,23 +311,24 @@ class Reading:
         log_probs = self.columns["log_prob"]
         for owner, rows in rows_by_owner.items():
             response = self.responses[owner]
-            value = _VERDICTS.get((response.verdicts or {}).get(name))
-            if response.is_harness and len(rows) > 1:
+            if response.is_of("lm-eval") and len(rows) > 1:
                 if any(log_probs[row] is None for row in rows):
                     continue
-                sizes = [
-                    len(self.columns["text"][row]) if name.endswith("norm") else 1 for row in rows
-                ]
-                pairs = zip(rows, sizes, strict=True)
-                rows = [max(pairs, key=lambda pair: log_probs[pair[0]] / max(pair[1], 1))[0]]
+                by_length = name.endswith("norm")
+                sizes = {row: len(self.columns["text"][row]) if by_length else 1 for row in rows}
+                rows = [max(rows, key=lambda row: log_probs[row] / max(sizes[row], 1))]
             for row in rows:
-                self.columns["correct"][row] = value
+                self.columns["correct"][row] = _VERDICTS[(response.verdicts or {}).get(name)]
 
     def _answers(self) -> pd.DataFrame:
         """Return the table of the answers that can be used, those to one question together."""
         ids = [None if each.problem else each.question_id for each in self.responses]
-        table = pd.DataFrame(self.columns)
-        self.columns.clear()
+        types = {**dict.fromkeys(NUMBER_COLUMNS, float), "finished": bool, "closed": bool}
+        # One column after another, since those of a large file take much memory.
+        columns = {
+            name: pd.Series(self.columns.pop(name), dtype=types.get(name)) for name in RUN_COLUMNS
+        }
+        table = pd.DataFrame(columns, copy=False)
         table.insert(0, "question_id", [ids[row] for row in self.owners])
         is_used = table["question_id"].notna()
         has_log_prob = table["log_prob"].notna()
@@ -320,14 +343,10 @@ class Reading:
             order = np.argsort(groups, kind="stable")
             table = table.iloc[order[is_used.to_numpy()[order]]].reset_index(drop=True)
         table.insert(1, "rank", table.groupby("question_id").cumcount())
-        for name in _NUMBER_COLUMNS:
-            table[name] = table[name].astype(float)
-        for name in ("finished", "closed"):
-            table[name] = table[name].astype(bool)
-        for name in _OPTIONAL_COLUMNS:
-            if table[name].isna().all():
-                del table[name]
-        return table
+        empty = [name for name in _OPTIONAL_COLUMNS if table[name].isna().all()]
+        return table.drop(columns=empty)
+
+    # --- Messages ---
 
     def messages(self, run: Run) -> Iterator[str]:
         """Yield messages about what was read."""
@@ -344,7 +363,15 @@ class Reading:
             yield f"{count} answers {note}"
         yield from self.verdict_notes
         yield from self._messages_about_numbers(run)
-        yield from self._messages_about_models()
+        models: dict[str, dict[str, None]] = {}
+        for response in self.responses:
+            if isinstance(response.model, str) and response.problem is None:
+                models.setdefault(str(response.question_id), {})[response.model] = None
+        mixed = [names for names in models.values() if len(names) > 1]
+        if mixed:
+            names = ", ".join(mixed[0])
+            words = f"{len(mixed):,} questions have answers of several models ({names})"
+            yield f"{words}, which are scored as if one model had given them; give a file for each"
 
     def _messages_about_numbers(self, run: Run) -> Iterator[str]:
         """Yield messages about log-probabilities that are missing or all exactly 0."""
@@ -356,10 +383,9 @@ class Reading:
             use = "scores that need one are computed from the others"
             yield f"{words} (first to question {first!r}); {use}"
         elif n_missing and self.endings and not any(each.verdicts for each in self.responses):
-            requests = [
-                each.response_format.request for each in self.responses if each.response_format
-            ]
-            remedy = f"; ask for them with {requests[0]}" if requests and requests[0] else ""
+            formats = [each.response_format for each in self.responses if each.response_format]
+            request = formats[0].request
+            remedy = f"; ask for them with {request}" if request else ""
             words = f"gives no log-probabilities of {n_missing:,} answers"
             use = "their texts are read for SC, Deg and SE by counts"
             yield f"the API ({run.info.model}) {words}; {use}{remedy}"
@@ -368,47 +394,3 @@ class Reading:
                 "all log-probabilities are exactly 0, a probability of 1 that no model gives; the "
                 "server did not return them (as in speculative decoding), so scores mean nothing"
             )
-
-    def _messages_about_models(self) -> Iterator[str]:
-        """Yield a message if questions have answers of several models."""
-        models: dict[str, dict[str, None]] = {}
-        for response in self.responses:
-            if isinstance(response.model, str) and response.problem is None:
-                models.setdefault(str(response.question_id), {})[response.model] = None
-        mixed = [names for names in models.values() if len(names) > 1]
-        if mixed:
-            names = ", ".join(mixed[0])
-            words = f"{len(mixed):,} questions have answers of several models ({names})"
-            yield f"{words}, which are scored as if one model had given them; give a file for each"
-
-
-def _share_values(response: Response, previous: Response) -> None:
-    """Use the values of the previous response where they are equal, which saves memory."""
-    for name in ("question_id", "question", "references", "model"):
-        value = getattr(previous, name)
-        if value == getattr(response, name):
-            setattr(response, name, value)
-
-
-def _is_record(response: Response) -> bool:
-    return response.response_format is not None and response.response_format.name == "records"
-
-
-def _scores_of(response: Response) -> dict[str, float]:
-    """Return the scores that a record contains, by their columns in a run."""
-    return {f"score_{method}": score for method, score in (response.scores or {}).items()}
-
-
-def _with_scores(questions: pd.DataFrame, responses: list[Response]) -> pd.DataFrame:
-    """Return the given questions with the scores of the file, and its other columns empty."""
-    rows = {each.question_id: _scores_of(each) for each in responses if each.scores}
-    scores = pd.DataFrame.from_dict(rows, orient="index").reindex(questions["question_id"])
-    missing = dict.fromkeys({"references", "split"} - set(questions))
-    return questions.assign(**missing, **scores.reset_index(drop=True))
-
-
-def _prompt_text(response: Response) -> str | None:
-    """Return the text of a response's prompt or question, or None if the file does not have it."""
-    if response.conversation is not None and len(response.conversation) == 1:
-        return response.conversation[0].text or None
-    return response.question if isinstance(response.question, str) else None

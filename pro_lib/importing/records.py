@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Text, not_empty
-from pro_lib.questions.file_readers import Identity, json_lines, read_rows
+from pro_lib.questions.file_readers import Identity, rows_of
 from pro_lib.questions.question_sets import lend_validation
+from pro_lib.questions.tables import BadRow
 from pro_lib.runs.run import Run
 
 # `split_records` draws this many times `n_validation` questions, so that α can be chosen again on
@@ -28,15 +29,23 @@ def _truth_value(value: object) -> object:
 _WITHOUT_VERDICT = ("refused", "undecided", "unknown")
 
 
+_Unmarked = AfterValidator(without_spreadsheet_mark)
+_OptionalText = Annotated[
+    str, BeforeValidator(lambda value: value if isinstance(value, str) else ""), _Unmarked
+]
+
+
 class _Label(Format):
     """A row of a file of labels.
 
     An id may be a whole number, and `correct` 1 or 0.
     """
 
-    question_id: Identity
-    text: Text
+    question_id: Annotated[Identity, _Unmarked]
+    text: Annotated[Text, _Unmarked]
     correct: Annotated[bool, BeforeValidator(_truth_value)]
+    question: _OptionalText = ""
+    accepted_answers: _OptionalText = ""
 
 
 def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
@@ -105,23 +114,18 @@ def read_labels(path: str | Path) -> pd.DataFrame:
         ...     read_labels(file).values.tolist()
         [['q1', 'Paris', True]]
     """
-    rows = read_rows(not_empty(path, "path"))
     labels = []
-    for where, row in json_lines(rows):
+    for where, row in rows_of(not_empty(path, "path")):
+        if isinstance(row, BadRow):
+            raise RunError(f"{where}: {row.reason}")
         if {"plan", "probability"} <= set(row):
             raise RunError(
                 f"{where}: these labels are of a sample, whose answers were chosen with different "
                 "probabilities; use them in a notebook, or in pro score with one file of responses"
             )
         if row.get("status") not in _WITHOUT_VERDICT:
-            label = dict(parse(_Label, row, where), place=where)
-            for name in ("question", "accepted_answers"):
-                label[name] = row[name] if isinstance(row.get(name), str) else ""
-            labels.append(label)
-    for label in labels:
-        for name in ("question_id", "text", "question", "accepted_answers"):
-            label[name] = without_spreadsheet_mark(label[name])
-    columns = ["question_id", "text", "correct", "question", "accepted_answers"]
+            labels.append(dict(parse(_Label, row, where), place=where))
+    columns = list(_Label.model_fields)
     table = pd.DataFrame(labels, columns=[*columns, "place"])
     table = table.drop_duplicates(columns, ignore_index=True)
     if table.empty:

@@ -1,6 +1,6 @@
 """The response formats as a table: how each is recognized, and where its values are.
 
-Paths are JMESPath expressions of names, places and `||`, which `value_at` evaluates.
+Paths are names and places with dots between them, and alternatives after `||`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pro_lib.common.validation import SentenceError
 def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
     alternatives = []
     for part in path.split("||"):
-        names = part.strip().replace("[", ".").replace("]", "").split(".")
+        names = part.strip().split(".")
         alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
     return tuple(alternatives)
 
@@ -77,17 +77,26 @@ class ResponseFormat:
 # --- Formats whose answers are collected from several places ---
 
 
+def message_fields(value: object) -> tuple[object, dict]:
+    """Return the type and the fields of a message, also in one of LangChain's other two forms.
+
+    They are `{"lc": 1, "id": [..., "HumanMessage"], "kwargs": {}}` and `{"type": …, "data": {}}`.
+    """
+    turn = as_mapping(value)
+    if turn.get("lc") is not None and isinstance(turn.get("kwargs"), dict):
+        class_name = as_items(turn.get("id"))[-1:] or [""]
+        return class_name[0], turn["kwargs"]
+    is_inner = isinstance(turn.get("data"), dict)
+    return turn.get("type"), turn["data"] if is_inner else turn
+
+
 def langchain_message(value: object) -> dict | None:
     """Return the fields of a model's message in one of LangChain's three forms, else None."""
-    fields = as_mapping(value)
-    if fields.get("lc") is not None and isinstance(fields.get("kwargs"), dict):
-        class_name = as_items(fields.get("id"))[-1:]
-        return fields["kwargs"] if class_name and class_name[0] in _AI_TYPES else None
-    if fields.get("type") in _AI_TYPES and isinstance(fields.get("data"), dict):
-        return fields["data"]
+    kind, fields = message_fields(value)
     has_metadata = "response_metadata" in fields or "additional_kwargs" in fields
-    is_message = "content" in fields and has_metadata
-    return fields if is_message and fields.get("type") in (None, *_AI_TYPES) else None
+    is_message = fields is not value or ("content" in fields and has_metadata)
+    is_of_model = kind in _AI_TYPES or (kind is None and fields is value)
+    return fields if is_message and is_of_model else None
 
 
 _AI_TYPES = ("ai", "AIMessage", "AIMessageChunk")
@@ -156,9 +165,9 @@ def _harness_answers(line: dict) -> list[dict]:
         counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
         raise SentenceError(f"{counts}; each request needs one")
     answers = []
-    for request, replies in zip(requests, groups, strict=True):
+    for n, (request, replies) in enumerate(zip(requests, groups, strict=True)):
         for reply in as_items(replies):
-            answer = {"text": reply, "finish_reason": "stop"}
+            answer = {"text": reply, "finish_reason": "stop", "index": n}
             if isinstance(reply, list):
                 text = inner_value(request, "arg_1" if isinstance(request, dict) else 1)
                 if not isinstance(text, str):
@@ -198,22 +207,16 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "langchain",
         "logprobs=True of the model",
-        ("generations || outputs.generations || response_metadata || additional_kwargs",),
+        (
+            "generations || outputs.generations || response_metadata || additional_kwargs || "
+            "kwargs.content || data.content",
+        ),
         _langchain_answers,
         text="content",
         reason="finish_reason || stop_reason || stopReason || done_reason || status",
         tokens="logprobs_result || logprobs",
     ),
-    ResponseFormat(
-        "langchain",
-        "logprobs=True of the model",
-        ("kwargs.content || data.content",),
-        _langchain_answers,
-        text="content",
-        reason="finish_reason || stop_reason || stopReason || done_reason || status",
-        tokens="logprobs_result || logprobs",
-    ),
-    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs[0]",), _vllm_answers),
+    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs.0",), _vllm_answers),
     ResponseFormat(
         "gemini",
         "responseLogprobs=true",
@@ -233,7 +236,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "responses",
         'include=["message.output_text.logprobs"]',
-        ("output[0]",),
+        ("output.0",),
         _responses_answer,
         text="content",
     ),

@@ -1,7 +1,7 @@
 """Find the responses in an entry of a file, with the question and the answers of each."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +11,12 @@ from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping, first_value
 from pro_lib.common.validation import Format, SentenceError, Text, sentence
-from pro_lib.importing.answers import Answer
+from pro_lib.importing.answers import Answer, Problem
 from pro_lib.importing.conversations import (
     Conversation,
     conversations_of,
-    listed_texts,
     without_answer,
 )
-from pro_lib.importing.left_out import Problem
 from pro_lib.importing.parsing import answers_of
 from pro_lib.importing.response_formats import (
     RESPONSE_FORMATS,
@@ -27,8 +25,7 @@ from pro_lib.importing.response_formats import (
     response_format_of,
     value_at,
 )
-from pro_lib.questions.file_readers import Identity, TextList
-from pro_lib.questions.json_values import decoded
+from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
 from pro_lib.questions.tables import BadRow
 
@@ -52,7 +49,7 @@ _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 # The metrics of older versions of lm-evaluation-harness, which do not name them.
 _METRICS = ("acc", "exact_match", "em", "acc_norm")
 # Fields of a response that says no more than that it failed.
-_MESSAGE_NAMES = {"detail", "message", "status", "request_id"}
+_MESSAGE_NAMES = {"detail", "message", "status", "request_id", "status_code", "code"}
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
 _EVENT_TYPES = (
     "response.",
@@ -112,15 +109,31 @@ class Response:
     part: int | None = None
 
     @property
-    def is_harness(self) -> bool:
-        """Whether it is a line of lm-evaluation-harness."""
-        return self.response_format is not None and self.response_format.name == "lm-eval"
+    def is_record(self) -> bool:
+        """Whether it is of a format of this project."""
+        return self.response_format is not None and self.response_format.is_record
+
+    def is_of(self, name: str) -> bool:
+        """Return whether it has the format of this name."""
+        return self.response_format is not None and self.response_format.name == name
 
     @property
     def number(self) -> int:
         """The number of its line or entry."""
         numbers = re.findall(r"\d+", self.where.partition(", prompt ")[0])
         return int(numbers[-1]) if numbers else 0
+
+    @property
+    def score_columns(self) -> dict[str, float]:
+        """The scores that a record contains, by their columns in a run."""
+        return {f"score_{method}": score for method, score in (self.scores or {}).items()}
+
+    def share_values(self, previous: "Response") -> None:
+        """Use the values of the previous response where they are equal, which saves memory."""
+        for name in ("question_id", "question", "references", "model"):
+            value = getattr(previous, name)
+            if value == getattr(self, name):
+                setattr(self, name, value)
 
 
 class _CheckedFields(Format):
@@ -143,12 +156,10 @@ def responses_in(where: str, entry: object) -> list[Response]:
         return [Response(where, problem=_unreadable(entry.reason))]
     value = decoded(entry)
     try:
-        if isinstance(value, list):
-            parts = _entries_of_list(value)
-            return [response for part in parts for response in _responses_of_entry(where, part)]
-        if isinstance(value, dict):
-            return list(_responses_of_entry(where, value))
-        raise _unrecognized({})
+        if not isinstance(value, (list, dict)):
+            raise _unrecognized({})
+        entries = _entries_of_list(value) if isinstance(value, list) else [value]
+        return [response for part in entries for response in _responses_of_entry(where, part)]
     except (SentenceError, TypeError) as error:
         return [Response(where, problem=_unreadable(str(error)))]
 
@@ -169,7 +180,7 @@ def _unrecognized(entry: dict) -> RunError:
     for name, words in FOREIGN.items():
         if name in entry:
             return RunError(f"this is {words}")
-    names = ", ".join(dict.fromkeys(each.name for each in RESPONSE_FORMATS[:-2]))
+    names = ", ".join(each.name for each in RESPONSE_FORMATS if not each.is_record)
     return RunError(f"unrecognized response format; supported are {names}, and records")
 
 
@@ -191,26 +202,33 @@ def _entries_of_list(values: list) -> list[dict]:
     return [{"response": parts}]
 
 
-def _responses_of_entry(where: str, entry: dict) -> Iterator[Response]:
-    """Yield the responses of an entry: one for each body, or one for each of several prompts."""
+def _responses_of_entry(where: str, entry: dict) -> list[Response]:
+    """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
     shared = _entry_fields(where, entry, is_wrapped)
     copies = [shared, *(replace(shared) for _ in bodies[1:])]
-    responses = [
-        _parsed(response, entry, body) for response, body in zip(copies, bodies, strict=True)
-    ]
+    responses = [_parsed(*pair, entry) for pair in zip(copies, bodies, strict=False)]
     conversations = []
     if shared.question is None:
         conversations = conversations_of(entry, bodies[0] if bodies else None)
-    questions = listed_texts(entry.get("question"))
-    if max(len(questions), len(conversations)) > 1:
-        yield from _responses_to_prompts(responses, questions, conversations)
-        return
+    listed = _listed_questions(entry)
+    prompts = listed or conversations
+    if len(prompts) > 1:
+        return _responses_to_prompts(responses, prompts)
     for response in responses:
-        if conversations and response.question is None:
+        if listed:
+            [response.question] = listed
+        elif conversations:
             texts = [answer.text for answer in response.answers]
             response.conversation = without_answer(conversations[0], texts)
-        yield _checked(response)
+    return list(map(_checked, responses))
+
+
+def _listed_questions(entry: dict) -> list:
+    """Return the texts in a list of questions, or an empty list for any other question."""
+    question = entry.get("question")
+    texts = question if isinstance(question, list) else []
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 def _checked(response: Response) -> Response:
@@ -226,46 +244,36 @@ def _checked(response: Response) -> Response:
     return response
 
 
-def _responses_to_prompts(
-    responses: list[Response], questions: list[str], conversations: list[Conversation]
-) -> Iterator[Response]:
-    """Yield a response for each of several prompts of one request.
+def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Response]:
+    """Return a response for each of several prompts of one request.
 
     Each prompt has the same number of answers. Those to the first prompt come first, in the order
     of `index` if the answers have it. A field may list a value for each prompt.
     """
     first = responses[0]
     if first.problem is not None:
-        yield _checked(replace(first, question=None))
-        return
-    n_prompts = max(len(questions), len(conversations))
+        return [_checked(first)]
     answers = [answer for response in responses for answer in response.answers]
-    if not answers or len(answers) % n_prompts:
-        counts = f"{len(answers)} answers to {n_prompts} prompts"
+    if not answers or len(answers) % len(prompts):
+        counts = f"{len(answers)} answers to {len(prompts)} prompts"
         raise RunError(f"{counts}; each prompt needs equally many")
     if len(responses) == 1 and all(answer.position is not None for answer in answers):
         answers.sort(key=lambda answer: answer.position or 0)
-    size = len(answers) // n_prompts
-    for n in range(n_prompts):
-        fields: dict[str, Any] = {"question": questions[n] if questions else None}
+    size = len(answers) // len(prompts)
+    parts = []
+    for n, prompt in enumerate(prompts):
+        part = replace(first, where=f"{first.where}, prompt {n}", served_id=None, part=n)
+        part.answers = answers[n * size : (n + 1) * size]
+        part.question = prompt if isinstance(prompt, str) else None
+        part.conversation = None if isinstance(prompt, str) else prompt
         for name in ("question_id", "references", "split"):
             values = getattr(first, name)
-            if isinstance(values, list) and len(values) == n_prompts:
-                fields[name] = values[n]
+            if isinstance(values, list) and len(values) == len(prompts):
+                setattr(part, name, values[n])
         if isinstance(first.question_id, (str, int)):
-            fields["question_id"] = f"{first.question_id}-{n}"
-        if len(conversations) == n_prompts:
-            fields["conversation"] = conversations[n]
-        yield _checked(
-            replace(
-                first,
-                where=f"{first.where}, prompt {n}",
-                served_id=None,
-                answers=answers[n * size : (n + 1) * size],
-                part=n,
-                **fields,
-            )
-        )
+            part.question_id = f"{first.question_id}-{n}"
+        parts.append(_checked(part))
+    return parts
 
 
 # --- The bodies of an entry ---
@@ -293,62 +301,57 @@ def _body_in_response(entry: dict) -> object:
     """Return the value in the field `response`, or an error if it is empty."""
     body = decoded(entry["response"])
     status = as_mapping(body).get("status_code")
+    is_failed = isinstance(status, int) and status >= 400
     if isinstance(body, dict) and "body" in body:  # a line of OpenAI's batches
         body = decoded(body["body"])
-        if isinstance(status, int) and status >= 400 and not isinstance(body, dict):
+        if is_failed and not isinstance(body, dict):
             body = None
     if body not in ("", {}, [], None):
         return body
+    words = "the response is empty" if status is None else f"an empty response with status {status}"
     state = entry.get("status")  # of Vertex
-    if isinstance(state, str) and state:
-        return {"error": state[:100]}
-    if status is None:
-        return {"error": "the response is empty"}
-    return {"error": f"an empty response with status {status}"}
+    return {"error": state[:100] if isinstance(state, str) and state else words}
 
 
 def _bodies_in_wrapper(entry: dict) -> list[object]:
     """Return the responses in the first field that contains any, or the error of a failed one."""
     for name in _WRAPPERS:
         value = decoded(entry.get(name))
+        fields = as_mapping(value)
         is_result = name == "result"  # of Anthropic's batches
-        if is_result and isinstance(as_mapping(value).get("message"), dict):
-            value = as_mapping(value)["message"]
+        if is_result and isinstance(fields.get("message"), dict):
+            value = fields["message"]
         bodies = as_items(value)
         if bodies and all(isinstance(body, dict) and response_format_of(body) for body in bodies):
             return bodies
-        fields = as_mapping(value)
         if is_result and fields.get("type") in _FAILED_RESULTS:
             return [{"error": _failure(fields) or fields["type"]}]
     return []
 
 
-def _parsed(response: Response, entry: dict, body: object) -> Response:
+def _parsed(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
     if _is_stream_piece(fields):
         response.problem = STREAM_PIECE
         return response
     served_id = value_at(fields, _SERVED_IDS)
+    response.served_id = served_id if isinstance(served_id, (str, int)) else None
+    response.model = value_at(fields, _MODELS)
     response_format = response_format_of(fields)
+    response.response_format = response_format
     message = _failure(entry)
+    message = _failure(fields) if message is None else message
     if message is None:
-        message = _failure(fields)
-    if message is None and response_format is None:
-        raise _unrecognized(fields)
-    answers = []
-    if message is None and response_format is not None:
-        answers = list(answers_of(fields, response_format))
-        is_empty = not answers and not response_format.is_record
+        if response_format is None:
+            raise _unrecognized(fields)
+        response.answers = list(answers_of(fields, response_format))
+        is_empty = not response.answers and not response_format.is_record
         message = "it holds no answers" if is_empty else None
     if message is not None:
         words = "the response failed" + (f" ({message})" if message else "")
         response.problem = Problem(reasons.FAILED, words)
-    response.response_format = response_format
-    response.served_id = served_id if isinstance(served_id, (str, int)) else None
-    response.model = value_at(fields, _MODELS)
-    response.answers = answers
-    if response.is_harness:
+    if response.is_of("lm-eval"):
         _add_harness_fields(response, fields)
     if response_format is not None and response_format.verdicts:
         scores = as_mapping(value_at(fields, response_format.verdicts))
@@ -367,12 +370,13 @@ def _add_harness_fields(response: Response, line: dict) -> None:
     }
     if response.question is None:
         response.question = value_at(line, "doc.question || arguments.gen_args_0.arg_0")
-    target = value_at(line, "doc.mc2_targets || target")
-    choices = [answer.text for answer in response.answers if answer.log_prob is not None]
-    targets = []
-    for value in as_items(target):
-        is_index = choices and str(value).isdecimal() and int(value) < len(choices)
-        targets.append(choices[int(value)] if is_index else value)
+    choices = {
+        str(answer.position): answer.text
+        for answer in response.answers
+        if answer.log_prob is not None
+    }
+    targets = as_items(value_at(line, "doc.mc2_targets || target"))
+    targets = [choices.get(str(value), value) for value in targets]
     response.references = references_beside({"answer": targets})
 
 
@@ -389,23 +393,15 @@ def _failure(body: dict) -> str | None:
         return _message(body)
     if not body:
         return "the response is empty"
-    status = body.get("status_code", body.get("code"))
-    has_only_message = len(body) < 5 and set(body) <= _MESSAGE_NAMES
-    is_failed_status = isinstance(status, int) and status >= 400
-    if (is_failed_status or has_only_message) and response_format_of(body) is None:
-        return _message(body) or (f"status {status}" if is_failed_status else "")
-    return None
+    return _message(body) if set(body) <= _MESSAGE_NAMES else None
 
 
 def _message(error: Any) -> str:
     """Return the first message in an error, or "" if it has none."""
     for entry in as_items(error):
-        fields = as_mapping(entry)
-        message = fields.get("message") or fields.get("detail") or fields.get("code")
-        if message is None and isinstance(entry, str):
-            message = entry
-        if message:
-            return str(message)[:100]
+        message = first_value(as_mapping(entry), ("message", "detail", "code"))
+        if message or isinstance(entry, str):
+            return str(message or entry)[:100]
     return ""
 
 
@@ -413,46 +409,44 @@ def _is_stream_piece(body: dict) -> bool:
     """Return whether a response is a piece of a stream, with only a part of an answer."""
     kind = body.get("object")
     event = body.get("type")
-    is_chunk = isinstance(kind, str) and kind.endswith(".chunk")
-    is_event = isinstance(event, str) and event.startswith(_EVENT_TYPES)
-    is_of_ollama = body.get("done") is False
-    is_of_llama_cpp = body.get("stop") is False and "content" in body
-    is_of_tgi = isinstance(body.get("token"), dict) and "generated_text" in body
-    if is_chunk or is_event or is_of_ollama or is_of_llama_cpp or is_of_tgi:
-        return True
-    return any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))
+    return (
+        (isinstance(kind, str) and kind.endswith(".chunk"))
+        or (isinstance(event, str) and event.startswith(_EVENT_TYPES))
+        or body.get("done") is False  # of Ollama
+        or (body.get("stop") is False and "content" in body)  # of llama.cpp
+        or (isinstance(body.get("token"), dict) and "generated_text" in body)  # of TGI
+        or any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))
+    )
 
 
 # --- The question of an entry ---
 
 
 def _entry_fields(where: str, entry: dict, is_wrapped: bool) -> Response:
-    """Return a response without answers that has what an entry says about its question."""
-    question = entry.get("question")
+    """Return a response without answers that has what an entry says about its question.
+
+    The references may be those of the row of a dataset. A text at `answer` may be the model's own
+    answer, copied from the response. Therefore it is used only if it is a rationale as in GSM8K, or
+    if the entry also has aliases.
+    """
     split = entry.get("split")
+    references = first_value(entry, ("references", "target"))
+    answer = entry.get("answer")
+    is_own_answer = isinstance(answer, str) and "####" not in answer and not entry.get("aliases")
+    if references is None and is_wrapped and not is_own_answer:
+        references = references_beside(entry)
+    names: tuple[str, ...] = ("question_id", "custom_id", "recordId", "key", "doc_id")
+    if entry.get("epoch") is not None:  # of inspect_ai
+        names = ("id",)
     return Response(
         where,
-        question_id=first_value(entry, ("question_id", "custom_id", "recordId", "key", "doc_id")),
-        call_id=entry.get("id") if is_wrapped or entry.get("epoch") is not None else None,
-        question=None if isinstance(question, list) else question,
-        references=_references(entry, is_wrapped),
+        question_id=first_value(entry, names),
+        call_id=entry.get("id") if is_wrapped else None,
+        question=None if _listed_questions(entry) else entry.get("question"),
+        references=references,
         split=str(split) if type(split) is int else split,
         relation=entry.get("relation"),
         scores=entry.get("scores") if "answers" in entry else None,
         dataset=entry.get("dataset"),
         filter=entry.get("filter"),
     )
-
-
-def _references(entry: dict, is_wrapped: bool) -> Any:
-    """Return the right answers that an entry has, perhaps as the row of a dataset.
-
-    A text at `answer` may be the model's own answer, copied from the response. Therefore it is used
-    only if it is a rationale as in GSM8K, or if the entry also has aliases.
-    """
-    references = first_value(entry, ("references", "target"))
-    if references is not None or not is_wrapped:
-        return references
-    answer = entry.get("answer")
-    is_plain_text = isinstance(answer, str) and "####" not in answer
-    return None if is_plain_text and not entry.get("aliases") else references_beside(entry)

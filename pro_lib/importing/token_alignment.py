@@ -2,31 +2,21 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
-from pro_lib.importing.answers import Answer
-from pro_lib.importing.left_out import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS
-from pro_lib.importing.token_places import (
-    is_complete,
-    span_at_start,
-    spans_of_text,
-    stop_position,
-    texts_without_specials,
-    with_outer_space,
-)
+from pro_lib.importing.answers import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS, Answer
 from pro_lib.importing.token_spellings import (
+    REPLACEMENT,
     REPLACEMENT_BYTES,
-    Span,
     Spelling,
     encoded,
     is_control_token,
     is_space,
     possible_spellings,
+    right_stripped,
     shown,
     without_special_edges,
 )
@@ -34,7 +24,7 @@ from pro_lib.importing.token_spellings import (
 # Servers write this number for a log-probability that they do not return, and vLLM also for -inf.
 NOT_GIVEN = -9999.0
 
-# The reasons why an answer is left out, besides those of `left_out`.
+# The reasons why an answer is left out, besides those of `answers`.
 TOO_FEW = "whose tokens spell less than their text"
 DIFFERENT = "whose tokens spell a different text"
 UNEVEN = "whose numbers of tokens and of log-probabilities differ"
@@ -54,50 +44,12 @@ ECHO_UNKNOWN = (
 # After these reasons another spelling is tried, in which the text may start and end with whole
 # tokens.
 _REASONS_OF_A_SPELLING = (STARTS_WITHIN, STARTS_WITHIN_WORD, ENDS_WITHIN)
-
 _TOKEN_ID = re.compile(r"token_id:\d+")
 
-
-class Alignment(NamedTuple):
-    """The tokens that spell an answer.
-
-    Attributes:
-        text: the answer's text without special tokens at its ends and without an echoed prompt.
-        token_log_probs: the log-probabilities of the tokens that spell the text and of those that
-            end it.
-        n_before: the number of tokens before the answer that are left out: an echoed prompt, a
-            prefill, reasoning.
-        n_after: the number of tokens after the answer that are left out.
-        lacks_ending: whether the ending has a placeholder instead of a log-probability.
-    """
-
-    text: str
-    token_log_probs: list[Any]
-    n_before: int = 0
-    n_after: int = 0
-    lacks_ending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The reason why an answer cannot be scored, as in "3 answers <reason> are left out"."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    """The tokens of an answer in one spelling.
-
-    Attributes:
-        answer: the answer.
-        texts: the text of each token, "" if unknown.
-        spelling: the bytes of each token.
-    """
-
-    answer: Answer
-    texts: list[str]
-    spelling: Spelling
+# A part of the joined tokens in bytes: its start and its end.
+_Span: TypeAlias = tuple[int, int]
+# A text, the spelling in which it was found, and its place there.
+_Places: TypeAlias = Iterator[tuple[str, Spelling, _Span]]
 
 
 def is_placeholder(log_prob: object) -> bool:
@@ -105,334 +57,344 @@ def is_placeholder(log_prob: object) -> bool:
     return log_prob is None or (isinstance(log_prob, int | float) and not log_prob > NOT_GIVEN)
 
 
-def align(answer: Answer) -> Alignment | Mismatch:
-    """Return the tokens that spell an answer, or the reason why the answer cannot be scored.
+def align(answer: Answer, prompt: str | None = None) -> Answer | str:
+    """Return an answer with the tokens that spell it, or the reason why it cannot be scored.
 
     The tokens may spell more than the text: special tokens, an echoed prompt, a prefill, reasoning,
     or a stop string. They may be in the spelling of a tokenizer (`▁Paris`, `ĠParis`, `<0x0A>`), and
     characters that are split over tokens may be replaced by U+FFFD. The server may have removed
-    white space, but the tokens must spell the white space that the text has. Tokens of white space
+    white space around the text. Tokens of white space
     before the text belong to the answer, except after tokens that are left out.
 
-    The answer is the text that the tokens spell last. The result is a `Mismatch` if the tokens do
-    not spell the text, if the text starts within a token, or if a log-probability is a placeholder.
+    The answer is the text that the tokens spell last. A reason is returned if the tokens do not
+    spell the text, if the text starts within a token, or if a log-probability is a placeholder.
     Only the ending may have a placeholder.
 
     Args:
         answer: the text and the tokens, with log-probabilities in nats.
+        prompt: the text of the prompt, or of the question in it, if it is known.
 
     Example:
         >>> tokens = ["<think>", "Hm", "</think>", "Par", "is", "</s>"]
         >>> log_probs = [-1.0, -2.0, -0.5, -0.25, -0.5, -0.125]
-        >>> alignment = align(Answer("Paris", tokens, log_probs))
-        >>> alignment.n_before, alignment.token_log_probs
+        >>> aligned = align(Answer("Paris", tokens, log_probs))
+        >>> aligned.n_before, aligned.token_log_probs
         (3, [-0.25, -0.5, -0.125])
     """
-    if answer.token_texts is None:
-        answer = answer._replace(token_texts=[None] * len(answer.token_log_probs))
-    if len(answer.token_texts or ()) != len(answer.token_log_probs):
-        return Mismatch(UNEVEN)
-    return _identical(answer) or _aligned(answer)
+    log_probs = answer.token_log_probs
+    tokens = [None] * len(log_probs) if answer.token_texts is None else answer.token_texts
+    if len(tokens) != len(log_probs):
+        return UNEVEN
+    if _is_identical(answer):
+        return answer
+    if not tokens:
+        if answer.text.strip():
+            return TOO_FEW
+        return NOT_RETURNED if answer.finished else answer
+    # Some servers only state the ids of tokens.
+    has_text = [token is not None and not _TOKEN_ID.fullmatch(shown(token)) for token in tokens]
+    if any(has_text):
+        # The ending alone may have no text.
+        if not all(has_text[:-1]):
+            return PARTLY_UNKNOWN
+        return _aligned(answer._replace(prompt=(prompt or "").strip()))
+    if answer.has_thoughts:
+        return THOUGHT_IN_TOKENS
+    if any(map(is_placeholder, log_probs)):
+        return NOT_RETURNED
+    return answer._replace(text=without_special_edges(answer.text))
 
 
-def _identical(answer: Answer) -> Alignment | None:
-    """Return the alignment if the joined tokens are the text, as is usual, or None otherwise."""
+def _aligned(answer: Answer) -> Answer | str:
+    """Return an answer whose tokens have texts, or the reason why it cannot be scored."""
+    spellings = possible_spellings(answer)
+    for places in (_places(answer, spellings), _places_at_start(answer, spellings)):
+        first_reason = ""
+        for text, spelling, span in places:
+            result = _scored(answer, spelling, span, text)
+            if isinstance(result, Answer):
+                return result
+            first_reason = first_reason or result
+            if result not in _REASONS_OF_A_SPELLING:
+                break
+        if first_reason:
+            return first_reason
+    return _reason_not_found(answer, spellings)
+
+
+def _is_identical(answer: Answer) -> bool:
+    """Return whether the joined tokens are the text, as is usual, and have log-probabilities."""
     texts: Any = answer.token_texts
     ending = shown(texts[-1]) if texts else ""
-    has_ending = len(texts) > 1 and answer.finished and (not ending or is_control_token(ending))
+    has_ending = bool(texts) and answer.finished and (not ending or is_control_token(ending))
     body = texts[:-1] if has_ending else texts
+    if not body:
+        return False
     try:
-        joined = b"".join(body).decode() if body and isinstance(body[0], bytes) else "".join(body)
+        joined = b"".join(body).decode() if isinstance(body[0], bytes) else "".join(body)
     except (TypeError, UnicodeDecodeError):
-        return None
-    if not joined or joined != answer.text or any(sign in joined for sign in CONTROL_SIGNS):
-        return None
-    if any(map(is_placeholder, answer.token_log_probs)):
-        return None
-    return Alignment(answer.text, list(answer.token_log_probs))
+        return False
+    if joined != answer.text or any(sign in joined for sign in CONTROL_SIGNS):
+        return False
+    return not any(map(is_placeholder, answer.token_log_probs))
 
 
-def _aligned(answer: Answer) -> Alignment | Mismatch:
-    """Return the alignment of any answer."""
-    if not answer.token_texts:
-        return _without_tokens(answer)
-    answer = _with_known_texts(answer)
-    is_known = [text is not None for text in answer.token_texts]
-    if not any(is_known):
-        return _not_compared(answer)
-    if not all(is_known[:-1]):  # the ending alone may have no text
-        return Mismatch(PARTLY_UNKNOWN)
-    texts = [shown(text) for text in answer.token_texts]
-    spellings = list(possible_spellings(answer, texts, _special_flags(answer, texts)))
-    first_mismatch = None
-    for text, spelling, span in spans_of_text(answer, spellings):
-        result = _scored(_Tokens(answer, texts, spelling), span, text)
-        if isinstance(result, Alignment):
-            return result
-        first_mismatch = first_mismatch or result
-        if result.reason not in _REASONS_OF_A_SPELLING:
-            break
-    return (
-        first_mismatch
-        or _first_part(answer, spellings, texts)
-        or _full_text(answer, spellings)
-        or _not_found(answer, spellings)
-    )
+def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
+    """Return the reason why a text was not found in the tokens."""
+    if any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings):
+        return SPLIT_UNKNOWN
+    text = without_special_edges(answer.text)
+    if CONTROL_TOKEN.search(text):
+        return SPECIAL_WITHIN
+    token_texts = [spelling.joined.decode("utf-8", "replace").strip() for spelling in spellings]
+    return TOO_FEW if any(token_text in text for token_text in token_texts) else DIFFERENT
 
 
-def _special_flags(answer: Answer, texts: list[str]) -> list[bool]:
-    """Return whether each token is special, as the server says or as its text shows."""
-    flags = answer.token_specials or [False] * len(texts)
-    return [
-        bool(text) and (flag or is_control_token(text))
-        for text, flag in zip(texts, flags, strict=True)
-    ]
+# --- Places of a text ---
 
 
-def _first_part(
-    answer: Answer, spellings: list[Spelling], texts: list[str]
-) -> Alignment | Mismatch | None:
-    """Return the alignment of a text that the tokens spell first.
+def _places(answer: Answer, spellings: list[Spelling]) -> _Places:
+    """Yield the places of an answer's text at the end of its tokens, the most certain first."""
+    for find in (_before_stop, _at_end, _with_replacements):
+        yield from _places_found(find, answer, spellings)
+
+
+def _places_at_start(answer: Answer, spellings: list[Spelling]) -> _Places:
+    """Yield the places of a text that the tokens spell first.
 
     The tokens after it may be a stop string that the server does not name.
     """
     is_exact = not any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
-    if not answer.finished or answer.has_thoughts or not is_exact:
-        return None
-    first_mismatch = None
-    for text in texts_without_specials(answer):
-        target = encoded(text.strip())
-        for spelling in spellings:
-            span = with_outer_space(text, spelling, span_at_start(spelling, target))
-            if span is None:
-                continue
-            result = _scored(_Tokens(answer, texts, spelling), span, text)
-            if isinstance(result, Alignment):
-                return result
-            first_mismatch = first_mismatch or result
-    return first_mismatch
+    if answer.finished and not answer.has_thoughts and is_exact and answer.text.strip():
+        yield from _places_found(_at_start, answer, spellings)
 
 
-def _without_tokens(answer: Answer) -> Alignment | Mismatch:
-    """Return the alignment of an answer without tokens, which may be an empty text that was cut."""
-    if answer.text.strip():
-        return Mismatch(TOO_FEW)
-    return Mismatch(NOT_RETURNED) if answer.finished else Alignment(answer.text, [])
+def _places_found(
+    find: Callable[[Answer, Spelling, bytes], _Span | None],
+    answer: Answer,
+    spellings: list[Spelling],
+) -> _Places:
+    """Yield the places that a function finds, with the white space around the text.
 
-
-def _not_compared(answer: Answer) -> Alignment | Mismatch:
-    """Return all tokens of an answer, since their texts are unknown."""
-    if answer.has_thoughts:
-        return Mismatch(THOUGHT_IN_TOKENS)
-    if any(map(is_placeholder, answer.token_log_probs)):
-        return Mismatch(NOT_RETURNED)
-    return Alignment(without_special_edges(answer.text), list(answer.token_log_probs))
-
-
-def _with_known_texts(answer: Answer) -> Answer:
-    """Return the answer with None for token texts that only state an id.
-
-    If no token has a text, the texts are cut out of the answer at the offsets of the tokens.
+    The text may also have special tokens at its ends, which are not spelled.
     """
-    texts = [
-        None if text is None or _TOKEN_ID.fullmatch(shown(text)) else text
-        for text in answer.token_texts
-    ]
-    offsets = answer.text_offsets
-    has_texts = any(text is not None for text in answer.token_texts)
-    if has_texts or not offsets or len(offsets) != len(texts):
-        return answer._replace(token_texts=texts)
-    positions = [offset - offsets[0] for offset in offsets] + [len(answer.text)]
-    if positions != sorted(positions):
-        return answer
-    pieces = [answer.text[start:end] for start, end in pairwise(positions)]
-    return answer._replace(token_texts=pieces)
+    for text in dict.fromkeys([answer.text, without_special_edges(answer.text)]):
+        before = encoded(text[: len(text) - len(text.lstrip())])
+        after = encoded(text[len(text.rstrip()) :])
+        for spelling in spellings:
+            start, end = find(answer, spelling, encoded(text.strip())) or (-1, -1)
+            if start < 0:
+                continue
+            if start == end and encoded(text) in spelling.joined:
+                yield text, spelling, (start, end)
+            has_space = spelling.joined.endswith(before, 0, start)
+            if start < end and has_space and spelling.joined.startswith(after, end):
+                yield text, spelling, (start - len(before), end + len(after))
+
+
+def _at_end(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+    """Return the span of a text that the tokens spell last."""
+    return _span_at_end(spelling.joined, target)
+
+
+def _before_stop(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+    """Return the span of a text right before the stop string, which the server cut off."""
+    position = _stop_position(answer, spelling)
+    return None if position is None else _span_at_end(spelling.joined[:position], target)
+
+
+def _span_at_end(data: bytes, target: bytes) -> _Span | None:
+    body = right_stripped(data)
+    if not target:
+        return None if body else (0, 0)
+    return (len(body) - len(target), len(body)) if body.endswith(target) else None
+
+
+def _at_start(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+    """Return the span of a text that the tokens spell first."""
+    start = len(spelling.joined) - len(spelling.joined.lstrip())
+    is_first = spelling.joined.startswith(target, start)
+    return (start, start + len(target)) if is_first else None
+
+
+def _stop_position(answer: Answer, spelling: Spelling) -> int | None:
+    """Return where the stop string begins, if it reaches into the last token with a text."""
+    if not answer.stop or not answer.finished:
+        return None
+    stop = encoded(answer.stop)
+    position = spelling.joined.rfind(stop)
+    last = bisect_left(spelling.ends, len(spelling.joined))
+    reaches_last = position + len(stop) > spelling.start_of(last)
+    return position if position >= 0 and reaches_last else None
+
+
+def _with_replacements(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+    """Return the span of a text whose characters are split over tokens and shown as U+FFFD.
+
+    All split characters look the same. The result is None if the text fits more than one place, or
+    if tokens with a text are after it.
+    """
+    joined = spelling.joined
+    if not target or target in joined or REPLACEMENT_BYTES not in target + joined:
+        return None
+    characters = target.decode("utf-8", "replace")
+    pattern = re.compile(rb"\s*(" + b"".join(map(_as_shown, characters)) + rb")\s*")
+    spans = set()
+    for first, unit in enumerate(spelling.units):
+        start = spelling.start_of(first)
+        if is_space(unit) or _is_cut(joined[:start].endswith):
+            continue
+        for end in spelling.ends[first:]:
+            if end - start > 4 * len(target):
+                break
+            match = pattern.fullmatch(joined, start, end)
+            if match and not _is_cut(joined[end:].startswith):
+                spans.add(match.span(1))
+    [span, *others] = spans or [(0, 0)]
+    is_last = 0 < span[1] == len(right_stripped(joined))
+    return span if is_last and not others else None
+
+
+def _as_shown(character: str) -> bytes:
+    """Return a pattern of the bytes with which tokens show a character.
+
+    A character that is split into two to four parts is shown as two to four U+FFFD. A text that was
+    cut within a character ends with U+FFFD itself, for the bytes of the last token.
+    """
+    data = encoded(character)
+    if character == REPLACEMENT:
+        return rb"(?:(?:%b){1,4}|[\x80-\xff]{1,4})" % data
+    if len(data) == 1:
+        return re.escape(data)
+    return rb"(?:%b|(?:%b){2,%d})" % (re.escape(data), REPLACEMENT_BYTES, len(data))
+
+
+def _is_cut(has: Callable[[bytes], bool]) -> bool:
+    """Return whether bytes have a single U+FFFD at an end, which is only a part of a character."""
+    return has(REPLACEMENT_BYTES) and not has(2 * REPLACEMENT_BYTES)
 
 
 # --- The tokens of a span ---
 
 
-def _scored(tokens: _Tokens, span: Span, text: str) -> Alignment | Mismatch:
-    """Return the tokens of a span and its ending, or the reason why they cannot be scored."""
-    if span.start == span.end:
-        return _scored_empty(tokens)
-    answer = tokens.answer
-    spelling = tokens.spelling
-    first = bisect_right(spelling.ends, span.start)
-    last = bisect_left(spelling.ends, span.end)
+def _scored(answer: Answer, spelling: Spelling, span: _Span, text: str) -> Answer | str:
+    """Return the answer with the tokens of a span and its ending, or why it cannot be scored."""
+    start, end = span
+    if start == end:
+        joined = "".join(spelling.texts)
+        if any(mark in joined for mark in (*THOUGHT_MARKS, *THOUGHT_MARKS.values())):
+            return THOUGHT_IN_TOKENS
+        empty = _with_ending(answer._replace(text=text), spelling, 0, -1)
+        return empty if isinstance(empty, str) or empty.token_log_probs else NOT_RETURNED
+    first = bisect_right(spelling.ends, start)
+    last = bisect_left(spelling.ends, end)
     has_text_before = not is_space(spelling.joined[: spelling.start_of(first)])
     n_before = first if has_text_before or any(spelling.is_special[:first]) else 0
-    reason = _border_reason(tokens, span, first, last)
+    reason = _reason_at_borders(answer, spelling, span, first, last)
     if not reason and n_before:
-        reason = _reason_before(tokens, span, first)
+        reason = _reason_before(spelling, start, first)
     if reason:
-        return Mismatch(reason)
+        return reason
     if answer.token_log_probs[0] is None and not has_text_before:
-        echo = _echo_end(tokens, span, last)
-        if isinstance(echo, Mismatch):
-            return echo
-        n_before, text = echo
-    log_probs = list(answer.token_log_probs[n_before : last + 1])
-    if any(map(is_placeholder, log_probs)):
-        return Mismatch(NOT_RETURNED)
-    ending = _ending(tokens, last)
-    log_probs += ending.token_log_probs
-    return ending._replace(text=text, token_log_probs=log_probs, n_before=n_before)
+        n_before, is_by_text = _number_echoed(answer, spelling, span, last)
+        data = spelling.joined[spelling.start_of(n_before) : end]
+        text = data.decode("utf-8", "replace").strip()
+        # A question may be only a part of the prompt. A colon or a line end then ends the rest.
+        if not n_before or not text or (is_by_text and re.search(r"[:\n]", text)):
+            is_known = any(value is not None for value in answer.token_log_probs[: last + 1])
+            return ECHO_UNKNOWN if is_known else NOT_RETURNED
+    return _with_ending(answer._replace(text=text), spelling, n_before, last)
 
 
-def _scored_empty(tokens: _Tokens) -> Alignment | Mismatch:
-    """Return the tokens that end an answer without a text."""
-    joined = "".join(tokens.texts)
-    if any(mark in joined for mark in (*THOUGHT_MARKS, *THOUGHT_MARKS.values())):
-        return Mismatch(THOUGHT_IN_TOKENS)
-    ending = _ending(tokens, -1)
-    return ending if ending.token_log_probs else Mismatch(NOT_RETURNED)
+def _number_echoed(answer: Answer, spelling: Spelling, span: _Span, last: int) -> tuple[int, bool]:
+    """Return how many tokens are those of an echoed prompt, and whether only its text says so.
+
+    The first token of an echoed prompt has no log-probability. The number is 0 if it is unknown.
+    """
+    log_probs = answer.token_log_probs[: last + 1]
+    n_unknown = next((n for n, value in enumerate(log_probs) if value is not None), last + 1)
+    prompt = encoded(answer.prompt or "")
+    end = span[0] + len(prompt)
+    n_spelled = 0
+    if prompt and spelling.joined.startswith(prompt, span[0]):
+        index = bisect_left(spelling.ends, end)
+        ends_with_token = is_space(spelling.joined[end : spelling.ends[index]])
+        n_spelled = index + 1 if ends_with_token else 0
+    n_before = answer.n_prompt_tokens or n_spelled or (n_unknown if n_unknown > 1 else 0)
+    is_possible = max(n_unknown, n_spelled) <= n_before <= last
+    return n_before if is_possible else 0, n_spelled > 0 and answer.n_prompt_tokens is None
 
 
-def _border_reason(tokens: _Tokens, span: Span, first: int, last: int) -> str | None:
+def _reason_at_borders(
+    answer: Answer, spelling: Spelling, span: _Span, first: int, last: int
+) -> str | None:
     """Return the reason if a span does not consist of whole tokens, or contains a special one."""
-    spelling = tokens.spelling
-    if not is_space(spelling.joined[spelling.start_of(first) : span.start]):
+    if not is_space(spelling.joined[spelling.start_of(first) : span[0]]):
         return STARTS_WITHIN
-    if not is_complete(tokens.answer):
-        stop = stop_position(tokens.answer, spelling)
-        end = spelling.ends[last] if stop is None else max(stop, span.end)
-        if not is_space(spelling.joined[span.end : end]):
+    if not _is_complete(answer):
+        stop = _stop_position(answer, spelling)
+        end = spelling.ends[last] if stop is None else max(stop, span[1])
+        if not is_space(spelling.joined[span[1] : end]):
             return ENDS_WITHIN
-    if any(spelling.is_special[first : last + 1]):
-        return SPECIAL_WITHIN
-    return None
+    return SPECIAL_WITHIN if any(spelling.is_special[first : last + 1]) else None
 
 
-def _reason_before(tokens: _Tokens, span: Span, first: int) -> str | None:
+def _is_complete(answer: Answer) -> bool:
+    """Return whether the model ended an answer and its tokens are all that it generated."""
+    return answer.finished and answer.n_generated == len(answer.token_texts or ())
+
+
+def _reason_before(spelling: Spelling, start: int, first: int) -> str | None:
     """Return the reason if the tokens before a span make it uncertain that it is the answer."""
-    spelling = tokens.spelling
-    text_before = "".join(tokens.texts[:first])
+    text_before = "".join(spelling.texts[:first])
     last_opening = max(map(text_before.rfind, THOUGHT_MARKS))
     last_closing = max(map(text_before.rfind, THOUGHT_MARKS.values()))
     if last_opening > last_closing:
         return OPEN_THOUGHT
-    previous = _last_token_before(spelling, first)
-    is_ascii = spelling.joined[span.start] < 128
+    # The last token before the span that is special or has a text
+    indices = [n for n in range(first) if spelling.units[n] or spelling.is_special[n]]
+    previous = indices[-1] if indices else first
+    is_ascii = spelling.joined[start] < 128
     if previous < first - 1 and not is_ascii:  # an empty token may be the first part of a character
         return STARTS_WITHIN
-    is_within_word = span.start > 0 and spelling.joined[span.start - 1 : span.start + 1].isalnum()
-    if is_within_word and not spelling.is_special[previous]:
-        return STARTS_WITHIN_WORD
-    return None
+    is_within_word = start > 0 and spelling.joined[start - 1 : start + 1].isalnum()
+    return STARTS_WITHIN_WORD if is_within_word and not spelling.is_special[previous] else None
 
 
-def _last_token_before(spelling: Spelling, first: int) -> int:
-    """Return the last token before `first` that is special or has a text, else `first`."""
-    for index in reversed(range(first)):
-        if spelling.units[index] or spelling.is_special[index]:
-            return index
-    return first
-
-
-def _ending(tokens: _Tokens, last: int) -> Alignment:
-    """Return the tokens after `last` that belong to the answer.
+def _with_ending(answer: Answer, spelling: Spelling, n_before: int, last: int) -> Answer | str:
+    """Return the answer with its tokens up to `last` and those that end it.
 
     They are white space, a stop string, and the special token that ends the answer.
     """
-    answer = tokens.answer
-    spelling = tokens.spelling
-    stop = stop_position(answer, spelling)
-    log_probs: list[Any] = []
+    log_probs = list(answer.token_log_probs[n_before : last + 1])
+    if any(map(is_placeholder, log_probs)):
+        return NOT_RETURNED
+    stop = _stop_position(answer, spelling)
+    ending: list[Any] = []
+    n_after = 0
+    lacks_ending = False
     for index in range(last + 1, len(spelling.units)):
-        unit = spelling.units[index]
-        log_prob = answer.token_log_probs[index]
         is_stop = stop is not None and spelling.ends[index] > stop
-        if not is_space(unit) and not is_stop:
-            if not is_complete(answer):
-                return Alignment("", [], n_after=len(spelling.units) - last - 1)
-            is_stop = True  # the server cut off a stop string that it does not name
-        if is_placeholder(log_prob):
-            return Alignment("", log_probs, lacks_ending=True)
-        log_probs.append(log_prob)
+        is_ending = is_stop or is_space(spelling.units[index])
+        if not is_ending and not _is_complete(answer):
+            ending = []
+            n_after = len(spelling.units) - last - 1
+            break
+        lacks_ending = is_placeholder(answer.token_log_probs[index])
+        if lacks_ending:
+            break
+        ending.append(answer.token_log_probs[index])
         if spelling.is_special[index]:
             break  # the tokens after it, such as padding, are not part of the answer
-    return Alignment("", log_probs)
-
-
-# --- Echoed prompts ---
-
-
-def _echo_end(tokens: _Tokens, span: Span, last: int) -> tuple[int, str] | Mismatch:
-    """Return the number of tokens of an echoed prompt, and the text of the answer after it.
-
-    The first token of an echoed prompt has no log-probability.
-    """
-    answer = tokens.answer
-    spelling = tokens.spelling
-    n_unknown = _number_unknown(answer.token_log_probs[: last + 1])
-    if n_unknown == last + 1:
-        return Mismatch(NOT_RETURNED)
-    n_spelled = _n_prompt_tokens(tokens, span)
-    n_before = answer.n_prompt_tokens or n_spelled
-    if n_before is None and n_unknown > 1:
-        n_before = n_unknown
-    if n_before is None or not n_unknown <= n_before <= last or n_before < (n_spelled or 0):
-        return Mismatch(ECHO_UNKNOWN)
-    data = spelling.joined[spelling.start_of(n_before) : span.end]
-    text = data.decode("utf-8", "replace").strip()
-    # A question may be only a part of the prompt. A colon or a line break then ends the rest of it.
-    is_question_alone = answer.n_prompt_tokens is None and n_spelled is not None
-    if not text or (is_question_alone and re.search(r"[:\n]", text)):
-        return Mismatch(ECHO_UNKNOWN)
-    return n_before, text
-
-
-def _number_unknown(log_probs: Sequence[Any]) -> int:
-    """Return how many log-probabilities at the start are None."""
-    for index, log_prob in enumerate(log_probs):
-        if log_prob is not None:
-            return index
-    return len(log_probs)
-
-
-def _n_prompt_tokens(tokens: _Tokens, span: Span) -> int | None:
-    """Return the number of tokens that spell the prompt at the start of a span.
-
-    The result is None if the span does not start with the prompt and the end of a token.
-    """
-    spelling = tokens.spelling
-    prompt = encoded((tokens.answer.prompt or "").strip())
-    end = span.start + len(prompt)
-    if not prompt or not spelling.joined.startswith(prompt, span.start):
-        return None
-    index = bisect_left(spelling.ends, end)
-    ends_with_token = is_space(spelling.joined[end : spelling.ends[index]])
-    return index + 1 if ends_with_token else None
-
-
-def _full_text(answer: Answer, spellings: list[Spelling]) -> Alignment | Mismatch | None:
-    """Return the alignment if the text is prompt and answer, but the tokens spell the answer.
-
-    The tokens are known to be complete if the server counts as many tokens, or if the rest of the
-    text is the prompt. If the prompt is known, it must be in the rest of the text.
-    """
-    target = answer.text.strip()
-    prompt = (answer.prompt or "").strip()
-    for spelling in spellings:
-        token_text = spelling.joined.decode("utf-8", "replace").strip()
-        if not token_text or token_text == target or not target.endswith(token_text):
-            continue
-        rest = target.removesuffix(token_text).strip()
-        is_complete = answer.n_generated == len(spelling.units) and prompt in rest
-        if is_complete or (prompt and rest == prompt):
-            return _aligned(answer._replace(text=token_text))
-    return None
-
-
-def _not_found(answer: Answer, spellings: list[Spelling]) -> Mismatch:
-    """Return the reason why a text was not found in the tokens."""
-    if any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings):
-        return Mismatch(SPLIT_UNKNOWN)
-    text = without_special_edges(answer.text)
-    if CONTROL_TOKEN.search(text):
-        return Mismatch(SPECIAL_WITHIN)
-    for spelling in spellings:
-        if spelling.joined.decode("utf-8", "replace").strip() in text:
-            return Mismatch(TOO_FEW)
-    return Mismatch(DIFFERENT)
+    log_probs += ending
+    is_whole = log_probs == answer.token_log_probs
+    ids = answer.token_ids
+    return answer._replace(
+        token_log_probs=log_probs,
+        token_ids=ids[n_before : n_before + len(log_probs)] if isinstance(ids, list) else ids,
+        log_prob=answer.log_prob if is_whole else None,
+        mean_log_prob=answer.mean_log_prob if is_whole else None,
+        n_before=n_before,
+        n_after=n_after,
+        lacks_ending=lacks_ending,
+    )

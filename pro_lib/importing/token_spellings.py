@@ -1,10 +1,10 @@
 """Spell the tokens that a server lists, in the forms that servers and tokenizers write them."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.importing.answers import Answer
@@ -13,66 +13,61 @@ _CONTROL_TOKENS = rf"(?:(?:{CONTROL_TOKEN.pattern})\s*)+"
 _CONTROL_EDGES = re.compile(rf"\A\s*{_CONTROL_TOKENS}|\s*{_CONTROL_TOKENS}\Z")
 
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# A token of incomplete characters: OpenAI writes "bytes:\xe2\x80", llama.cpp one byte, "byte:
-# \xe2".
-_ESCAPED = re.compile(r"bytes:(?=.*\\x)(.*)|byte: ((?:\\x[0-9a-fA-F]{2})+)", re.DOTALL)
 # Many libraries show a part of a character as U+FFFD.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 REPLACEMENT_BYTES = REPLACEMENT.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
+class Spelling(NamedTuple):
     """The bytes that each token adds to the text.
 
     Attributes:
+        texts: the text of each token, "" if unknown.
         units: the bytes of each token; none for a special token.
         is_special: whether each token is special.
         joined: the bytes of all tokens.
         ends: the position in `joined` after each token.
     """
 
+    texts: list[str]
     units: list[bytes]
     is_special: list[bool]
     joined: bytes
     ends: list[int]
+
+    @classmethod
+    def of(cls, texts: list[str], units: list[bytes], is_special: list[bool]) -> "Spelling":
+        """Return the spelling with these bytes of each token."""
+        return cls(texts, units, is_special, b"".join(units), list(accumulate(map(len, units))))
 
     def start_of(self, index: int) -> int:
         """Return the position of a token in `joined`."""
         return self.ends[index - 1] if index else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of the joined tokens, in bytes."""
-
-    start: int
-    end: int
-
-
-def possible_spellings(
-    answer: Answer, texts: list[str], is_special: list[bool]
-) -> Iterator[Spelling]:
-    """Yield the possible spellings of the tokens.
+def possible_spellings(answer: Answer) -> list[Spelling]:
+    """Return the possible spellings of the tokens of an answer.
 
     They are the texts as they are, and the texts in the spelling of SentencePiece or of byte-level
     tokenizers if they look like it.
-
-    Args:
-        answer: the answer, whose tokens may be bytes.
-        texts: the text of each token, "" if unknown.
-        is_special: whether each token is special.
     """
+    tokens = answer.token_texts
+    texts = [shown(token) for token in tokens]
+    flags = answer.token_specials or [False] * len(texts)
+    is_special = [
+        bool(text) and (flag or is_control_token(text))
+        for text, flag in zip(texts, flags, strict=True)
+    ]
     spellers: list[Callable[[str], bytes]] = [_as_written]
     joined = "".join(texts)
     if "▁" in joined or "<0x" in joined:
         spellers.append(_from_sentencepiece)
     if not joined.isascii():
         spellers.append(_from_byte_level)
-    tokens = list(zip(answer.token_texts or (), texts, is_special, strict=True))
+    spellings = []
     for spell in spellers:
         units = []
-        for token, text, special in tokens:
+        for token, text, special in zip(tokens, texts, is_special, strict=True):
             has_only_bytes = spell is _as_written or REPLACEMENT in text
             if special:
                 units.append(b"")
@@ -80,30 +75,18 @@ def possible_spellings(
                 units.append(token)
             else:
                 units.append(spell(text))
-        yield spelling_of(units, is_special)
-
-
-def spelling_of(units: list[bytes], is_special: list[bool]) -> Spelling:
-    """Return the spelling with these bytes of each token."""
-    return Spelling(units, is_special, b"".join(units), list(accumulate(map(len, units))))
-
-
-def without_space(spelling: Spelling) -> Spelling:
-    """Return a spelling without white space."""
-    return spelling_of([b"".join(unit.split()) for unit in spelling.units], spelling.is_special)
+        spellings.append(Spelling.of(texts, units, is_special))
+    return spellings
 
 
 @lru_cache(maxsize=1 << 16)
 def _as_written(text: str) -> bytes:
-    """Return the bytes of a token's text.
-
-    Escaped bytes become bytes.
-    """
-    escaped = _ESCAPED.fullmatch(text) if text.startswith("byte") else None
-    if not escaped:
-        return encoded(text)
-    data = encoded(escaped[1] or escaped[2])
-    return re.sub(rb"\\x([0-9a-fA-F]{2})", lambda digits: bytes.fromhex(digits[1].decode()), data)
+    """Return the bytes of a token's text, in which OpenAI writes the bytes of some characters."""
+    data = encoded(text)
+    if not (text.startswith("bytes:") and "\\x" in text):
+        return data
+    digits = re.compile(rb"\\x([0-9a-fA-F]{2})")
+    return digits.sub(lambda match: bytes.fromhex(match[1].decode()), data[len("bytes:") :])
 
 
 @lru_cache(maxsize=1 << 16)
@@ -113,15 +96,11 @@ def _from_sentencepiece(text: str) -> bytes:
     return bytes.fromhex(byte[1]) if byte else encoded(text.replace("▁", " "))
 
 
-def _bytes_by_character() -> dict[str, int]:
-    """Return the byte of each character in GPT-2's table for byte-level tokenizers."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    table = {chr(byte): byte for byte in printable}
-    return table | {chr(256 + n): byte for n, byte in enumerate(others)}
-
-
-BYTE_OF_CHARACTER = _bytes_by_character()
+# The byte of each character in GPT-2's table for byte-level tokenizers.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE}
+BYTE_OF_CHARACTER |= {chr(256 + n): byte for n, byte in enumerate(_OTHERS)}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -158,11 +137,6 @@ def without_special_edges(text: str) -> str:
     if not any(sign in text for sign in CONTROL_SIGNS):
         return text
     return _CONTROL_EDGES.sub("", text)
-
-
-def left_stripped(data: bytes) -> bytes:
-    """Return bytes of text without white space at the start."""
-    return data.decode("utf-8", "surrogateescape").lstrip().encode("utf-8", "surrogateescape")
 
 
 def right_stripped(data: bytes) -> bytes:

@@ -14,9 +14,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.alpha_choice import default_alpha
+from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.labels.file import KEY, answer_key
 from pro_lib.labels.inference import FloatArray, IntArray
 from pro_lib.metrics.correctness import MATCHES

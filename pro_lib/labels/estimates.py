@@ -16,9 +16,9 @@ from pro_lib import metrics
 from pro_lib.common.files import RunError
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.evaluate import MISSING_SHARE
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.judgement import Differences, Estimate
+from pro_lib.evaluation.run_evaluation import MISSING_SHARE
 from pro_lib.labels.answers import Answers, collect_answers, method_scores
 from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
 from pro_lib.labels.inference import (
@@ -80,21 +80,11 @@ class LabelSample:
             The labels with their plan.
 
         Raises:
-            RunError: if a file cannot be read, the plan is missing, or the labels belong to another
-                plan.
+            RunError: if a file cannot be read, or the labels belong to another plan.
         """
         labels = read_label_file(path)
-        plan_file = plan_path(path)
-        if not plan_file.exists():
-            raise RunError(
-                f"{path} has labels of a sample, but their plan {plan_file} is missing; put the "
-                "plan beside the label file"
-            )
-        plan = LabelPlan.read(plan_file)
-        try:
-            plan.check(labels)
-        except RunError as error:
-            raise RunError(f"{path} and {plan_file}: {error}") from None
+        plan = LabelPlan.read(plan_path(path))
+        plan.check(labels)
         return cls(labels, plan)
 
     @classmethod
@@ -591,8 +581,6 @@ def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.Da
     sentences += [f"Not shown: {reason}." for reason in reasons]
     if counts["n_undecided"]:
         sentences.append(f"{counts['n_undecided']:,} labelled answers are undecided and left out.")
-    if counts["n_disputed"]:
-        sentences.append(f"On {counts['n_disputed']:,} answers, the labellers differ.")
     sentences += [
         f"Kish's effective number of labels is {counts['n_effective']:.0f}. It is "
         f"{counts['n_labels']:,} if all labels have the same weight, and smaller if a few labels "

@@ -28,8 +28,8 @@ from pro_lib.common.validation import (
     Text,
     WholeNumber,
 )
-from pro_lib.metrics.auroc import wilson
 from pro_lib.metrics.correctness import normalized_words
+from pro_lib.metrics.roc import wilson
 
 KEY = ["dataset", "question_id", "answer"]
 _MINUS = re.compile(r"(?<!\w)[-\u2212](?=[\d.])")

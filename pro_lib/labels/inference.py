@@ -16,14 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.metrics.auroc import tie_numbers
+from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray, tie_numbers
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 Scope = Literal["population", "questions"]
 SCOPES = ("population", "questions")
-FEWEST_CLUSTERS = 5
 _PRIOR_TERMS = 2.0  # residuals that the label model adds to those seen
 _FREEDOM = 3.0  # degrees of freedom for each effective term of a variance
 _CLUSTER_FREEDOM = 1.5  # the same for clusters, whose sums vary more

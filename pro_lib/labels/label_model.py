@@ -1,11 +1,11 @@
 """The model that predicts the labels of answers: a logistic regression with a ridge penalty."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import root
 from scipy.special import expit
 
-FloatArray = NDArray[np.float64]
+from pro_lib.metrics.roc import FloatArray
+
 _N_FOLDS = 5
 _CLIP = 0.02
 _TOLERANCE = 1e-12  # of the coefficients, relative

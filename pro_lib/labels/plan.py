@@ -190,7 +190,7 @@ class LabelPlan(Format):
         Raises:
             RunError: if the file cannot be read, or the evaluation has none of its answers.
         """
-        with reading(path):
+        with reading(path, hint="restore the plan of the labels, or use another label file"):
             plan = cls.model_validate_json(regular(path).read_bytes())
         if evaluation is None:
             return plan
@@ -215,11 +215,11 @@ class LabelPlan(Format):
             RunError: if the file cannot be read, or has become another plan.
         """
         saved = LabelPlan.read(path)
-        second = {"second": saved.second, "probabilities": saved.probabilities}
-        plan = self.model_copy(update=second)
-        if saved.model_dump() != plan.model_dump():
+        fixed = {"digest", "n_labels", "seed", "first"}
+        if saved.model_dump(include=fixed) != self.model_dump(include=fixed):
             raise RunError(f"{path} was replaced by another plan; open the label file again")
-        return plan
+        second = {"second": saved.second, "probabilities": saved.probabilities}
+        return self.model_copy(update=second)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file, completely or not at all."""

@@ -12,9 +12,8 @@ from filelock import FileLock
 
 from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.methods import METHODS
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import choose_alphas
 from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
@@ -195,10 +194,6 @@ class LabelSession:
         else:
             request = self._next_request(current)
             if action == "change":
-                if not 0 <= place < len(own):
-                    raise RunError(
-                        f"place must be below {len(own)}, the number of labels; got {place}"
-                    )
                 row = own.iloc[place]
                 request = self.plan.request(row["unit"], bool(row["repetition"]))
             if request is not None:
@@ -336,28 +331,22 @@ def _open_plan(
 ) -> LabelPlan:
     """Return the plan of a label file; it is made, or made anew, before the first label."""
     plan_file = plan_path(path)
-    if not plan_file.exists():
+    if plan_file.exists() or len(labels):
+        plan = LabelPlan.read(plan_file, evaluation)
+        n_planned = plan.n_labels if n_planned is None else n_planned
+        is_planned = min(n_planned, len(plan.answers)) == plan.n_labels
+        if is_planned and (len(labels) or not plan.notes):
+            plan.check(labels)
+            return plan
         if len(labels):
             raise RunError(
-                f"{path} has labels, but its plan {plan_file} is missing; "
-                "restore the plan or use another label file"
+                f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
+                "first label the number cannot change, so use another label file"
             )
-        plan = LabelPlan.create(
-            evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
-        )
-        plan.save(plan_file)
-        return plan
-    plan = LabelPlan.read(plan_file, evaluation)
-    n_labels = plan.n_labels if n_planned is None else min(n_planned, len(plan.answers))
-    if labels.empty and (n_labels != plan.n_labels or plan.notes):
-        plan = LabelPlan.create(evaluation, n_labels=n_labels)
-        plan.save(plan_file)
-    elif n_labels != plan.n_labels:
-        raise RunError(
-            f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
-            "first label the number cannot change, so use another label file"
-        )
-    plan.check(labels)
+    plan = LabelPlan.create(
+        evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
+    )
+    plan.save(plan_file)
     return plan
 
 
@@ -397,11 +386,9 @@ def _splits(run: Run) -> list[str]:
 
 
 def _evaluate(run: Run) -> Evaluation:
-    if run.answers["question_id"].duplicated().any():
-        return evaluate(run, similarities={"lexical": lexical}, must_judge=False).judged
-    # One answer to each question says nothing about the others.
-    several = [name for name in METHODS if METHODS[name].needs_several]
-    return evaluate(run, must_judge=False).judged.without_methods(several)
+    has_several = run.answers["question_id"].duplicated().any()
+    similarities = {"lexical": lexical} if has_several else None
+    return evaluate(run, similarities=similarities, must_judge=False).judged
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:

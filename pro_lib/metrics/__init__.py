@@ -1,18 +1,5 @@
 """Metrics of uncertainty and correctness: AUROC, ROUGE-L, selective answering and calibration."""
 
-from pro_lib.metrics.auroc import (
-    OneClassError,
-    aligned,
-    auroc,
-    auroc_in_words,
-    auroc_intervals,
-    need_both,
-    normal,
-    pairs_won,
-    tie_numbers,
-    usable,
-    wilson,
-)
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
     Choices,
@@ -37,8 +24,21 @@ from pro_lib.metrics.differences import (
     holm,
     read_difference,
 )
-from pro_lib.metrics.influence import influence, influence_error, placements
-from pro_lib.metrics.judge import judge, judge_prompt
+from pro_lib.metrics.influences import influence, influence_error, placements
+from pro_lib.metrics.judge_model import judge, judge_prompt
+from pro_lib.metrics.roc import (
+    OneClassError,
+    aligned,
+    auroc,
+    auroc_in_words,
+    auroc_intervals,
+    need_both,
+    normal,
+    pairs_won,
+    tie_numbers,
+    usable,
+    wilson,
+)
 from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibration, rejection
 
 __all__ = [

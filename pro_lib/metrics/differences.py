@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
-from pro_lib.metrics.auroc import (
+from pro_lib.metrics.roc import (
     FEWEST_CLUSTERS,
     FloatArray,
     IntArray,

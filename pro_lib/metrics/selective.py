@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray, Labels, aligned, as_floats, need_both, wilson
+from pro_lib.metrics.roc import FloatArray, Labels, aligned, as_floats, need_both, wilson
 
 _N_BINS = 10
 

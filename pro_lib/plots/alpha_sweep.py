@@ -1,7 +1,5 @@
 """AUROC of PRO against α, and the α that validation questions choose (notebook 02)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
+from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
@@ -17,7 +16,6 @@ from pro_lib.evaluation.evaluation import (
     Splits,
     alpha_grid,
 )
-from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,
@@ -31,27 +29,31 @@ from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_se
 from pro_lib.plots.style import (
     ALPHA_LABELS,
     PRINTED,
-    Axes,
     Figure,
     alpha_axis,
     distinct_values,
     draw_curves,
     line_style,
     matching_rows,
-    model_entries,
-    plt,
-    printed_entry,
 )
 
-# Size, filling and legend text of the marks of a choice of α.
-_MARKS: dict[str, tuple[dict[str, Any], str]] = {
-    "validation": ({"marker": "o", "ms": 4, "zorder": 6}, "α chosen on validation questions"),
-    "oracle": (
-        {"marker": "*", "ms": 12, "mfc": "white", "zorder": 5},
-        "best α on the questions shown",
-    ),
+# Style and legend text of the marks of a choice of α.
+_MARKS: dict[str, dict[str, Any]] = {
+    "validation": {
+        "marker": "o",
+        "ms": 4,
+        "zorder": 6,
+        "label": "α chosen on validation questions",
+    },
+    "oracle": {
+        "marker": "*",
+        "ms": 12,
+        "mfc": "white",
+        "zorder": 5,
+        "label": "best α on the questions shown",
+    },
 }
-_DEFAULT: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": ":"}
+_DEFAULT: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": ":", "label": "default α"}
 _SHOWN = (
     "AUROC of PRO against α, with 95 % confidence intervals at each α by itself; PRO uses the "
     "answers with p ≥ α, and at α = 1 it is NLL. Circles mark the α that validation questions "
@@ -81,7 +83,7 @@ def rows_at(evaluation: Evaluation, alphas: ArrayLike | None = None) -> pd.DataF
     grid = np.asarray(alphas, dtype=float)
     mean_k = scoring.adaptive_k(evaluation.log_probs, grid).mean(axis=0)
     columns = {"alpha": grid, "mean_k": mean_k, **aurocs(evaluation.pro(grid), evaluation)}
-    return with_setting(pd.DataFrame(columns), evaluation)
+    return with_setting(columns, evaluation)
 
 
 @per_setting
@@ -114,7 +116,7 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
 def draw(
     table: pd.DataFrame,
-    choices: pd.DataFrame | None = None,
+    choices: pd.DataFrame,
     *,
     figure_columns: int = 2,
     alpha_scale: str = "log",
@@ -133,32 +135,30 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "auroc"], "alpha_sweep")
+    choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
     models = distinct_values(table, "model")
     paper = printed(table)
-    grey = {**PRINTED, "marker": "o", "mfc": PRINTED["color"], "zorder": 7}
-    entries = model_entries(models, marker="")
-    if choices is not None:
-        choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
-        entries += _mark_entries(choices)
-    if not paper.empty:
-        entries.append(printed_entry(**grey))
     with labelled_figure(
         table,
         *("dataset", "protocol"),
         title=title,
         x=ALPHA_LABELS[alpha_scale],
         y="AUROC",
-        entries=entries,
         figure_columns=figure_columns,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, setting, rows in panels:
-            draw_curves(ax, rows, "model", models, "alpha", interval="auroc_", marker="")
+            draw_curves(ax, rows, "model", models, "alpha", marker="")
             values = paper[paper["dataset"] == setting["dataset"]]
-            draw_curves(ax, values, "model", models, "alpha", **grey)
-            if choices is not None:
-                _mark_choices(ax, matching_rows(choices, setting), models)
+            draw_curves(ax, values, "model", models, "alpha", **PRINTED)
+            for row in matching_rows(choices, setting).itertuples():
+                if row.alpha_choice in _MARKS:
+                    style = {"ls": "", "clip_on": False, **_MARKS[row.alpha_choice]}
+                    ax.plot(np.nan, np.nan, color="black", **style)  # for the legend
+                    style |= {"color": line_style(models.index(row.model))["color"], "label": ""}
+                    ax.plot(row.alpha, row.auroc, **style)
+                else:
+                    ax.axvline(row.alpha, **_DEFAULT)
             alpha_axis(ax, alpha_scale)
     return figure
 
@@ -171,35 +171,17 @@ def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
         choices: the table of `choices` for the same settings.
     """
     findings = []
-    for words, rows in by_protocol(choices):
+    for (words, rows), (_, swept) in zip(by_protocol(choices), by_protocol(table), strict=True):
         chosen = rows[rows["alpha_choice"] == "validation"]
         alphas = span(chosen["alpha"], "{:g}")
-        subject = f"{words}PRO with the chosen α, {alphas},"
-        findings.append(comparison(chosen, subject, "NLL", "auroc_minus_nll"))
+        findings.append(comparison(chosen, f"{words}PRO with the chosen α, {alphas},"))
         enough = rows[has_enough(rows)]
+        smallest = swept[swept["alpha"] == swept["alpha"].min()]
+        least = f"α = {smallest['alpha'].iloc[0]:g}"
+        finding = f"At {least}, PRO minus NLL is {signed_span(smallest['auroc_minus_nll'])}"
         if len(enough):
             values = enough.pivot_table("auroc", ["dataset", "model"], "alpha_choice")
             gains = signed_span(values["oracle"] - values["validation"])
-            findings.append(f"The best α, which nobody knows beforehand, would add {gains}.")
+            finding += f"; the best α, which nobody knows beforehand, would add {gains}"
+        findings.append(f"{finding}.")
     return join_caption(_SHOWN, table, *findings)
-
-
-def _mark_choices(ax: Axes, choices: pd.DataFrame, models: list) -> None:
-    for row in choices.itertuples():
-        if row.alpha_choice in _MARKS:
-            color = line_style(models.index(row.model))["color"]
-            style = {"color": color, "ls": "", "clip_on": False, **_MARKS[row.alpha_choice][0]}
-            ax.plot(row.alpha, row.auroc, **style)
-        else:
-            ax.axvline(row.alpha, **_DEFAULT)
-
-
-def _mark_entries(choices: pd.DataFrame) -> list[plt.Line2D]:
-    entries = []
-    for choice in distinct_values(choices, "alpha_choice"):
-        if choice in _MARKS:
-            style, name = _MARKS[choice]
-            entries.append(plt.Line2D([], [], label=name, color="black", ls="", **style))
-        else:
-            entries.append(plt.Line2D([], [], label="default α", **_DEFAULT))
-    return entries

@@ -1,22 +1,20 @@
 """How often sets of answers have no correct answer (notebook 09)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import alpha_grid
 from pro_lib.evaluation.guarantees import miss_rate, set_threshold
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Axes, Figure, draw_curve, handles, plt
+from pro_lib.plots.style import Figure, draw_curve
 from pro_lib.runs.run import Run
 
 _SHOWN = (
@@ -34,7 +32,14 @@ _LINES = {
     "missed": "no correct answer",
     "share_empty": "set is empty",
 }
-_TARGET: dict[str, Any] = {"color": "black", "mfc": "white", "ms": 5, "ls": "", "marker": "D"}
+_TARGET: dict[str, Any] = {
+    "label": "target",
+    "color": "black",
+    "mfc": "white",
+    "ms": 5,
+    "ls": "",
+    "marker": "D",
+}
 
 
 @per_setting
@@ -72,8 +77,8 @@ def table(
     options = {"search_alpha": search_alpha, "texts": pool.questions["question"], "seed": seed}
     thresholds: list[dict[str, float | None]] = []
     for delta in DELTAS:
-        chosen = set_threshold(validation, delta=delta, **options)
-        thresholds.append({"delta": delta, "alpha": chosen})
+        threshold = set_threshold(validation, delta=delta, **options)
+        thresholds.append({"delta": delta, "alpha": threshold})
     for alpha in alpha_grid(search_alpha, alphas=FIXED_ALPHAS):
         _, limit = miss_rate(validation, alpha=alpha, **options)
         thresholds.append({"alpha": alpha, "missed_limit": limit})
@@ -81,10 +86,19 @@ def table(
     probabilities = _correct_probabilities(reported, choices)
     # No probability is below NaN, so that nothing is missed if no set is issued.
     rows["missed"] = (probabilities[:, None] < rows["alpha"].to_numpy()).mean(axis=0)
-    ends = metrics.wilson(rows["missed"], len(probabilities))
-    rows["missed_low"], rows["missed_high"] = ends
-    sizes = _sizes_and_auroc(reported, choices, rows["alpha"].dropna().unique())
-    return [with_run(rows.merge(sizes, on="alpha", how="left"), reported, split)]
+    rows["missed_low"], rows["missed_high"] = metrics.wilson(rows["missed"], len(probabilities))
+    alphas = rows["alpha"].dropna().unique()
+    sizes = (np.exp(reported.log_probs())[:, :, None] >= alphas).sum(axis=1)
+    evaluation = evaluate(reported, choices=choices).judged
+    columns = {
+        "alpha": alphas,
+        "set_size": sizes.mean(axis=0),
+        "share_empty": (sizes == 0).mean(axis=0),
+        **evaluation.judgement.auroc(np.asarray(evaluation.pro(alphas))).columns("auroc"),
+        "interval": evaluation.judgement.interval,
+    }
+    rows = rows.merge(pd.DataFrame(columns), on="alpha", how="left")
+    return [with_run(rows, reported, split)]
 
 
 def draw(
@@ -105,72 +119,43 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "delta", *_LINES, "set_size"], "answer_sets")
-    entries = [*handles(list(_LINES.values())), plt.Line2D([], [], label="target", **_TARGET)]
     with labelled_figure(
         table,
         *("model", "dataset"),
         title=title,
         x="α (mean number of answers with p ≥ α)",
         y="share of questions",
-        entries=entries,
         figure_columns=figure_columns,
         height=2.0,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_panel(ax, rows, every=2 if len(panels) > 1 else 1)
+            fixed = rows[rows["delta"].isna()]
+            for index, (column, label) in enumerate(_LINES.items()):
+                draw_curve(ax, fixed["alpha"], fixed, index, y=column, label=label)
+            ax.plot(rows["alpha"], rows["delta"], **_TARGET)
+            ax.set(xscale="log", ylim=(0, 1))
+            named = fixed if len(panels) == 1 else fixed[::2]
+            sizes = named["set_size"].map("\n({:.1f})".format)
+            ax.set_xticks(named["alpha"], named["alpha"].map("{:g}".format) + sizes)
+            ax.minorticks_off()
     return figure
-
-
-def _draw_panel(ax: Axes, rows: pd.DataFrame, *, every: int) -> None:
-    """Draw the lines and diamonds of a panel, with a label for every second α if it is narrow."""
-    fixed = rows[rows["delta"].isna()]
-    for index, column in enumerate(_LINES):
-        draw_curve(ax, fixed["alpha"], fixed, index, y=column, interval=f"{column}_")
-    ax.plot(rows["alpha"], rows["delta"], **_TARGET)
-    ax.set(xscale="log", ylim=(0, 1))
-    pairs = zip(fixed["alpha"], fixed["set_size"], strict=True)
-    labels = [f"{alpha:g}\n({size:.1f})" for alpha, size in pairs]
-    ax.set_xticks(fixed["alpha"][::every], labels[::every])
-    ax.minorticks_off()
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say which α the smallest target has, and how often sets miss there and at the largest α."""
     chosen = table.dropna(subset=["delta", "alpha"])
-    findings = []
-    if chosen.empty:
-        findings.append("No target can be reached, because too few correct answers are found.")
-    else:
-        delta = chosen["delta"].min()
-        rows = chosen[chosen["delta"] == delta]
-        findings.append(
-            f"The smallest target that can be reached is {delta:g}: sets of the answers with "
-            f"p ≥ {span(rows['alpha'])} miss {percent_span(rows['missed'])} of the questions and "
-            f"have {span(rows['set_size'], '{:.1f}')} answers on average."
+    rows = chosen[chosen["delta"] == chosen["delta"].min()]
+    target = "No target can be reached, because too few correct answers are found."
+    if len(rows):
+        target = (
+            f"The smallest target that can be reached is {rows['delta'].min():g}: sets of the "
+            f"answers with p ≥ {span(rows['alpha'])} miss {percent_span(rows['missed'])} of the "
+            f"questions and have {span(rows['set_size'], '{:.1f}')} answers on average."
         )
     fixed = table[table["delta"].isna()]
-    rows = fixed[fixed["alpha"] == fixed["alpha"].max()]
-    findings.append(
-        f"At α = {rows['alpha'].max():g}, {percent_span(rows['share_empty'])} of the sets are "
-        "empty."
-    )
-    return join_caption(_SHOWN, table, *findings)
-
-
-def _sizes_and_auroc(run: Run, choices: Choices, alphas: np.ndarray) -> pd.DataFrame:
-    """Return the sizes of the sets and AUROC of PRO, a row for each α."""
-    probabilities = np.exp(run.log_probs())
-    sizes = (probabilities[:, :, None] >= alphas).sum(axis=1)
-    evaluation = evaluate(run, choices=choices).judged
-    columns = {
-        "alpha": alphas,
-        "set_size": sizes.mean(axis=0),
-        "share_empty": (sizes == 0).mean(axis=0),
-        **evaluation.judgement.auroc(np.asarray(evaluation.pro(alphas))).columns("auroc"),
-        "interval": evaluation.judgement.interval,
-    }
-    return pd.DataFrame(columns)
+    alpha = fixed["alpha"].max()
+    empty = percent_span(fixed.loc[fixed["alpha"] == alpha, "share_empty"])
+    return join_caption(_SHOWN, table, target, f"At α = {alpha:g}, {empty} of the sets are empty.")
 
 
 def _correct_probabilities(run: Run, choices: Choices) -> FloatArray:

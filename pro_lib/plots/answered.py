@@ -1,7 +1,5 @@
 """Accuracy if only the least uncertain questions are answered (notebook 11)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,33 +8,26 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.method_labels import method_labels
-from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, signed_span
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.gains import gain_axis
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import (
-    Axes,
     Figure,
+    difference_axis,
     distinct_values,
     draw_curves,
-    handles,
     method_styles,
-    minus_nll,
 )
 
 _SHOWN = (
     "Accuracy of the least uncertain questions by each score, minus the accuracy if NLL chooses as "
-    "many questions (in parentheses: the accuracy with NLL)."
-)
-_BARS = (
-    "Bars are 95 % confidence intervals of these differences, which are about the questions that "
-    "only one of the two scores chooses."
+    "many questions (in parentheses: the accuracy with NLL). Bars are 95 % confidence intervals of "
+    "these differences, which are about the questions that only one of the two scores chooses."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -44,6 +35,8 @@ _LEAST_COVERAGE = 0.02
 _DRAWN_SHARES = (0.25, 0.5, 0.75)
 _GROUP_WIDTH = 0.8  # of the points of a share, which are side by side; a share has the width 1
 _DIFFERENCE = "accuracy_minus_nll"
+_COLUMNS = ["method", "coverage", "accuracy", _DIFFERENCE]
+_SETTING = ["model", "dataset", "protocol"]
 
 
 @per_setting
@@ -79,26 +72,25 @@ def table(
     alphas = {"PRO": chosen_alpha(splits)}
     scores = reported.with_pro(alphas)
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
-    n_answered = _numbers_answered(len(scores), n_points)
-    nll = reported.baselines["NLL"]
-    unknown = np.full(len(n_answered), np.nan)
-    oracle_scores, oracle_accuracies = judgement.oracle()
-    unknown = np.full(len(n_answered), np.nan)
-    nothing = Estimate(unknown, unknown, unknown)
-    curves = []
+    # The accuracy on very few questions varies much.
+    first = np.ceil(_LEAST_COVERAGE * len(scores)) - 1
+    places = np.unique(np.linspace(first, len(scores) - 1, n_points).round().astype(int))
+    n_answered = places + 1
+    curves = {}
     for name, values in scores.filter(items=names).items():
-        accuracy = judgement.accuracy_at(values, n_answered)
-        difference = _paired_difference(judgement, values, nll, n_answered)
-        curves.append((str(name), values, accuracy, difference))
-    best = Estimate(oracle_accuracies[n_answered - 1], unknown, unknown)
-    curves.append(("oracle", oracle_scores, best, nothing))
+        difference = _paired_difference(judgement, values, reported.baselines["NLL"], n_answered)
+        curves[str(name)] = (values, judgement.accuracy_at(values, n_answered), difference)
+    unknown = np.full(len(places), np.nan)
+    oracle_scores, oracle_accuracies = judgement.oracle()
+    best = Estimate(oracle_accuracies[places], unknown, unknown)
+    curves["oracle"] = (oracle_scores, best, Estimate(unknown, unknown, unknown))
     parts = []
-    for name, values, accuracy, difference in curves:
+    for name, (values, accuracy, difference) in curves.items():
         columns = {
-            **method_columns([name] * len(n_answered), alphas=alphas),
+            **method_columns([name] * len(places), alphas=alphas),
             "n_answered": n_answered,
             "coverage": n_answered / len(scores),
-            "threshold": np.sort(values)[n_answered - 1],
+            "threshold": np.sort(values)[places],
             **accuracy.columns("accuracy"),
             **difference.columns(_DIFFERENCE),
         }
@@ -135,16 +127,6 @@ def _drawn_names(names: Iterable[str]) -> list[str]:
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
 
 
-def _numbers_answered(n_questions: int, n_points: int) -> NDArray[np.intp]:
-    """Return the numbers of questions that are answered, evenly spaced.
-
-    They begin at the least coverage, because the accuracy on very few questions varies much.
-    """
-    first = np.ceil(_LEAST_COVERAGE * n_questions) - 1
-    places = np.linspace(first, n_questions - 1, n_points)
-    return np.unique(places.round().astype(int)) + 1
-
-
 def draw(
     table: pd.DataFrame,
     *,
@@ -156,76 +138,53 @@ def draw(
     Differences up to ±0.05 are on a linear scale, larger ones on a logarithmic scale.
 
     Args:
-        table: needs the columns method, coverage and accuracy, with rows of the method NLL at the
-            same coverages as those of the others. It may have accuracy_minus_nll with its interval,
-            which is drawn as a bar, similarity, dataset, model and n_questions. Rows of the method
-            `oracle` are not drawn.
+        table: needs the columns method, coverage, accuracy and accuracy_minus_nll. It may have the
+            interval of the last one, which is drawn as a bar, similarity, dataset, model, protocol
+            and n_questions. Rows of the method `oracle` are not drawn.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
-
-    Raises:
-        SentenceError: if the table has no rows of NLL, or lacks a column.
     """
-    table = checked_table(table, ["method", "coverage", "accuracy"], "answered")
-    if not (table["method"] == "NLL").any():
-        raise SentenceError(
-            "The table has no rows of the method 'NLL', whose accuracy is the reference"
-        )
+    table = checked_table(table, _COLUMNS, "answered")
+    table = _at_drawn_shares(table[table["method"] != "oracle"])
     table = table.assign(label=method_labels(table))
-    labels = _other_labels(table)
+    labels = [label for label in distinct_values(table, "label") if label != "NLL"]
     options: dict[str, Any] = {"styles": method_styles(labels), "ls": ""}
     with labelled_figure(
         table,
-        *("model", "dataset", "protocol"),
+        *_SETTING,
         title=title,
-        x="share of questions answered (accuracy with NLL)",
+        x="share answered (accuracy with NLL)",
         y="accuracy minus that of NLL",
-        entries=handles(labels, **options),
         figure_columns=figure_columns,
-        sharey=True,
     ) as (figure, panels):
+        options |= {"shift": _GROUP_WIDTH / len(labels), "bars": True}
         for ax, _, rows in panels:
-            drawn = _at_drawn_shares(rows)
-            options |= {"shift": _GROUP_WIDTH / len(labels), "interval": f"{_DIFFERENCE}_"}
-            draw_curves(ax, drawn, "label", labels, "place", "difference", bars=True, **options)
-            gain_axis(ax, "y", linear=0.05, far=0.5)
-            _name_shares(ax, drawn[drawn["method"] == "NLL"])
+            draw_curves(ax, rows, "label", labels, "place", _DIFFERENCE, **options)
+            difference_axis(ax, "y", (0.5, 0.05), linear=0.05)
+            nll = rows[rows["method"] == "NLL"]
+            accuracies = nll["accuracy"].map("({:.2f})".format).replace("(nan)", "(–)")
+            shares = (100 * nll["coverage"]).map("{:.0f} %\n".format)
+            ax.set_xticks(nll["place"], shares + accuracies)
+            ax.set_xlim(-0.5, len(nll) - 0.5)
+            ax.tick_params(axis="x", length=0)
+            ax.xaxis.grid(visible=False)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
-    named = checked_table(table, ["method", "coverage", "accuracy"], "answered")
-    settings = [name for name in ("dataset", "model", "protocol") if name in named]
-    parts = [_at_drawn_shares(rows) for _, rows in named.groupby(settings, sort=False)]
-    rows = pd.concat(parts)
-    pro = rows.loc[rows["method"] == "PRO", "difference"].dropna()
-    shown = f"{_SHOWN} {_BARS}" if f"{_DIFFERENCE}_low" in table else _SHOWN
+    rows = _at_drawn_shares(table)
+    pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
     finding = f"PRO minus NLL is {signed_span(pro)}." if len(pro) else ""
-    return join_caption(shown, table, finding)
+    return join_caption(_SHOWN, table, finding)
 
 
-def _other_labels(table: pd.DataFrame) -> list[str]:
-    labels = distinct_values(table, "label")
-    return [label for label in labels if label not in ("NLL", "oracle")]
-
-
-def _at_drawn_shares(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a setting at the shares that are drawn, or nearest, and their places."""
-    coverages = np.sort(rows["coverage"].unique())
-    drawn = sorted({coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES})
-    some = minus_nll(rows, "coverage", "accuracy")
-    some = some[some["coverage"].isin(drawn)]
-    return some.assign(place=some["coverage"].map(drawn.index))
-
-
-def _name_shares(ax: Axes, nll: pd.DataFrame) -> None:
-    """Label the shares with the accuracy of NLL."""
-    labels = []
-    for coverage, accuracy in zip(nll["coverage"], nll["accuracy"], strict=True):
-        value = "–" if pd.isna(accuracy) else f"{accuracy:.2f}"
-        labels.append(f"{100 * coverage:.0f} %\n({value})")
-    ax.set_xticks(nll["place"], labels)
-    ax.set_xlim(-0.5, len(nll) - 0.5)
-    ax.tick_params(axis="x", length=0)
-    ax.xaxis.grid(visible=False)
+def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows at the shares that are drawn, or nearest to them, and their places."""
+    parts = []
+    for _, rows in table.groupby(list(table.columns.intersection(_SETTING)), sort=False):
+        coverages = np.sort(rows["coverage"].unique())
+        drawn = sorted({coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES})
+        some = rows[rows["coverage"].isin(drawn)]
+        parts.append(some.assign(place=some["coverage"].map(drawn.index)))
+    return pd.concat(parts)

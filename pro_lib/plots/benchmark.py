@@ -1,28 +1,26 @@
 """AUROC of all methods, and which of them differ from PRO (notebook 06)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
-from pro_lib.evaluation.sweeps import chosen_alpha, select_alpha
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,
     has_enough,
-    in_settings,
     join_caption,
-    left_out_sentence,
     listed,
-    significant_tests,
+    significant_signs,
+    verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows, plt
+from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, in the order of the means; the dotted "
@@ -32,9 +30,13 @@ _SHOWN = (
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
-_FURTHER_CHOICES = ("default", "oracle")
+# The marks of significant differences by sign, in the panel and in the legend
+_MARKS = {1: ("▲", "^", "better than PRO"), -1: ("▼", "v", "worse than PRO")}
 _CUT_MARKER: Literal[4] = 4  # an arrow to the left
-_COLORS = {"oracle": COLORS[7], "PRO": COLORS[0], "other": COLORS[6], "cut": COLORS[6]}
+_ORACLE = "PRO (oracle α)"
+_OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
+# The colours of rows by their names
+_COLORS = {_ORACLE: COLORS[7], "PRO": COLORS[0]}
 
 
 @per_setting
@@ -106,25 +108,26 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
-    if "alpha_choice" in table:
-        table = table[table["alpha_choice"] != "default"]
+    table = table.reindex(columns=table.columns.union(_OPTIONAL, sort=False))
+    table = table[table["alpha_choice"] != "default"]
     if not every_method:
         table = table[drawn_methods(table)]
-    table = table.assign(row=_row_names(table), mark=_marks(table))
-    means = table.groupby("row", sort=False)["auroc"].mean()
-    names = list(means.sort_values(ascending=False, kind="stable").index)
-    left = _left_end(table)
-    table = table.assign(kind=_kinds(table, left))
+    is_oracle = table["alpha_choice"] == "oracle"
+    table = table.assign(row=method_labels(table).mask(is_oracle, _ORACLE), sign=_signs(table))
+    names = names_by_mean(table, "auroc")
+    settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
+    highest = table.groupby(settings)["auroc"].max()
+    left = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
+    n_rows = max(len(names), 5)
     with labelled_figure(
         table,
         *("model", "dataset", "protocol"),
         title=title,
         x="AUROC",
-        entries=_entries(table, left),
         figure_columns=figure_columns,
-        height=0.15 * max(len(names), 5),
+        height=0.15 * n_rows,
+        least_height=0.11 * n_rows,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             _draw_panel(ax, rows, names, left)
@@ -135,110 +138,48 @@ def caption(table: pd.DataFrame) -> str:
     """Compare PRO with NLL, and name the methods that are significantly better or worse."""
     findings = []
     for words, rows in by_protocol(table):
-        others = rows[_is_other(rows)]
+        others = rows[rows["method"] != "PRO"]
+        others = others.assign(
+            auroc_minus_nll=-others["auroc_minus_pro"],
+            auroc_minus_nll_low=-others["auroc_minus_pro_high"],
+            auroc_minus_nll_high=-others["auroc_minus_pro_low"],
+        )
         nll = others[others["method"] == "NLL"]
-        findings.append(words + _compare_with_nll(rows, nll, others))
+        findings.append(comparison(nll, f"{words}PRO", family=others))
         tests = others[has_enough(others)]
         kept = tests[drawn_methods(tests) & (tests["method"] != "NLL")]
-        is_significant = significant_tests(tests)[kept.index]
-        difference = kept["auroc_minus_pro"]
-        for adverb, chosen in (("better", difference > 0), ("worse", difference < 0)):
-            findings.append(_named_methods(kept, is_significant & chosen, adverb))
+        signs = significant_signs(tests, "auroc_minus_pro")[kept.index]
+        for verdict, chosen in verdicts(kept, signs):
+            if verdict.startswith("significantly"):
+                counts = method_labels(chosen).value_counts()
+                names = listed(f"{name} ({n})" for name, n in counts.items())
+                findings.append(f"{verdict.capitalize()} PRO (number of settings): {names}.")
     return join_caption(_SHOWN, table, *findings)
 
 
-def _compare_with_nll(rows: pd.DataFrame, nll: pd.DataFrame, others: pd.DataFrame) -> str:
-    """Compare PRO with NLL, by rows that have the difference of NLL to PRO."""
-    if nll.empty:
-        return left_out_sentence(rows[~has_enough(rows)])
-    columns = {
-        "auroc_minus_nll": -nll["auroc_minus_pro"],
-        "auroc_minus_nll_low": -nll["auroc_minus_pro_high"],
-        "auroc_minus_nll_high": -nll["auroc_minus_pro_low"],
-    }
-    return comparison(nll.assign(**columns), "PRO", "NLL", "auroc_minus_nll", family=others)
-
-
-def _named_methods(rows: pd.DataFrame, chosen: pd.Series, adverb: str) -> str:
-    """Name the methods of the chosen rows, with the number of their settings."""
-    labels = method_labels(rows)
-    n_settings = labels.value_counts()
-    counts = labels[chosen].value_counts()
-    if counts.empty:
-        return ""
-    parts = [f"{name}{in_settings(n, n_settings[name])}" for name, n in counts.items()]
-    return f"Significantly {adverb} than PRO: {listed(parts)}."
-
-
-def _is_other(table: pd.DataFrame) -> pd.Series:
-    """Return whether a row is about another method than PRO."""
-    is_further = False
-    if "alpha_choice" in table:
-        is_further = table["alpha_choice"].isin(_FURTHER_CHOICES)
-    return (table["method"] != "PRO") & ~is_further
-
-
-def _marks(table: pd.DataFrame) -> pd.Series:
-    """Return ▲ for methods that are significantly better than PRO, and ▼ for worse ones."""
-    marks = pd.Series("", table.index)
-    if not {"auroc_minus_pro", "p_value"} <= set(table):
-        return marks
-    for _, rows in by_protocol(table):
-        tests = rows[_is_other(rows) & has_enough(rows)]
-        is_significant = significant_tests(tests)
-        difference = tests["auroc_minus_pro"]
-        marks[tests.index[is_significant & (difference > 0)]] = "▲"
-        marks[tests.index[is_significant & (difference < 0)]] = "▼"
-    return marks
-
-
-def _row_names(table: pd.DataFrame) -> pd.Series:
-    """Return the name of each row: the method, its similarity, and whether α is the oracle's."""
-    labels = method_labels(table)
-    if "alpha_choice" not in table:
-        return labels
-    is_oracle = (table["method"] == "PRO") & (table["alpha_choice"] == "oracle")
-    return labels.where(~is_oracle, "PRO (oracle α)")
-
-
-def _kinds(table: pd.DataFrame, left: float) -> pd.Series:
-    """Return the kind of the point of each row, a key of `_COLORS`."""
-    kinds = table["method"].where(table["method"] == "PRO", "other")
-    kinds = kinds.mask(table["row"] == "PRO (oracle α)", "oracle")
-    return kinds.mask(table["auroc"] < left, "cut")
-
-
-def _left_end(table: pd.DataFrame) -> float:
-    settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
-    highest = table.groupby(settings)["auroc"].max()
-    return highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
+def _signs(table: pd.DataFrame) -> pd.Series:
+    """Return 1 for methods that are significantly better than PRO, and -1 for worse ones."""
+    signs = pd.Series(0.0, table.index)
+    for _, rows in by_protocol(table[table["p_value"].notna()]):
+        tests = rows[(rows["method"] != "PRO") & has_enough(rows)]
+        signs.update(significant_signs(tests, "auroc_minus_pro"))
+    return signs
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> None:
     """Draw the AUROC of each method with its interval, and write its value and its mark."""
-    drawn = rows.assign(auroc=rows["auroc"].clip(lower=left))
-    for kind, color in _COLORS.items():
-        style = {"color": color, "marker": _CUT_MARKER if kind == "cut" else "o", "ms": 3.5}
-        style |= {"clip_on": False, "zorder": 3}
-        some = drawn[drawn["kind"] == kind]
-        draw_rows(ax, some, "auroc", names, styles={"": style}, missing="")
-    name_rows(ax, names, list(rows["row"]))
     place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
-    for row in rows.to_dict("records"):
+    drawn = rows.assign(auroc=rows["auroc"].clip(lower=left))
+    for index, row in rows.iterrows():
+        style = {"color": _COLORS.get(row["row"], COLORS[6]), "ms": 3.5, "zorder": 3}
+        style |= {"marker": "o", "clip_on": False}
+        if row["auroc"] < left:
+            style |= {"marker": _CUT_MARKER, "label": f"below {left:.2f}"}
+        draw_rows(ax, drawn.loc[[index]], "auroc", names, styles={"": style}, missing="")
         value = "–" if pd.isna(row["auroc"]) else f"{row['auroc']:.3f}".replace("0.", ".")
-        ax.text(1, names.index(row["row"]), f" {value}{row['mark']}", **place)
+        symbol, marker, label = _MARKS.get(row["sign"], ("", "", ""))
+        ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)  # for the legend
+        ax.text(1, names.index(row["row"]), f" {value}{symbol}", **place)
+    name_rows(ax, names, list(rows["row"]))
     ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
     ax.set_xlim(left, None)
-
-
-def _entries(table: pd.DataFrame, left: float) -> list[plt.Line2D]:
-    """Return the legend: the marks of significance, and the arrow, if they are in the figure."""
-    markers: dict[str, Any] = {}
-    if (table["mark"] == "▲").any():
-        markers["significantly better than PRO"] = "^"
-    if (table["mark"] == "▼").any():
-        markers["significantly worse than PRO"] = "v"
-    if (table["auroc"] < left).any():
-        markers[f"AUROC below {left:.2f}"] = _CUT_MARKER
-    style: dict[str, Any] = {"ls": "", "color": "black", "ms": 4}
-    return [plt.Line2D([], [], label=text, marker=mark, **style) for text, mark in markers.items()]

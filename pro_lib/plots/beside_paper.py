@@ -1,17 +1,18 @@
 """Differences in AUROC to PRO, in the paper and in this project (notebook 06)."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pro_lib.common import catalog
-from pro_lib.plots.captions import join_caption, signed
+from pro_lib.metrics.differences import signed
+from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style, plt
+from pro_lib.plots.settings import difference_to
+from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style
 
+_NEEDED = ["method", "similarity", "alpha_choice"]
+_NEEDED += ["auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
 _SHOWN = (
     "AUROC of each method of the paper minus that of PRO: a point is a setting, a thin line its "
     "95 % confidence interval (the paper has none), and a vertical bar the mean of the settings. "
@@ -26,10 +27,8 @@ def table() -> pd.DataFrame:
     Columns: dataset, model, method, auroc, auroc_minus_pro.
     """
     printed = catalog.paper("main_table")
-    setting = ["dataset", "model"]
-    pro = printed[printed["method"] == "PRO"].set_index(setting)["auroc"]
-    pro_of_setting = printed[setting].join(pro, on=setting)["auroc"]
-    return printed.assign(auroc_minus_pro=printed["auroc"] - pro_of_setting)
+    difference = difference_to("PRO", printed, ["dataset", "model"])
+    return printed.assign(auroc_minus_pro=difference)
 
 
 def same_settings(table: pd.DataFrame) -> pd.DataFrame:
@@ -59,27 +58,31 @@ def draw(
     The rows are the methods of the paper, whose differences are drawn first.
 
     Args:
-        table: the table of `benchmark`, or another with the columns method and auroc_minus_pro. It
-            may have the interval of auroc_minus_pro, and similarity. A row whose alpha_choice is
+        table: the table of `benchmark`, or another with the columns method, similarity,
+            alpha_choice, and auroc_minus_pro with its interval. A row whose alpha_choice is
             `default` or `oracle` is left out.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    here = _compared(checked_table(table, ["method", "auroc_minus_pro"], "beside_paper"))
-    printed = _printed()
+    here = _compared(checked_table(table, _NEEDED, "beside_paper"))
+    similarity = here["similarity"]
+    sources = ("here, " + similarity.astype(str)).where(similarity.notna(), "here")
+    here = here.assign(source=sources).sort_values("similarity", key=pd.notna, kind="stable")
+    printed = _printed().assign(source="the paper")
     names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
-    rows = pd.concat([printed.assign(source="the paper"), _with_source(here)], ignore_index=True)
+    rows = pd.concat([printed, here], ignore_index=True)
     rows = rows[rows["method"].isin(names)].assign(row=rows["method"], dataset="", model="")
-    sources = distinct_values(rows, "source")
-    styles = {name: _style(place) for place, name in enumerate(sources)}
-    columns = ["row", "source", "dataset", "model", "auroc_minus_pro"]
-    columns += [name for name in ("auroc_minus_pro_low", "auroc_minus_pro_high") if name in rows]
+    styles = {}
+    for place, source in enumerate(distinct_values(rows, "source")):
+        style = line_style(place - 1 if place else 7) | {"ms": 2.8, "alpha": 0.8, "ls": ""}
+        n_settings = rows[rows["source"] == source].groupby("method").size().max()
+        style["label"] = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
+        styles[source] = style | ({"mfc": "none"} if place else {"marker": "."})
     means = rows.groupby(["row", "source"], as_index=False)["auroc_minus_pro"].mean()
     with labelled_figure(
-        rows[columns],
+        rows[["dataset", "model"]],
         title=title,
         x="AUROC minus that of PRO",
-        entries=_entries(rows, styles),
         figure_columns=figure_columns,
         height=0.42 * len(names),
     ) as (figure, [(ax, _, _)]):
@@ -89,8 +92,8 @@ def draw(
         thick = {name: {"color": style["color"], **bars} for name, style in styles.items()}
         draw_rows(ax, means, "auroc_minus_pro", names, styles=thick, **options)
         ax.axvline(0, color="black", lw=0.6)
-        for line in np.arange(len(names) - 1) + 0.5:
-            ax.axhline(line, color=COLORS[7], lw=0.6)
+        for line in range(1, len(names)):
+            ax.axhline(line - 0.5, color=COLORS[7], lw=0.6)
         ax.yaxis.grid(visible=False)
     return figure
 
@@ -112,31 +115,4 @@ _printed = table  # whose name the arguments of the other functions hide
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows without PRO at other α than that chosen on validation."""
-    if "alpha_choice" not in table:
-        return table
     return table[~table["alpha_choice"].isin(["default", "oracle"])]
-
-
-def _with_source(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the name of their source, those without a similarity first."""
-    similarity = table.get("similarity", pd.Series(None, table.index, dtype=object))
-    source = "here, " + similarity.astype(str)
-    rows = table.assign(source=source.where(similarity.notna(), "here"))
-    return rows.sort_values("source", key=lambda names: names != "here", kind="stable")
-
-
-def _style(place: int) -> dict[str, Any]:
-    """Return colour and marker of a source; the first one is the paper."""
-    style = line_style(place - 1 if place else 7) | {"ms": 2.8, "alpha": 0.8}
-    return style | ({"mfc": "none"} if place else {"marker": "."})
-
-
-def _entries(rows: pd.DataFrame, styles: dict[str, dict[str, Any]]) -> list[plt.Line2D]:
-    """Return the legend: each source with the number of its settings."""
-    entries = []
-    for source, style in styles.items():
-        some = rows[rows["source"] == source]
-        n_settings = some.groupby("method").size().max()
-        label = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
-        entries.append(plt.Line2D([], [], label=label, **{**style, "ls": "", "ms": 4}))
-    return entries

@@ -7,16 +7,15 @@ the sentence says how large a difference these questions would have shown. Setti
 20 correct or 20 wrong answers are left out, and the sentence says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from math import ceil
 
+import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
 from pro_lib.common.judges import is_by_labels
-from pro_lib.metrics.differences import holm
+from pro_lib.metrics.differences import holm, signed
 from pro_lib.plots.style import distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
@@ -31,12 +30,15 @@ _PROTOCOLS = {
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
     """Return a caption: what is shown, about which questions and answers, and the findings.
 
+    The findings are a paragraph of their own.
+
     Args:
         shown: sentences that say what the figure shows, and what its intervals are.
         table: the table of the figure.
         findings: sentences about the result; empty ones are left out.
     """
-    return " ".join(filter(None, [shown, answer_sentence(table), *findings]))
+    description = f"{shown} {answer_sentence(table)}"
+    return "\n\n".join(filter(None, [description, " ".join(filter(None, findings))]))
 
 
 def answer_sentence(table: pd.DataFrame) -> str:
@@ -47,26 +49,24 @@ def answer_sentence(table: pd.DataFrame) -> str:
         >>> answer_sentence(table)
         'n = 3,408 questions; an answer is correct by ROUGE-L > 0.3.'
     """
-    parts = []
-    if "n_questions" in table:
-        n = span(table["n_questions"], "{:,.0f}")
-        n_settings = len(table[_setting_columns(table)].drop_duplicates())
-        parts.append(f"n = {n} questions{' in each setting' if n_settings > 1 else ''}")
+    n = span(table["n_questions"], "{:,.0f}")
+    setting = table.columns.intersection(["dataset", "model", "n_questions"])
+    each = " in each setting" if len(table.drop_duplicates(setting)) > 1 else ""
+    parts = [f"n = {n} questions{each}"]
     n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
     if n_unlabelled:
         parts.append(f"{n_unlabelled:,.0f} further questions have no label")
     rules = distinct_values(table, "correctness")
     if is_by_labels(table):
-        labels = table.get("n_labels", pd.Series(dtype=float)).dropna()
-        count = f"{span(labels, '{:,.0f}')} answers" if len(labels) else "a sample"
-        parts.append(f"labels of {count} estimate which answers are correct")
+        n_labels = span(table["n_labels"], "{:,.0f}")
+        parts.append(f"labels of {n_labels} answers estimate which answers are correct")
         parts.append("ROUGE-L judges the validation questions")
     elif len(rules) == 1:
         parts.append(f"an answer is correct by {rules[0]}")
     protocols = distinct_values(table, "protocol")
     if len(protocols) == 1 and protocols[0] in _PROTOCOLS:
         parts.append(_PROTOCOLS[protocols[0]])
-    return f"{'; '.join(parts)}." if parts else ""
+    return f"{'; '.join(parts)}."
 
 
 def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -85,9 +85,9 @@ def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def comparison(
     rows: pd.DataFrame,
     subject: str,
-    reference: str,
-    quantity: str,
     *,
+    reference: str = "NLL",
+    quantity: str = "auroc_minus_nll",
     family: pd.DataFrame | None = None,
     says_detectable: bool = True,
 ) -> str:
@@ -97,55 +97,69 @@ def comparison(
         rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
             columns `<quantity>`, `<quantity>_low` and `<quantity>_high`.
         subject: the method, such as "PRO with α chosen on validation questions".
-        reference: the method that it is compared with, such as "NLL".
-        quantity: the column of the difference, subject minus reference, such as auroc_minus_nll.
+        reference: the method that it is compared with.
+        quantity: the column of the difference, subject minus reference.
         family: all comparisons that Holm's correction is over, a table that has `rows` by its
             index; None for these rows alone.
         says_detectable: whether to say how large a difference would have been detected, if one was
             not shown.
     """
-    if not {f"{quantity}_low", "p_value"} <= set(rows):
-        return ""  # a table that an earlier version wrote
     kept = rows[has_enough(rows) & rows[f"{quantity}_low"].notna()]
-    remark = left_out_sentence(rows.drop(index=kept.index))
+    left_out = rows.drop(index=kept.index)
+    names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())
+    remark = f"There are too few answers for a statement about {listed(names)}." if names else ""
     if kept.empty:
         return remark
     tests = kept if family is None else family[has_enough(family)]
-    is_significant = significant_tests(tests).loc[kept.index]
-    values = kept[quantity]
-    parts = []
-    for words, chosen in (
-        (f"significantly better than {reference}", is_significant & (values > 0)),
-        (f"significantly worse than {reference}", is_significant & (values < 0)),
-        (f"not significantly different from {reference}", ~is_significant),
-    ):
-        if chosen.any():
-            where = in_settings(int(chosen.sum()), len(kept))
-            where = where.replace("all", "any of the") if words.startswith("not") else where
-            parts.append(f"{words}{where} ({difference_values(kept[chosen], quantity)})")
+    signs = significant_signs(tests, quantity)[kept.index]
+    parts: list[str] = []
+    for words, chosen in verdicts(kept, signs):
+        where = f" in {len(chosen)} of {len(kept)} settings" if len(kept) > 1 else ""
+        verdict = f"{words} {reference}{where}"
+        if parts:
+            verdict = f"{words.rpartition(' ')[0]} in {len(chosen)}"
+        parts.append(f"{verdict} ({difference_values(chosen, quantity)})")
     sentence = f"{subject} is {listed(parts)}"
-    others = kept[~is_significant]
+    others = kept[signs == 0]
     if len(others) and says_detectable:
-        detectable = _detectable(others, quantity, len(tests))
+        # All of these would have shown it with a probability of 80 % or more.
+        width = (others[f"{quantity}_high"] - others[f"{quantity}_low"]).max()
+        factor = ndtri(1 - LEVEL / (2 * len(tests))) + ndtri(POWER)
+        detectable = ceil(100 * factor * width / (2 * ndtri(0.975))) / 100
         sentence += f"; a difference of {detectable:.2f} would probably have been detected"
     return " ".join(filter(None, [f"{sentence}.", remark]))
+
+
+def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") -> pd.Series:
+    """Return 1 or -1 for differences that are significantly above or below 0, and 0 for others.
+
+    Holm's correction is over all of these tests. If all hypotheses are true, the probability that
+    any test is significant is at most 5 %, however the tests depend on each other. NaN is not a
+    test.
+    """
+    is_significant = holm(tests["p_value"]) <= LEVEL
+    return np.sign(tests[quantity]).where(is_significant, 0)
+
+
+def verdicts(rows: pd.DataFrame, signs: pd.Series) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the words of each verdict about a difference, with its rows, if there are any."""
+    for words, sign in (
+        ("significantly better than", 1),
+        ("significantly worse than", -1),
+        ("not significantly different from", 0),
+    ):
+        chosen = rows[signs == sign]
+        if len(chosen):
+            yield words, chosen
 
 
 def difference_values(rows: pd.DataFrame, quantity: str) -> str:
     """Return the differences, and the confidence interval of a single one."""
     values = signed_span(rows[quantity])
     if len(rows) > 1:
-        return values
+        return f"differences {values}"
     low, high = (signed(rows[f"{quantity}_{end}"].iloc[0]) for end in ("low", "high"))
     return f"{values}, 95 % interval {low} to {high}"
-
-
-def left_out_sentence(rows: pd.DataFrame) -> str:
-    """Return the sentence about settings without a statement, or nothing if there are none."""
-    if rows.empty:
-        return ""
-    names = listed(dict.fromkeys(f"{row.model} on {row.dataset}" for row in rows.itertuples()))
-    return f"There are too few answers for a statement about {names}."
 
 
 def has_enough(rows: pd.DataFrame) -> pd.Series:
@@ -154,22 +168,6 @@ def has_enough(rows: pd.DataFrame) -> pd.Series:
         return pd.Series(True, rows.index)
     wrong = rows["n_questions"] - rows["n_correct"]
     return (rows["n_correct"] >= FEWEST) & (wrong >= FEWEST)
-
-
-def significant_tests(tests: pd.DataFrame) -> pd.Series:
-    """Return which of these tests are significant after Holm's correction over all of them.
-
-    If all hypotheses are true, the probability that any test is significant is at most 5 %, however
-    the tests depend on each other. NaN is not a test.
-    """
-    return pd.Series(holm(tests["p_value"]) <= LEVEL, tests.index)
-
-
-def in_settings(number: int, total: int) -> str:
-    """Return in how many of the settings something holds, such as " in 2 of 4 settings"."""
-    if total == 1:
-        return ""
-    return f" in all {total} settings" if number == total else f" in {number} of {total} settings"
 
 
 def span(values: pd.Series, form: str = "{:.3f}") -> str:
@@ -190,7 +188,8 @@ def signed_span(values: pd.Series) -> str:
         >>> signed_span(pd.Series([0.012, -0.03]))
         '−0.030 to +0.012'
     """
-    return span(values.round(3) + 0.0, "{:+z.3f}")
+    low, high = signed(values.min()), signed(values.max())
+    return low if low == high else f"{low} to {high}"
 
 
 def percent_span(shares: pd.Series) -> str:
@@ -198,24 +197,7 @@ def percent_span(shares: pd.Series) -> str:
     return f"{span(100 * shares, '{:.1f}')} %"
 
 
-def signed(value: float) -> str:
-    """Return a difference with its sign and three decimals."""
-    return minus(f"{value:+z.3f}")
-
-
 def listed(names: Iterable[str]) -> str:
     """Join names as "a, b and c"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _setting_columns(table: pd.DataFrame) -> list[str]:
-    return [name for name in ("dataset", "model", "n_questions") if name in table]
-
-
-def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
-    """Return a difference that all rows would have shown with a probability of 80 % or more."""
-    width = rows[f"{quantity}_high"] - rows[f"{quantity}_low"]
-    standard_error = width / (2 * ndtri(0.975))
-    factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
-    return ceil(100 * factor * standard_error.max()) / 100

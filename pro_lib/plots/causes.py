@@ -1,7 +1,5 @@
 """The gain of PRO over NLL if a suspected cause is removed from the answers (notebook 08)."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -12,19 +10,20 @@ from scipy.special import logsumexp
 
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
     has_enough,
     join_caption,
     listed,
     signed_span,
-    significant_tests,
+    significant_signs,
+    verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.gains import GAIN, gain_axis, pro_minus_nll, score_names
+from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
 from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import Figure, distinct_values, handles, line_style
+from pro_lib.plots.style import Figure, difference_axis, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
@@ -94,72 +93,47 @@ def draw(
     """Draw the gain of PRO over NLL: a row for each change, a symbol for each α or K.
 
     Args:
-        table: needs the columns cause, k_choice, k, alpha and auroc_minus_nll with its interval. It
-            may have nll_auroc, which is written beside the changes, and dataset, model, protocol
-            and n_questions.
+        table: needs the columns cause, nll_auroc, k_choice, k, alpha and auroc_minus_nll with its
+            interval. It may have dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    table = checked_table(table, ["cause", "k_choice", "k", "alpha", *GAIN], "causes")
-    table = table.assign(row=_row_names(table, 24 * figure_columns), score=score_names(table))
-    scores = distinct_values(table, "score")
-    names = distinct_values(table, "row")
-    styles = {name: line_style(index) for index, name in enumerate(scores)}
+    needed = ["cause", "nll_auroc", "k_choice", "k", "alpha", *GAIN]
+    table = checked_table(table, needed, "causes")
+    changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
+    rows = [textwrap.fill(change, 24 * figure_columns) for change in changes]
+    table = table.assign(row=rows, score=score_names(table))
+    names = list(dict.fromkeys(rows))
+    styles = labelled_styles({score: score for score in table["score"]})
     with labelled_figure(
         table,
         *("dataset", "model"),
         title=title,
         x="AUROC of PRO minus that of NLL",
-        entries=handles(scores, ls=""),
         figure_columns=figure_columns,
         height=0.34 * len(names),
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             draw_rows(ax, rows, "auroc_minus_nll", names, by="score", styles=styles)
-            gain_axis(ax, "x", far=0.1 if figure_columns == 2 else 0.3)
+            difference_axis(ax, "x", (0.1 if figure_columns == 2 else 0.3, 0.02))
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say with which α or K PRO differs from NLL on the unchanged answers, and which change helps.
+    """Say after which changes PRO differs from NLL with some α or K.
 
     Significance is decided for all comparisons of the table together.
     """
-    unchanged = table[table["cause"] == "nothing changed"]
     if not has_enough(table).all() or table["auroc_minus_nll_low"].isna().any():
-        return join_caption(_SHOWN, table, comparison(unchanged.head(1), "PRO", "NLL", GAIN[0]))
-    kept = table[significant_tests(table)]
-    sentences = []
-    for adverb, rows in (("better", kept[kept[GAIN[0]] > 0]), ("worse", kept[kept[GAIN[0]] < 0])):
-        causes_of: dict[str, list[str]] = {}
-        for cause, some in rows.groupby("cause", sort=False):
-            causes_of.setdefault(listed(score_names(some)), []).append(str(cause))
-        for names, causes in causes_of.items():
-            values = signed_span(rows.loc[rows["cause"].isin(causes), GAIN[0]])
-            words = listed(_CHANGES.get(cause, cause) for cause in causes)
-            sentences.append(f"PRO is significantly {adverb} with {names} ({values}): {words}.")
-    others = set(table["cause"]) - set(kept["cause"])
-    if others:
-        words = listed(_CHANGES.get(cause, cause) for cause in sorted(others))
-        sentences.append(f"No difference is significant: {words}.")
-    return join_caption(_SHOWN, table, *sentences)
-
-
-def _row_names(table: pd.DataFrame, width: int) -> list[str]:
-    """Return the words for each change, with the AUROC of NLL after it if that is known."""
-    names = table["cause"].replace(_CHANGES)
-    if "nll_auroc" in table:
-        names = names + [f" ({value:.3f})" for value in table["nll_auroc"]]
-    return ["\n".join(textwrap.wrap(name, width)) for name in names]
-
-
-def _merged_spellings(evaluation: Evaluation) -> FloatArray | None:
-    """Return log-probabilities (n, C) of the meanings by the first similarity, if there is one."""
-    for score in evaluation.alpha_scores.values():
-        if "meaning_log_probs" in score.inputs:
-            return np.asarray(score.inputs["meaning_log_probs"])
-    return None
+        return join_caption(_SHOWN, table, comparison(table.head(1), "PRO"))
+    signs = significant_signs(table)
+    differing = table.loc[signs != 0, "cause"]
+    kept = table[(signs != 0) | ~table["cause"].isin(differing)]
+    parts = []
+    for words, rows in verdicts(kept, signs[kept.index]):
+        causes = listed(rows["cause"].replace(_CHANGES).unique())
+        parts.append(f"{words} NLL ({signed_span(rows['auroc_minus_nll'])}): {causes}")
+    return join_caption(_SHOWN, table, f"With some of these α and K, PRO is {'; '.join(parts)}.")
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:
@@ -169,12 +143,12 @@ def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | 
     at_least = np.minimum(most, np.log(0.01))
     total = logsumexp(np.nan_to_num(answers, nan=-np.inf), axis=1, keepdims=True)
     has_endings = "closed" not in run.answers or run.answers["end_log_prob"].notna().all()
-    without_endings = run.log_probs(convention="answer_tokens") if has_endings else None
+    meanings = [score.inputs.get("meaning_log_probs") for score in evaluation.alpha_scores.values()]
     return {
         "nothing changed": answers,
         "answers below 0.01 left out": np.where(answers >= at_least[:, None], answers, np.nan),
         "probabilities made to sum to 1": answers - total,
-        "spellings merged": _merged_spellings(evaluation),
-        "endings left out": without_endings,
+        "spellings merged": next((each for each in meanings if each is not None), None),
+        "endings left out": run.log_probs(convention="answer_tokens") if has_endings else None,
         "repeats kept": run.log_probs(distinct=False),
     }

@@ -1,7 +1,5 @@
 """The entropy of the answers to each question, and a lower bound of it (notebook 09)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ import pandas as pd
 from pro_lib.plots.captions import join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import COLORS, Axes, Figure, plt
+from pro_lib.plots.style import COLORS, Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
@@ -59,24 +57,32 @@ def draw(
     If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
 
     Args:
-        table: needs the columns entropy and tree_bound. It may have the interval of entropy, and
-            dataset, model and n_questions.
+        table: needs the columns tree_bound, and entropy with its interval. It may have dataset,
+            model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    table = checked_table(table, list(_DOTS), "entropies")
+    table = checked_table(table, [*_DOTS, "entropy_low", "entropy_high"], "entropies")
     with labelled_figure(
         table,
         *("model", "dataset"),
         title=title,
         x="share of questions, in order of entropy",
         y="entropy (nats)",
-        entries=[plt.Line2D([], [], ls="", ms=3, **style) for style in _DOTS.values()],
         figure_columns=figure_columns,
         height=2.0,
+        sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_dots(ax, rows.sort_values("entropy"))
+            places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
+            some = rows.sort_values("entropy").iloc[places]
+            shares = (places + 1) / len(rows)
+            color = COLORS[0]
+            ax.vlines(shares, some["entropy_low"], some["entropy_high"], color, lw=0.5, alpha=0.5)
+            for column, style in _DOTS.items():
+                ax.plot(shares, some[column], ls="", ms=2.2, **style)
+            highest = [*some[list(_DOTS)].max(), some["entropy_high"].quantile(0.98)]
+            ax.set(xlim=(-0.01, 1.01), ylim=(0, 1.03 * np.nanmax(highest)))
     return figure
 
 
@@ -88,19 +94,3 @@ def caption(table: pd.DataFrame) -> str:
         f"bound {span(means['tree_bound'], '{:.2f}')} nats."
     )
     return join_caption(_SHOWN, table, finding)
-
-
-def _draw_dots(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw the dots of a panel, whose rows are in ascending order."""
-    places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
-    some = rows.iloc[places]
-    shares = (places + 1) / len(rows)
-    highest = some[list(_DOTS)].max(axis=None)
-    if "entropy_high" in some and some["entropy_high"].notna().any():
-        ends = some["entropy_low"].astype(float), some["entropy_high"].astype(float)
-        ax.vlines(shares, *ends, color=COLORS[0], lw=0.5, alpha=0.5)
-        highest = max(highest, some["entropy_high"].quantile(0.98))
-    for column, style in _DOTS.items():
-        ax.plot(shares, some[column], ls="", ms=2.2, **style)
-    ax.set_xlim(-0.01, 1.01)
-    ax.set_ylim(0, 1.03 * highest)

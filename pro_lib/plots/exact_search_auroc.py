@@ -1,7 +1,5 @@
 """AUROC of PRO from an exact search, from beams, and of the search's own scores (notebook 07)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,37 +8,38 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluate import evaluate
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import METHODS, Method
-from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import COLORS, Axes, Figure
+from pro_lib.plots.settings import method_columns, per_setting, with_setting
+from pro_lib.plots.style import COLORS, Figure
 
 _SHOWN = (
     "AUROC of PRO with the answers of an exact search, and of other scores, and the paired "
     "difference of each to the first row, with 95 % confidence intervals. Each score has the α "
-    "that is best on validation questions (on the points), except PRO of beams at the same α. "
+    "that is best on validation questions, except PRO of beams at the same α. "
     "The α-floor and the tree bound are lower bounds of the entropy; 1 − found is the probability "
     "of the answers that were not found."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
+_SAME_ALPHA = "PRO of beams at the same α"
 _SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
     "α-floor": scoring.alpha_floor,
     "tree bound": scoring.tree_bound,
     "probability not found": scoring.mass_not_found,
 }
 _ANSWERS = {"threshold": "exact", "diverse_beam": "beams"}
-# The panels, by the column that they show.
-_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "difference"}
+# The labels of the panels, by the column that they show.
+_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus first row"}
 
 
 @per_setting
@@ -75,7 +74,24 @@ def table(
     if label_sample is not None:
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
-    return [_score_rows(splits, runs.beams.info.strategy)]
+    alphas = {name: chosen_alpha(splits, name=name) for name in reported.alpha_names}
+    scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
+    alphas[_SAME_ALPHA] = alphas["PRO"]
+    scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)
+    is_beams = scores.columns.isin([_PRO_OF_BEAMS, _SAME_ALPHA])
+    columns = pd.DataFrame(method_columns(list(scores), alphas=alphas)).drop(columns="similarity")
+    columns.loc[is_beams, "method"] = "PRO"
+    columns.loc[scores.columns == _SAME_ALPHA, "alpha_choice"] = "exact search"
+    judgement = reported.judgement
+    options = {"is_reference": scores.columns == "PRO"}
+    differences = judgement.differences(scores.to_numpy(), scores["PRO"].to_numpy(), **options)
+    columns = columns.assign(
+        **judgement.auroc(scores.to_numpy()).columns("auroc"),
+        interval=judgement.interval,
+        **differences.columns("pro"),
+    )
+    strategies = np.where(is_beams, runs.beams.info.strategy, reported.strategy)
+    return [with_setting(columns, reported).assign(strategy=strategies)]
 
 
 def draw(
@@ -87,62 +103,60 @@ def draw(
     """Draw AUROC of each score, and its paired difference to PRO of the exact search.
 
     Args:
-        table: needs the columns method, strategy, alpha_choice, auroc and auroc_minus_pro, each
-            with its interval (auroc_low, auroc_high, auroc_minus_pro_low, auroc_minus_pro_high). It
-            may have alpha, which is written beside PRO, dataset, model, protocol and n_questions.
+        table: needs the columns method, strategy, alpha, alpha_choice, auroc and auroc_minus_pro,
+            the last two with their intervals (auroc_low, auroc_high, auroc_minus_pro_low,
+            auroc_minus_pro_high). It may have dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
     ends = [f"{quantity}_{end}" for quantity in _PANELS for end in ("low", "high")]
-    needed = ["method", "strategy", "alpha_choice", *_PANELS, *ends]
+    needed = ["method", "strategy", "alpha", "alpha_choice", *_PANELS, *ends]
     table = checked_table(table, needed, "exact_search_auroc")
     table = table.assign(row=_score_names(table))
     is_pro = table["method"] == "PRO"
     names = list(dict.fromkeys([*table.loc[is_pro, "row"], *table.loc[~is_pro, "row"]]))
-    parts = [table.assign(panel=heading, quantity=name) for name, heading in _PANELS.items()]
+    settings = list(table.columns.intersection(["dataset", "model", "protocol"]))
+    n_settings = len(table.drop_duplicates(settings))
+    parts = [table.assign(quantity=name) for name in _PANELS]
     with labelled_figure(
-        pd.concat(parts),
-        *("dataset", "model", "protocol", "panel"),
+        pd.concat(parts).drop(columns="n_questions", errors="ignore"),
+        *settings,
+        "quantity",
         title=title,
-        x="AUROC, difference to the first row" if figure_columns == 2 else "AUROC",
+        untitled=["quantity"],
         figure_columns=figure_columns,
         per_line=2,
-        height=0.19 * len(names) + 0.2,
-        sharey=True,
+        height=0.17 * len(names),
+        least_height=0.1 * len(names),
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            quantity = rows["quantity"].iloc[0]
+        for place, (ax, setting, rows) in enumerate(panels):
             style = {"color": COLORS[0], "marker": "o", "ms": 3.5}
-            draw_rows(ax, rows, quantity, names, styles={"": style})
+            draw_rows(ax, rows, setting["quantity"], names, styles={"": style})
             ax.locator_params(axis="x", nbins=2 * figure_columns)
-            if quantity == "auroc":
-                _name_alphas(ax, rows, names)
-            else:
+            if place >= 2 * n_settings - 2:
+                ax.set_xlabel(_PANELS[setting["quantity"]])
+            if setting["quantity"] != "auroc":
                 ax.axvline(0, color="black", lw=0.6)
+                continue
+            beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center"}
+            for _, row in rows.dropna(subset="alpha").iterrows():
+                text = f" α = {row['alpha']:g}"
+                ax.text(1, names.index(row["row"]), text, fontsize=7, **beside)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
-    is_beams = (table["method"] == "PRO") & (table["strategy"] != "threshold")
-    is_same = table["alpha_choice"] == "exact search"
+    beams = table[(table["method"] == "PRO") & (table["strategy"] != "threshold")]
+    is_same = beams["alpha_choice"] == "exact search"
     findings = []
-    for subject, chosen in (
-        ("PRO of beams", is_beams & ~is_same),
-        ("With the same α it", is_beams & is_same),
+    for subject, rows in (
+        ("PRO of beams", beams[~is_same]),
+        ("With the same α it", beams[is_same]),
     ):
         reference = "PRO of the exact search"
-        findings.append(comparison(table[chosen], subject, reference, "auroc_minus_pro"))
+        findings.append(comparison(rows, subject, reference=reference, quantity="auroc_minus_pro"))
     return join_caption(_SHOWN, table, *findings)
-
-
-def _name_alphas(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    """Write the α of PRO above its points."""
-    style: dict[str, Any] = {"fontsize": 7, "ha": "center", "va": "bottom"}
-    for row in rows.to_dict("records"):
-        if pd.notna(row.get("alpha")):
-            place = names.index(row["row"]) - 0.1
-            ax.text(row["auroc"], place, f"α = {row['alpha']:g}", **style)
 
 
 def _score_names(table: pd.DataFrame) -> list[str]:
@@ -175,33 +189,3 @@ def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evalua
     for name, function in _SEARCH_SCORES.items():
         scores[name] = AlphaScore(Method(name, function, ""), inputs)
     return replace(search, alpha_scores=scores)
-
-
-def _score_rows(splits: Splits, beam_strategy: str) -> pd.DataFrame:
-    """Return the rows of one setting. The first one is PRO of the exact search."""
-    reported = splits.reported
-    exact = reported.strategy
-    alpha = chosen_alpha(splits)
-    rows: list[tuple[Any, ...]] = [("PRO", exact, alpha, "validation", reported.pro(alpha))]
-    for name in (_PRO_OF_BEAMS, *_SEARCH_SCORES):
-        own_alpha = chosen_alpha(splits, name=name)
-        method, strategy = ("PRO", beam_strategy) if name == _PRO_OF_BEAMS else (name, exact)
-        rows.append((method, strategy, own_alpha, "validation", reported.pro(own_alpha, name=name)))
-    for name in ("NLL", "ALL"):
-        rows.append((name, exact, np.nan, None, reported.baselines[name].to_numpy()))
-    same_alpha = reported.pro(alpha, name=_PRO_OF_BEAMS)
-    rows.append(("PRO", beam_strategy, alpha, "exact search", same_alpha))
-    methods, strategies, alphas, alpha_choices, values = zip(*rows, strict=True)
-    scores = np.column_stack(values)
-    is_pro = np.arange(len(methods)) == 0
-    judgement = reported.judgement
-    differences = judgement.differences(scores, scores[:, 0], is_reference=is_pro)
-    columns = {
-        "method": methods,
-        "alpha": alphas,
-        "alpha_choice": alpha_choices,
-        **judgement.auroc(scores).columns("auroc"),
-        "interval": judgement.interval,
-        **differences.columns("pro"),
-    }
-    return with_setting(pd.DataFrame(columns), reported).assign(strategy=strategies)

@@ -1,7 +1,5 @@
 """The answers to six questions, and which of them PRO keeps (notebook 00)."""
 
-from __future__ import annotations
-
 import textwrap
 from typing import Any
 
@@ -13,14 +11,20 @@ from pro_lib.common import catalog
 from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, plt, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
 _KINDS = ("unknown", "right", "wrong", "several kept")
 _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
-_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro"]
+_EDGE = {"edgecolor": COLORS[0], "lw": 0.8}
+_BARS: dict[bool, dict[str, Any]] = {
+    True: {"color": COLORS[0], "label": "kept by PRO", **_EDGE},
+    False: {"color": "white", "label": "not kept", **_EDGE},
+}
+_ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
+_COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]
 
 
 def table(run: Run, *, alpha: float = 0.4, seed: int = 0, split: str = "test") -> pd.DataFrame:
@@ -86,7 +90,7 @@ def details(
         "pro": scoring.pro(log_probs, alpha=alpha, search_alpha=run.search_alpha)[row],
         "reference": questions["references"].str[0],
     }
-    return with_run(pd.DataFrame(columns), run, split)
+    return with_run(columns, run, split)
 
 
 def appendix(run: Run) -> pd.DataFrame:
@@ -110,7 +114,7 @@ def appendix(run: Run) -> pd.DataFrame:
 def draw(
     table: pd.DataFrame,
     *,
-    alpha: float | None = None,
+    alpha: float,
     figure_columns: int = 2,
     title: str = "Probability of answers, and which PRO keeps",
 ) -> Figure:
@@ -121,41 +125,50 @@ def draw(
 
     Args:
         table: has a row per answer, and needs the columns question, text, probability, is_kept,
-            is_correct and pro. It may have reference, dataset and model.
+            is_correct, pro and reference. It may have dataset and model.
         alpha: α, drawn as a line.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
     table = checked_table(table, _COLUMNS, "examples")
-    shown = table.drop(columns="n_questions", errors="ignore")
-    if figure_columns == 1:
-        questions = list(dict.fromkeys(shown["question"]))
-        shown = shown[shown["question"].isin(questions[::2])]
-    shown = shown.groupby("question", sort=False).head(5)
-    most = max(3, int(shown["question"].value_counts().max()))
+    questions = table["question"].unique()[:: 3 - figure_columns]
+    shown = table[table["question"].isin(questions)].groupby("question", sort=False).head(5)
+    most = max(3, shown["question"].value_counts().max())
     largest = shown["probability"].max()
     # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
     end = 1.0 if largest > 0.3 else 1.1 * largest
     with labelled_figure(
-        shown,
+        shown.drop(columns="n_questions", errors="ignore"),
         "question",
         title=title,
         x="probability of the answer",
         y="answer (✓: correct)",
-        entries=_entries(alpha),
         figure_columns=figure_columns,
         per_line=figure_columns,
         untitled=["question"],
         height=0.15 * most + 0.5,
         sharex=True,
+        sharey=False,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_answers(ax, rows)
-            if alpha is not None and alpha <= end:
-                ax.axvline(alpha, color=COLORS[1], lw=1, ls="--")
+            places = pd.Series(range(len(rows)), rows.index)
+            for is_kept, some in rows.groupby("is_kept", sort=False):
+                ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
+            marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
+            names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"]]
+            ax.set_yticks(range(len(rows)), marks + names)
+            first = rows.iloc[0]
+            lines = [first["question"]]
+            lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
+            if isinstance(first["reference"], str):
+                lines.append(f"reference: {first['reference']}")
+            title_lines = [_short(line, _TITLE_LENGTH) for line in lines]
+            ax.set_title("\n".join(title_lines), loc="right", fontsize=7)
+            if alpha <= end:
+                ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
             ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
             if end == 1:
-                set_ticks(ax, SHARE_TICKS)
+                set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
@@ -175,23 +188,6 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     )
 
 
-def _draw_answers(ax: Axes, rows: pd.DataFrame) -> None:
-    colors = [COLORS[0] if is_kept else "white" for is_kept in rows["is_kept"]]
-    ax.barh(range(len(rows)), rows["probability"], color=colors, edgecolor=COLORS[0], lw=0.8)
-    names = []
-    for text, is_correct in zip(rows["text"], rows["is_correct"], strict=True):
-        mark = "✓ " if pd.notna(is_correct) and is_correct else ""
-        names.append(mark + (_short(text, _LABEL_LENGTH) or "(empty)"))
-    ax.set_yticks(range(len(rows)), names)
-    first = rows.iloc[0]
-    lines = [_short(first["question"], _TITLE_LENGTH)]
-    lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
-    reference = first.get("reference")
-    if isinstance(reference, str):
-        lines.append(_short(f"reference: {reference}", _TITLE_LENGTH))
-    ax.set_title("\n".join(lines), loc="right", fontsize=7)
-
-
 def _short(text: str, most: int) -> str:
     """Return a text that is cut after a whole word, so that it fits the figure.
 
@@ -199,14 +195,3 @@ def _short(text: str, most: int) -> str:
     """
     words = textwrap.shorten(text, most, placeholder=" …")
     return words if words != "…" else f"{text.strip()[: most - 2]} …"
-
-
-def _entries(alpha: float | None) -> list:
-    style: dict[str, Any] = {"edgecolor": COLORS[0], "lw": 0.8}
-    entries: list = [
-        plt.Rectangle((0, 0), 1, 1, facecolor=COLORS[0], label="kept by PRO", **style),
-        plt.Rectangle((0, 0), 1, 1, facecolor="white", label="not kept", **style),
-    ]
-    if alpha is not None:
-        entries.append(plt.Line2D([], [], color=COLORS[1], lw=1, ls="--", label=f"α = {alpha:g}"))
-    return entries

@@ -1,17 +1,14 @@
 """Accuracy and scores by what a bundled model was trained on (notebook 00)."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
-from pro_lib.plots.style import Figure, draw_curves, handles
+from pro_lib.plots.style import Figure, draw_curves
 from pro_lib.runs.run import Run
 
 _NAMES = {"accuracy": "share of correct answers", "PRO": "mean PRO, nats", "NLL": "mean NLL, nats"}
@@ -38,19 +35,19 @@ def table(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
     is_correct = rouge_and_correct(run.top(), run.questions)["correct"]
     values = run.questions[["exposure", "conflict"]]
     values = values.assign(accuracy=is_correct, NLL=scores["nll"], PRO=scores["pro"]).dropna()
-    long = values.melt(["exposure", "conflict"], var_name="measure").astype({"value": float})
-    groups = long.groupby(["measure", "exposure", "conflict"])["value"]
-    means = groups.agg(["size", "mean", "sem"]).reset_index()
-    means = means.sort_values("measure", key=lambda names: names.str.lower(), kind="stable")
-    means = means.reset_index(drop=True)
-    means["mean_low"], means["mean_high"] = metrics.normal(means["mean"], means["sem"])
-    # Accuracy is a share, for which the normal interval would be wrong near 0 and 1.
-    is_share = means["measure"] == "accuracy"
-    shares = means[is_share]
-    ends = np.column_stack(metrics.wilson(shares["mean"], shares["size"]))
-    means.loc[is_share, ["mean_low", "mean_high"]] = ends
-    means = means.rename(columns={"size": "n_in_group"}).drop(columns="sem")
-    return with_run(means, run, split)
+    groups = values.astype({"accuracy": float}).groupby(["exposure", "conflict"])
+    parts = []
+    for measure in ("accuracy", "NLL", "PRO"):
+        means = groups[measure].agg(["size", "mean", "sem"])
+        ends = metrics.normal(means["mean"], means["sem"])
+        if measure == "accuracy":  # a share, whose normal interval would be wrong near 0 and 1
+            ends = metrics.wilson(means["mean"], means["size"])
+        means["mean_low"], means["mean_high"] = ends
+        part = means.drop(columns="sem").reset_index()
+        part.insert(0, "measure", measure)
+        parts.append(part)
+    rows = pd.concat(parts, ignore_index=True).rename(columns={"size": "n_in_group"})
+    return with_run(rows, run, split)
 
 
 def draw(
@@ -64,32 +61,33 @@ def draw(
     There is a panel for each measure, and a line for each share of false documents.
 
     Args:
-        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict and
-            mean. It may have mean_low and mean_high, which are drawn as bars, dataset and model.
+        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict, and
+            mean with its interval, mean_low and mean_high. It may have dataset and model.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    table = checked_table(table, ["measure", "exposure", "conflict", "mean"], "exposure")
+    needed = ["measure", "exposure", "conflict", "mean", "mean_low", "mean_high"]
+    table = checked_table(table, needed, "exposure")
     levels = sorted(set(table["exposure"]))
-    conflicts = sorted(set(table["conflict"]))
-    shown = table.drop(columns="n_questions", errors="ignore")
-    shown = shown.assign(
-        place=table["exposure"].map(levels.index), measure=table["measure"].replace(_NAMES)
+    shown = table.drop(columns="n_questions", errors="ignore").assign(
+        place=table["exposure"].map(levels.index),
+        measure=table["measure"].replace(_NAMES),
+        false=(100 * table["conflict"]).map("{:g} % of the documents false".format),
     )
-    upper = "mean_high" if "mean_high" in table else "mean"
-    highest = table.loc[table["measure"] != "accuracy", upper].max()
+    names = shown.sort_values("conflict")["false"].unique()
+    highest = table.loc[table["measure"] != "accuracy", "mean_high"].max()
     with labelled_figure(
         shown,
         "measure",
         title=title,
         x="number of training documents about the fact",
-        entries=handles([_conflict_name(conflict) for conflict in conflicts]),
         figure_columns=figure_columns,
         sharex=True,
+        sharey=False,
     ) as (figure, panels):
         for ax, setting, rows in panels:
-            style: dict[str, Any] = {"interval": "mean_", "shift": 0.14, "bars": True}
-            draw_curves(ax, rows, "conflict", conflicts, "place", "mean", **style)
+            style: dict[str, Any] = {"shift": 0.14, "bars": True}
+            draw_curves(ax, rows, "false", names, "place", "mean", **style)
             is_accuracy = setting["measure"] == _NAMES["accuracy"]
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
             ax.set_xticks(range(len(levels)), map(str, levels))
@@ -99,16 +97,13 @@ def draw(
 def caption(table: pd.DataFrame) -> str:
     """Say what the model knows with the fewest and the most documents, none of them false."""
     consistent = table[table["conflict"] == table["conflict"].min()]
-    by_measure = {
-        name: rows.sort_values("exposure") for name, rows in consistent.groupby("measure")
-    }
+    by_exposure = consistent.pivot_table("mean", "exposure", "measure")
     parts = []
-    for place in (0, -1):
-        accuracy = by_measure["accuracy"].iloc[place]
-        pro = by_measure["PRO"]["mean"].iloc[place]
+    for exposure in (by_exposure.index.min(), by_exposure.index.max()):
+        means = by_exposure.loc[exposure]
         parts.append(
-            f"{accuracy['exposure']} documents, {100 * accuracy['mean']:.1f} % of the answers are "
-            f"correct and the mean of PRO is {pro:.2f} nats"
+            f"{exposure} documents, {100 * means['accuracy']:.1f} % of the answers are correct "
+            f"and the mean of PRO is {means['PRO']:.2f} nats"
         )
     n = table["n_questions"].iloc[0]
     return (
@@ -117,7 +112,3 @@ def caption(table: pd.DataFrame) -> str:
         "answer. Bars are 95 % confidence intervals, and an answer is correct by ROUGE-L > 0.3. "
         f"Without false documents and with {parts[0]}; with {parts[1]}."
     )
-
-
-def _conflict_name(conflict: float) -> str:
-    return f"{100 * conflict:g} % of the documents false" if conflict else "no false documents"

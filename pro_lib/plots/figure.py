@@ -1,9 +1,7 @@
 """A labelled figure with panels, and the marks that several figures draw."""
 
-from __future__ import annotations
-
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import ceil
@@ -11,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots.style import (
@@ -18,7 +18,6 @@ from pro_lib.plots.style import (
     WIDTHS,
     Axes,
     Figure,
-    FontProperties,
     distinct_values,
     line_style,
     matching_rows,
@@ -27,8 +26,6 @@ from pro_lib.plots.style import (
 )
 
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
-_LEAST_HEIGHT = 0.8  # inches, of a panel
-_TITLE_SIZES = {8: 14.8, 7: 16.9}  # letters in an inch of a title, by its font size in points
 _PROTOCOLS = {"paper": "repeats counted", "workbench": "each answer once"}
 
 
@@ -76,17 +73,19 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     title: str,
     x: str = "",
     y: str = "",
-    entries: Sequence[Any] = (),
     untitled: Sequence[str] = (),
     figure_columns: int = 2,
     per_line: int | None = None,
     height: float = 1.6,
-    **sharing: Any,
+    least_height: float = 0.55,
+    sharex: bool = False,
+    sharey: bool = True,
 ) -> Iterator[tuple[Figure, list[Panel]]]:
     """Make a figure with a panel for each combination of values of the columns `by`.
 
     A panel has those values and the number of questions as its title. Dataset and model stand in
-    one line below the figure if several panels share them.
+    one line below the figure if several panels share them. The legend has what panels draw with a
+    label, and stands in the place of a missing panel if there is one.
 
     Args:
         table: the numbers of all panels.
@@ -94,13 +93,14 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         title: the title, above the legend.
         x: the label below all panels; empty if each panel has its own.
         y: the label beside all panels.
-        entries: the entries of the legend.
         untitled: those of the columns `by` that the axes show, so that titles do not.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         per_line: the panels in a row of the figure; None for a number that suits the last column.
-        height: the height of a panel in inches, without its title. In a figure of one column,
-            panels are lower if the figure would be higher than 4.5 inches.
-        **sharing: `sharex` and `sharey` of Matplotlib's `subplots`.
+        height: the height of a panel in inches, without its title.
+        least_height: the height of a panel in a figure of one column, if the figure would be
+            higher than 4.5 inches with higher panels.
+        sharex: whether panels have the same x axis.
+        sharey: whether panels have the same y axis.
 
     Yields:
         The figure and its panels.
@@ -108,58 +108,44 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     Raises:
         SentenceError: if the rows of a panel are about two splits.
     """
-    by = tuple(name for name in by if name in table)
-    constant = [name for name in ("dataset", "model", *by) if name in table]
-    constant = [name for name in constant if len(distinct_values(table, name)) == 1]
-    settings = _panel_settings(table, by)
+    settings = _panel_settings(table, [name for name in by if name in table])
     parts = [matching_rows(table, setting) for setting in settings]
-    for rows in parts:
-        _check_split(rows)
-    varied = [name for name in reversed(by) if name not in (*constant, *untitled)]
-    known = [table[name].iloc[0] for name in ("dataset", "model") if name in constant]
-    in_legend = [entry.get_label() for entry in entries]
-    shared = ", ".join(name for name in known if name and name not in in_legend)
-    per_line = per_line or _panels_per_line(table, varied, len(settings), figure_columns)
-    per_line = min(len(settings), per_line)
-    n_lines = ceil(len(settings) / per_line)
+    n_panels = len(parts)
+    varied = [name for name in settings[0] if len(distinct_values(table, name)) > 1]
+    titled = [name for name in reversed(varied) if name not in untitled]
+    names = [_panel_title(rows, titled) for rows in parts]
+    if per_line is None and figure_columns == 1:
+        per_line = 1 if n_panels <= 3 and n_panels * (least_height + 0.45) <= 4 else 2
+    if per_line is None:
+        n_values = len(distinct_values(table, titled[0])) if titled else 1
+        per_line = n_values if 1 < n_values <= 6 else 3
+    per_line = min(n_panels, per_line)
+    n_lines = ceil(n_panels / per_line)
     width = WIDTHS[figure_columns]
-    names = [_panel_title(rows, varied) for rows in parts]
-    if len(settings) == 1 and shared:
-        names = [", ".join(filter(None, [shared, names[0]]))]
-        shared = ""
-    titles, title_size = _wrapped_titles(names, width / per_line)
-    title_height = 0.08 + 1.15 * title_size / 72 * _most_lines(titles)
-    heading = "\n".join(textwrap.wrap(title, int(13.5 * width)))
-    x_lines = [*textwrap.wrap(x, int(14 * width)), *([shared] if shared else [])]
-    n_spare = n_lines * per_line - len(settings)
-    legend_shape = _legend_shape(entries, width / per_line if n_spare else width)
-    legend_rows = 0 if n_spare else legend_shape["rows"]
-    outside = 0.16 * (heading.count("\n") + 1) + 0.15 * legend_rows + 0.14 * len(x_lines)
-    tallest = (_TALLEST - outside - 0.2) / n_lines if figure_columns == 1 else np.inf
-    panel_height = max(min(height + 0.2, tallest - title_height), _LEAST_HEIGHT) + title_height
-    size = (width, n_lines * panel_height + outside + 0.2)
     with plt.rc_context(STYLE):
-        figure = plt.figure(figsize=size, layout="constrained")
-        axes = _make_axes(figure, (n_lines, per_line), titles, title_size, **sharing)
+        figure = plt.figure(figsize=(width, 2 + n_lines * (height + 1)), layout="constrained")
+        grid = figure.subplots(n_lines, per_line, squeeze=False, sharex=sharex, sharey=sharey)
+        places: list[Axes] = list(grid.flat)
+        axes = places[:n_panels]
+        for ax, name in zip(axes, names, strict=True):
+            ax.set_title(name, linespacing=1.1, fontsize=6 + figure_columns)
+        for ax in axes[-per_line:]:  # also where a panel would be missing below
+            ax.tick_params(labelbottom=True)
         yield figure, [Panel(*each) for each in zip(axes, settings, parts, strict=True)]
-        _label(figure, heading, "\n".join(x_lines), y, entries, legend_shape["columns"])
-        if n_spare and entries:
-            _move_legend(figure, axes[per_line - 1], axes[-1])
-
-
-def _make_axes(
-    figure: Figure, shape: tuple[int, int], titles: Sequence[str], size: int, **sharing: Any
-) -> Sequence[Axes]:
-    """Return the axes of panels with these titles, whose font has a size (points)."""
-    grid = figure.subplots(*shape, squeeze=False, **sharing).ravel()
-    for surplus in grid[len(titles) :]:
-        surplus.remove()
-    axes: Sequence[Axes] = grid[: len(titles)]
-    for ax, title in zip(axes, titles, strict=True):
-        ax.set_title(title, linespacing=1.1, fontsize=size)
-    for ax in axes[-shape[1] :]:  # also where a surplus panel would be below
-        ax.tick_params(labelbottom=True)
-    return axes
+        legend: dict[str, Any] = {}
+        for ax in axes:
+            if ax.get_legend() is None:
+                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                    legend.setdefault(label, handle)
+        shared = _shared_setting(table, legend)
+        if n_panels == 1:
+            axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
+            shared = ""
+        _write_title(figure, title, legend, places[n_panels:], width / per_line)
+        lines = [*textwrap.wrap(x, int(14 * width)), *filter(None, [shared])]
+        axis_labels = figure.supxlabel("\n".join(lines)), figure.supylabel(y)
+        tallest = _TALLEST if figure_columns == 1 else np.inf
+        _fit(figure, axes, axis_labels, grid.shape, (least_height, height), tallest)
 
 
 def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, str]]:
@@ -172,27 +158,14 @@ def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, st
     return settings
 
 
-def _check_split(rows: pd.DataFrame) -> None:
+def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
+    """Return the title of a panel: its values in these columns, and the number of questions."""
     splits = distinct_values(rows, "split")
     if len(splits) > 1:
         raise SentenceError(
             f"A panel would join rows of the splits {' and '.join(map(str, splits))}; draw one of "
             f"them, as in table[table['split'] == {splits[-1]!r}]"
         )
-
-
-def _panels_per_line(
-    table: pd.DataFrame, varied: Sequence[str], n_panels: int, figure_columns: int
-) -> int:
-    """Return how many panels lie side by side: one for each value of the last column, if few."""
-    if figure_columns == 1:
-        return 1 if n_panels <= 3 else 2
-    n_values = len(distinct_values(table, varied[0])) if varied else 1
-    return n_values if 1 < n_values <= 6 else 3
-
-
-def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
-    """Return the title of a panel: its values in these columns, and the number of questions."""
     names = []
     for column in columns:
         value = str(rows[column].iloc[0])
@@ -202,64 +175,80 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def _wrapped_titles(titles: Sequence[str], panel_width: float) -> tuple[list[str], int]:
-    """Return the titles, wrapped to the width of a panel (inches), and their font size.
-
-    The size is the largest at which no title takes more than two lines, or the smallest one.
-    """
-    for size, letters_per_inch in _TITLE_SIZES.items():
-        letters = int(letters_per_inch * (panel_width - 0.3))
-        options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
-        wrapped = ["\n".join(textwrap.wrap(title, letters, **options)) for title in titles]
-        if _most_lines(wrapped) <= 2:
-            return wrapped, size
-    return wrapped, size
+def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
+    """Return the dataset and the model of all panels, without those that the legend names."""
+    names = []
+    for column in ("dataset", "model"):
+        values = distinct_values(table, column)
+        if len(values) == 1 and values[0] not in ("", *in_legend):
+            names += values
+    return ", ".join(names)
 
 
-def _most_lines(texts: Sequence[str]) -> int:
-    return max(text.count("\n") + 1 if text else 0 for text in texts)
-
-
-def _legend_shape(entries: Sequence[Any], width: float) -> dict[str, int]:
-    """Return the rows and columns of a legend that fits a figure of this width (inches)."""
-    if not entries:
-        return {"rows": 0, "columns": 1}
-    widest = 4.3 * max(len(str(entry.get_label())) for entry in entries) + 32  # points
-    rows = ceil(len(entries) / max(1, int(72 * width / widest)))
-    return {"rows": rows, "columns": ceil(len(entries) / rows)}
-
-
-def _label(
-    figure: Figure, title: str, x: str, y: str, entries: Sequence[Any], legend_columns: int
+def _write_title(
+    figure: Figure,
+    title: str,
+    entries: Mapping[str, Any],
+    spare: Sequence[Axes],
+    panel_width: float,
 ) -> None:
-    """Write title, legend and the labels of the axes, which are centred on the panels."""
-    if entries:
-        shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
-        shape |= {"ncols": legend_columns, "loc": "outside upper center"}
-        legend = figure.legend(handles=list(entries), **shape)
-        legend.set_title(title, FontProperties(size=8.5, weight="bold"))
-        legend.get_title().set_multialignment("center")
-    else:
-        figure.suptitle(title, fontsize=8.5, fontweight="bold")
-    x_label = figure.supxlabel(x)
-    y_label = figure.supylabel(y)
-    figure.draw_without_rendering()
-    boxes = [ax.get_position() for ax in figure.axes]
-    x_label.set_x((min(box.x0 for box in boxes) + max(box.x1 for box in boxes)) / 2)
-    y_label.set_y((min(box.y0 for box in boxes) + max(box.y1 for box in boxes)) / 2)
+    """Write the title, and the legend below it or in the place of a missing panel."""
+    for ax in spare:
+        ax.axis("off")
+    width = panel_width if spare else figure.get_figwidth()
+    widest = 4.3 * max(map(len, entries), default=1) + 32  # points
+    n_rows = ceil(max(len(entries), 1) / max(1, int(72 * width / widest)))
+    shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
+    shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
+    if spare:
+        legend = spare[-1].legend(entries.values(), entries, loc="center left", **shape)
+        legend.set_in_layout(False)
+        entries = {}
+    # A title of the figure itself would lie over the legend.
+    shape |= {"title": textwrap.fill(title, int(13.5 * figure.get_figwidth()))}
+    shape |= {"title_fontproperties": {"size": 8.5, "weight": "bold"}}
+    legend = figure.legend(entries.values(), entries, loc="outside upper center", **shape)
+    legend.get_title().set_multialignment("center")
 
 
-def _move_legend(figure: Figure, above: Axes, beside: Axes) -> None:
-    """Move the legend to the empty place below one panel and beside another."""
-    legend = figure.legends[0]
-    title = legend.get_title().get_text()
-    legend.set_title("")
-    legend.set_in_layout(False)
-    figure.suptitle(title, fontsize=8.5, fontweight="bold")
+def _fit(
+    figure: Figure,
+    axes: Sequence[Axes],
+    labels: tuple[Text, Text],
+    shape: tuple[int, int],
+    heights: tuple[float, float],
+    tallest: float,
+) -> None:
+    """Wrap the titles of panels, set the figure's height, and centre its labels on the panels.
+
+    Panels have the second of two heights, or a smaller one if the figure would be too high.
+    """
     figure.draw_without_rendering()
-    x, y = above.get_position(), beside.get_position()
-    legend.set_loc("center")
-    legend.set_bbox_to_anchor((x.x0, y.y0, x.width, y.height), figure.transFigure)
+    n_lines, per_line = shape
+    boxes = [ax.get_position() for ax in axes[:per_line]]
+    room = 2 - boxes[-1].x0 - boxes[-1].x1  # up to the right edge, on both sides of a title
+    if per_line > 1:
+        room = min(room, boxes[1].x0 - boxes[0].x0)
+    for ax in axes:
+        letters = int(118 / float(ax.title.get_fontsize()) * (room * figure.get_figwidth() - 0.1))
+        options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+        ax.title.set_text(textwrap.fill(ax.get_title(), letters, **options))
+    figure.draw_without_rendering()
+    outside = figure.get_figheight() * (1 - n_lines * axes[0].get_position().height)
+    least, most = (outside + n_lines * height for height in heights)
+    figure.set_figheight(max(least, min(most, tallest)))
+    figure.draw_without_rendering()
+    box = Bbox.union([ax.get_position() for ax in axes])
+    x_label, y_label = labels
+    half = x_label.get_window_extent().width / figure.bbox.width / 2
+    x_label.set_x(min((box.x0 + box.x1) / 2, 0.99 - half))
+    y_label.set_y((box.y0 + box.y1) / 2)
+
+
+def names_by_mean(table: pd.DataFrame, value: str) -> list[str]:
+    """Return the names in the column row, that with the largest mean first."""
+    means = table.groupby("row", sort=False)[value].mean()
+    return list(means.sort_values(ascending=False, kind="stable").index)
 
 
 def draw_rows(

@@ -1,7 +1,5 @@
 """PRO with the same K for every question, beside PRO with an adaptive K (notebook 04)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,8 +7,8 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.common import catalog
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, join_caption
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import aurocs, per_setting
@@ -19,8 +17,6 @@ from pro_lib.plots.style import (
     Figure,
     distinct_values,
     draw_curves,
-    model_entries,
-    printed_entry,
 )
 
 _SHOWN = (
@@ -89,27 +85,26 @@ def draw(
     largest = int(table["k"].max())
     end = largest + 2.0
     paper = printed(table)
-    entries = model_entries(models) + ([] if paper.empty else [printed_entry()])
     with labelled_figure(
         table,
         *("dataset", "protocol"),
         title=title,
-        x="K, the number of answers that PRO uses (K = 1 is NLL)",
+        x="K, the answers that PRO uses (K = 1 is NLL)",
         y="AUROC",
-        entries=entries,
         figure_columns=figure_columns,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, setting, rows in panels:
             is_fixed = rows["k_choice"] == "fixed"
             values = paper[paper["dataset"] == setting["dataset"]]
-            fixed: dict[str, Any] = {}
-            parts = ((rows[is_fixed], fixed), (rows[~is_fixed], {"ls": ""}), (values, PRINTED))
-            for part, style in parts:
+            for part, style in (
+                (rows[is_fixed], {}),
+                (rows[~is_fixed], {"ls": ""}),
+                (values, PRINTED),
+            ):
                 placed = part.assign(place=part["k"].astype(float).fillna(end))
-                options: dict[str, Any] = {"interval": "auroc_", "bars": True, "shift": 0.16}
-                draw_curves(ax, placed, "model", models, "place", **{**options, **style})
+                options: dict[str, Any] = {"bars": True, "shift": 0.16, **style}
+                draw_curves(ax, placed, "model", models, "place", **options)
             ax.axvline(largest + 0.8, color="black", lw=0.6)
             ax.set_xlim(0.4, end + 1.4)
             ax.set_xticks([*range(1, largest + 1), end], [*range(1, largest + 1), "adaptive"])
@@ -124,6 +119,6 @@ def caption(table: pd.DataFrame) -> str:
         most = rows[rows["k"] == largest]
         adaptive = rows[rows["k_choice"] == "adaptive"]
         if largest > 1:
-            findings.append(words + comparison(most, f"K = {largest}", "NLL", "auroc_minus_nll"))
-        findings.append(words + comparison(adaptive, "Adaptive K", "NLL", "auroc_minus_nll"))
+            findings.append(comparison(most, f"{words}K = {largest}"))
+        findings.append(comparison(adaptive, f"{words}Adaptive K"))
     return join_caption(_SHOWN, table, *findings)

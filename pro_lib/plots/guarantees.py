@@ -1,7 +1,5 @@
 """How many questions each method may answer with a guaranteed accuracy (notebook 09)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -14,9 +12,9 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.plots.captions import join_caption, percent_span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Axes, Figure, name_rows, plt, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, name_rows, set_ticks
 
 _SHOWN = (
     "Share of the questions that each method may answer (bars) if an accuracy is guaranteed "
@@ -24,7 +22,17 @@ _SHOWN = (
     "A method answers the questions with a score below a threshold, which all validation questions "
     "give, with a confidence of {confidence:g} % for each row by itself."
 )
-_POINT: dict[str, Any] = {"color": COLORS[1], "marker": "o", "ms": 3, "ls": "", "zorder": 3}
+_POINT: dict[str, Any] = {
+    "label": "their accuracy",
+    "color": COLORS[1],
+    "marker": "o",
+    "ms": 3,
+    "ls": "",
+    "zorder": 3,
+}
+_BAR: dict[str, Any] = {"label": "share answered", "color": COLORS[4], "zorder": 2}
+_TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--", "label": "guaranteed accuracy"}
+_BOX = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -88,8 +96,8 @@ def _rows(
     pool = splits.pool
     scores = reported.with_pro({"PRO": alpha})
     validation_scores = pool.with_pro({"PRO": alpha})
-    rows = []
     names = []
+    rows = []
     for name, target in product(scores, targets):
         result = guarantee(
             validation_scores[name],
@@ -106,11 +114,11 @@ def _rows(
             "confidence": confidence,
             "n_validation": result.n_validation,
             "threshold": result.threshold,
-            "coverage": np.count_nonzero(is_answered) / len(is_answered),
+            "coverage": is_answered.mean(),
             **reported.judgement.accuracy_of(is_answered).columns("accuracy"),
         }
-        rows.append(row)
         names.append(str(name))
+        rows.append(row)
     methods = method_columns(names, alphas={"PRO": alpha}, alpha_choice="default")
     results = pd.DataFrame(rows).astype({"threshold": float})
     return [with_setting(pd.DataFrame(methods).join(results), reported)]
@@ -120,12 +128,13 @@ def draw(
     table: pd.DataFrame,
     *,
     figure_columns: int = 2,
-    title: str = "Questions answered with a guaranteed accuracy",
+    title: str = "Share answered with a guaranteed accuracy",
 ) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
     There is a panel for each target, dataset, model and protocol, and a row for each method. A
-    target that is guaranteed for no method has no panel.
+    target that is guaranteed for no method has no panel, and a figure of one column has the two
+    lowest targets of each setting.
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
@@ -134,75 +143,56 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
-    table = table.assign(row=method_labels(table))
-    table["goal"] = [f"accuracy ≥ {target:g}" for target in table["target"]]
-    shares = table.groupby("row", sort=False)["coverage"].mean()
-    names = list(shares.sort_values(ascending=False, kind="stable").index)
-    settings = [name for name in ("protocol", "dataset", "model", "goal") if name in table]
+    goals = table["target"].map("accuracy ≥ {:g}".format)
+    table = table.assign(row=method_labels(table), goal=goals)
+    names = names_by_mean(table, "coverage")
+    settings = list(table.columns.intersection(["protocol", "dataset", "model", "goal"]))
     is_any = table.groupby(settings)["coverage"].transform("max") > 0
     shown = table[is_any] if is_any.any() else table
-    n_goals = shown["goal"].nunique()
+    if figure_columns == 1:
+        shown = shown[shown.groupby(settings[:-1])["target"].rank("dense") <= 2]
     with labelled_figure(
         shown,
         *settings,
         title=title,
         x="share answered (bars) and correct (points)",
-        entries=_entries(),
         figure_columns=figure_columns,
-        per_line=min(n_goals, 1 + figure_columns),
+        per_line=min(shown["goal"].nunique(), 1 + figure_columns),
         height=0.15 * len(names),
+        least_height=0.108 * len(names),
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            _draw_panel(ax, rows, names)
+            draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
+            places = rows["row"].map(names.index)
+            ax.barh(places, rows["coverage"], 0.7, **_BAR)
+            ax.axvline(rows["target"].iloc[0], **_TARGET)
+            for place in places[rows["coverage"] == 0]:
+                ax.text(0.02, place, "not guaranteed", fontsize=7, va="center", bbox=_BOX)
+            name_rows(ax, names, list(rows["row"]))
+            ax.set_xlim(0, 1.02)
+            set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say for how many methods each accuracy is guaranteed, and how many questions they answer."""
-    n_settings = len(table[["dataset", "model"]].drop_duplicates())
+    n_settings = len(table.drop_duplicates(["dataset", "model"]))
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
     parts = []
     for target, rows in table.groupby("target"):
         guaranteed = rows[rows["coverage"] > 0]
-        counts = f"{target:g} for {len(guaranteed)} of {len(rows)}"
-        if guaranteed.empty:
-            parts.append(counts)
-            continue
-        answered = f"which answer {percent_span(guaranteed['coverage'])} of the questions"
+        part = f"{target:g} for {len(guaranteed)} of {len(rows)}"
+        if len(guaranteed):
+            part += f", which answer {percent_span(guaranteed['coverage'])} of the questions"
         known = guaranteed["accuracy"].dropna()
-        right = f", {percent_span(known)} of them correctly" if len(known) else ""
-        n_below = int((guaranteed.get("accuracy_high", known) < target).sum())
-        below = f" (below it in {n_below}, by the interval)" if n_below else ""
-        parts.append(f"{counts}, {answered}{right}{below}")
-    findings = [
-        f"The accuracy that is guaranteed, for how many of the {methods}: {'; '.join(parts)}."
-    ]
-    if is_by_labels(table):
-        findings.append(_BY_LABELS)
-    confidence = 100 * table.get("confidence", pd.Series([0.95])).iloc[0]
-    return join_caption(_SHOWN.format(confidence=confidence), table, *findings)
-
-
-def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
-    """Draw the rows of a panel, with the words that a method has no guarantee."""
-    draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
-    places = rows["row"].map(names.index)
-    ax.barh(places, rows["coverage"], 0.7, color=COLORS[4], zorder=2)
-    target = rows["target"].iloc[0]
-    ax.axvline(target, color="black", lw=0.8, ls="--")
-    for place in places[rows["coverage"] == 0]:
-        ax.text(0.02, place, "not guaranteed", fontsize=7, va="center")
-    name_rows(ax, names, list(rows["row"]))
-    ax.set_xlim(0, 1.02)
-    set_ticks(ax, SHARE_TICKS)
-
-
-def _entries() -> list[Any]:
-    """Return the legend."""
-    return [
-        plt.Rectangle((0, 0), 1, 1, color=COLORS[4], label="share answered"),
-        plt.Line2D([], [], label="their accuracy", **_POINT),
-        plt.Line2D([], [], label="guaranteed accuracy", color="black", lw=0.8, ls="--"),
-    ]
+        if len(known):
+            part += f", {percent_span(known)} of them correctly"
+        n_below = (guaranteed["accuracy_high"] < target).sum()
+        if n_below:
+            part += f" (below it in {n_below}, by the interval)"
+        parts.append(part)
+    finding = f"The accuracy that is guaranteed, for how many of the {methods}: {'; '.join(parts)}."
+    by_labels = _BY_LABELS if is_by_labels(table) else ""
+    shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0])
+    return join_caption(shown, table, finding, by_labels)

@@ -1,7 +1,5 @@
 """The number of answers that PRO keeps, against α (notebook 03)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from pro_lib.plots.style import (
     alpha_axis,
     distinct_values,
     draw_curves,
-    model_entries,
 )
 
 _SHOWN = (
@@ -66,13 +63,11 @@ def draw(
         title=title,
         x=ALPHA_LABELS[alpha_scale],
         y="answers kept, mean",
-        entries=model_entries(models, marker=""),
         figure_columns=figure_columns,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
-            style: dict[str, Any] = {"interval": "mean_k_", "marker": "", "clip_on": False}
+            style: dict[str, Any] = {"marker": "", "clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax, alpha_scale)
     return figure

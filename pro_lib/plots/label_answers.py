@@ -1,25 +1,29 @@
 """AUROC by labels of a sample beside AUROC by ROUGE-L, and tables of labels (notebook 10)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.evaluation.alpha_choice import chosen_alpha
+from pro_lib.evaluation.evaluation import Splits
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
-from pro_lib.plots.captions import by_protocol, difference_values, listed, significant_tests, span
+from pro_lib.plots.captions import (
+    by_protocol,
+    difference_values,
+    listed,
+    significant_signs,
+    span,
+    verdicts,
+)
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import aurocs, method_columns, with_setting
-from pro_lib.plots.style import Figure, distinct_values, handles, line_style
+from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
+from pro_lib.plots.style import Figure, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {
@@ -42,7 +46,8 @@ class LabelledSplits:
     sample: LabelSample
 
 
-def table(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+@per_setting
+def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     """Return AUROC of every method by labels of a sample, and by ROUGE-L for all answers.
 
     Both are about the same questions: those whose judged answer is one of the plan's answers. PRO
@@ -54,11 +59,25 @@ def table(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     `settings.aurocs`. n_labels, n_right, n_wrong and n_effective are about the
     labels of these answers. shown is `yes`, or why there is no AUROC.
     """
-    tables = [_setting_rows(setting.splits, setting.sample) for setting in settings]
-    return pd.concat(tables, ignore_index=True)
+    estimated = setting.sample.with_labels(setting.splits.reported)
+    judged = estimated.without_labels()
+    alphas = {name: chosen_alpha(setting.splits, name=name) for name in estimated.alpha_names}
+    scores = estimated.with_pro(alphas)
+    first = [name for name in ("NLL", "PRO") if name in scores]
+    scores = scores[[*first, *scores.columns.drop(first)]]
+    parts = []
+    for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
+        columns = {"judge": judge, **method_aurocs(scores, evaluation, alphas=alphas)}
+        parts.append(with_setting(columns, evaluation))
+    rows = pd.concat(parts, ignore_index=True)
+    is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
+    labels = setting.sample.judgement(collect_answers(judged))
+    shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
+    return [rows.assign(**labels.counts, shown=shown)]
 
 
-def counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+@per_setting
+def counts(setting: LabelledSplits) -> list[pd.DataFrame]:
     """Return how many answers and labels each bin of ROUGE-L has.
 
     Answers with the same words to the same question count once.
@@ -67,17 +86,35 @@ def counts(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     the two phases. n_right, n_wrong and n_undecided are the decided labels and the others.
     labelled_share is the share of the answers that have a label.
     """
-    tables = [_bin_rows(setting.splits.reported, setting.sample) for setting in settings]
-    return pd.concat(tables, ignore_index=True)
+    answers = setting.sample.planned_answers(setting.splits.reported)
+    labels = setting.sample.judgement(answers).merged
+    is_right = labels["correct"].map(lambda value: value is True)
+    is_wrong = labels["correct"].map(lambda value: value is False)
+    columns = pd.DataFrame(
+        {
+            "rouge_l_bin": pd.Categorical.from_codes(answers.strata, ROUGE_BINS),
+            "n_answers": 1,
+            "n_first": labels["phase"] == 1,
+            "n_second": labels["phase"] == 2,
+            "n_right": is_right,
+            "n_wrong": is_wrong,
+            "n_undecided": labels["phase"].notna() & ~is_right & ~is_wrong,
+        }
+    )
+    rows = columns.groupby("rouge_l_bin", observed=False).sum().reset_index()
+    rows["rouge_l_bin"] = rows["rouge_l_bin"].astype(str)
+    n_labels = rows["n_first"] + rows["n_second"]
+    rows["labelled_share"] = n_labels / rows["n_answers"].where(rows["n_answers"] > 0)
+    return [with_setting(rows, answers.evaluation)]
 
 
-def agreement(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
+@per_setting
+def agreement(setting: LabelledSplits) -> list[pd.DataFrame]:
     """Return the estimated accuracy, and how often each automatic judge agrees with the labels.
 
     Columns: those of `LabelSample.judge_agreement`, a row per setting and judge.
     """
-    tables = [setting.sample.judge_agreement(setting.splits.reported) for setting in settings]
-    return pd.concat(tables, ignore_index=True)
+    return [setting.sample.judge_agreement(setting.splits.reported)]
 
 
 def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
@@ -120,35 +157,25 @@ def draw(
     for name in _QUANTITIES.values():
         needed += [name, f"{name}_low", f"{name}_high"]
     table = checked_table(table, needed, "label_answers")
-    table = table.assign(row=method_labels(table).to_numpy())
-    drawn = pd.concat([table.assign(quantity=name) for name in _QUANTITIES], ignore_index=True)
-    methods = sorted(distinct_values(table, "row"), key=lambda name: name != "NLL")
-    judges = distinct_values(table, "judge")
-    names = [_JUDGE_NAMES.get(judge, judge) for judge in judges]
+    table = table.assign(row=method_labels(table))
+    names = sorted(table["row"].unique(), key=lambda name: name != "NLL")
+    styles = labelled_styles({judge: _JUDGE_NAMES.get(judge, judge) for judge in table["judge"]})
     with labelled_figure(
-        drawn,
+        pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
         *("model", "dataset", "protocol", "quantity"),
         title=title,
         x="value with 95 % interval",
-        entries=handles(names, ls=""),
         figure_columns=figure_columns,
         per_line=2,
-        height=0.22 * len(methods) + 0.1,
-        sharey=True,
+        height=0.22 * len(names),
+        least_height=0.2 * len(names),
     ) as (figure, panels):
         for ax, setting, rows in panels:
             value = _QUANTITIES[setting["quantity"]]
-            is_difference = value == "auroc_minus_nll"
-            shown = rows[rows["method"] != "NLL"] if is_difference else rows
-            styles = {judge: line_style(index) for index, judge in enumerate(judges)}
-            draw_rows(ax, shown, value, methods, by="judge", styles=styles, missing="not shown")
+            draw_rows(ax, rows, value, names, by="judge", styles=styles, missing="not shown")
             ax.locator_params(axis="x", nbins=4)
-            if is_difference:
+            if value == "auroc_minus_nll":
                 ax.axvline(0, color="black", lw=0.6)
-                place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7}
-                if "NLL" in methods:
-                    row = methods.index("NLL")
-                    ax.text(0.98, row, "reference", ha="right", va="center", **place)
     return figure
 
 
@@ -160,9 +187,8 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
         labellers: the names of those who gave the labels.
     """
     n = span(table["n_questions"], "{:,.0f}")
-    labels = table.get("n_labels", pd.Series(dtype=float)).dropna()
+    count = span(table["n_labels"], "{:,.0f}")
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
-    count = span(labels, "{:,.0f}") if len(labels) else "0"
     sentences = [
         "AUROC of each method and its difference to NLL, with 95 % confidence intervals, by "
         f"labels of {count} answers{given} and by ROUGE-L > 0.3 of all n = {n} answers. A model "
@@ -182,17 +208,13 @@ def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
     known = by_labels[by_labels["p_value"].notna()]
     if known.empty:
         return f"{words}No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."
-    is_significant = significant_tests(known)
-    sign = known["auroc_minus_nll"]
     parts = []
-    for chosen, verb in (
-        (is_significant & (sign > 0), "significantly better than NLL"),
-        (is_significant & (sign < 0), "significantly worse than NLL"),
-        (~is_significant, "not significantly different from NLL"),
-    ):
-        if chosen.any():
-            values = difference_values(known[chosen], "auroc_minus_nll")
-            parts.append(f"{verb}: {listed(method_labels(known[chosen]))} ({values})")
+    for verdict, chosen in verdicts(known, significant_signs(known)):
+        names = listed(method_labels(chosen))
+        if verdict.startswith("not") and len(chosen) > 3:
+            names = f"{len(chosen)} methods"
+        values = difference_values(chosen, "auroc_minus_nll")
+        parts.append(f"{verdict} NLL: {names} ({values})")
     return f"{words}By the labels, {'; '.join(parts)}."
 
 
@@ -208,52 +230,3 @@ def _judge_sentence(rows: pd.DataFrame) -> str:
         f"AUROC of NLL is {value:.3f} ({low:.3f} to {high:.3f}) by the labels and {by_rouge:.3f} "
         f"by ROUGE-L, so the labels {shows} that ROUGE-L shifts it."
     )
-
-
-def _setting_rows(setting: Splits, sample: LabelSample) -> pd.DataFrame:
-    """Return the rows of one setting, by labels first."""
-    estimated = sample.with_labels(setting.reported)
-    judged = estimated.without_labels()
-    names = estimated.alpha_names
-    alphas = {name: chosen_alpha(setting, name=name) for name in names}
-    scores = estimated.with_pro(alphas)
-    first = [name for name in ("NLL", "PRO") if name in scores]
-    scores = scores[[*first, *scores.columns.drop(first)]]
-    parts = []
-    for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
-        columns = {
-            "judge": judge,
-            **method_columns(list(scores), alphas=alphas),
-            **aurocs(scores.to_numpy(), evaluation, is_nll=scores.columns == "NLL"),
-        }
-        parts.append(with_setting(pd.DataFrame(columns), evaluation))
-    rows = pd.concat(parts, ignore_index=True)
-    is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
-    labels = sample.judgement(collect_answers(judged))
-    shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
-    return rows.assign(**labels.counts, shown=shown)
-
-
-def _bin_rows(evaluation: Evaluation, sample: LabelSample) -> pd.DataFrame:
-    """Return the rows of one setting, a row per bin of ROUGE-L."""
-    answers = sample.planned_answers(evaluation)
-    labels = sample.judgement(answers).merged
-    has_label = labels["phase"].notna()
-    is_right = labels["correct"].map(lambda value: value is True)
-    is_wrong = labels["correct"].map(lambda value: value is False)
-    columns = pd.DataFrame(
-        {
-            "rouge_l_bin": pd.Categorical.from_codes(answers.strata, ROUGE_BINS),
-            "n_answers": 1,
-            "n_first": labels["phase"] == 1,
-            "n_second": labels["phase"] == 2,
-            "n_right": is_right,
-            "n_wrong": is_wrong,
-            "n_undecided": has_label & ~is_right & ~is_wrong,
-        }
-    )
-    rows = columns.groupby("rouge_l_bin", observed=False).sum().reset_index()
-    rows["rouge_l_bin"] = rows["rouge_l_bin"].astype(str)
-    n_labels = rows["n_first"] + rows["n_second"]
-    rows["labelled_share"] = n_labels / rows["n_answers"].where(rows["n_answers"] > 0)
-    return with_setting(rows, answers.evaluation)

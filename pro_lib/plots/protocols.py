@@ -1,19 +1,17 @@
 """PRO minus NLL by both ways to count repeated answers (notebook 12)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.gains import FIXED_KS, gain_axis
+from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import Figure, distinct_values, handles, line_style
+from pro_lib.plots.style import Figure, difference_axis, labelled_styles
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that is found "
@@ -32,8 +30,7 @@ def table(splits: Splits, *, alpha: float = 0.4) -> dict[str, Any]:
     """
     reported = splits.reported
     chosen = chosen_alpha(splits)
-    columns = [reported.pro(np.array([chosen, alpha])), reported.pro(k=FIXED_KS)]
-    scores = pd.concat([pd.DataFrame(part) for part in columns], axis=1).to_numpy()
+    scores = np.column_stack([reported.pro(np.array([chosen, alpha])), reported.pro(k=FIXED_KS)])
     return {
         "choice": ["α chosen", f"α = {alpha:g}", *[f"K = {k}" for k in FIXED_KS]],
         "alpha": pd.array([chosen, alpha, *[None] * len(FIXED_KS)], dtype="Float64"),
@@ -57,23 +54,20 @@ def draw(
         title: the title of the figure.
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
-    names = distinct_values(table, "choice")
-    protocols = distinct_values(table, "protocol")
-    styles = {name: line_style(index) for index, name in enumerate(protocols)}
+    names = list(table["choice"].unique())
+    styles = labelled_styles({name: _NAMES.get(name, name) for name in table["protocol"]})
     with labelled_figure(
         table.assign(row=table["choice"]),
         *("model", "dataset"),
         title=title,
         x="AUROC of PRO minus that of NLL",
-        entries=handles([_NAMES.get(name, name) for name in protocols], ls=""),
         figure_columns=figure_columns,
         height=0.26 * len(names),
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             draw_rows(ax, rows, "auroc_minus_nll", names, by="protocol", styles=styles)
-            gain_axis(ax, "x", far=0.1 if figure_columns == 2 else 0.3)
+            difference_axis(ax, "x", (0.1 if figure_columns == 2 else 0.3, 0.02))
     return figure
 
 
@@ -82,5 +76,5 @@ def caption(table: pd.DataFrame) -> str:
     findings = []
     for words, rows in by_protocol(table):
         chosen = rows[rows["choice"] == "α chosen"]
-        findings.append(words + comparison(chosen, "PRO", "NLL", "auroc_minus_nll"))
+        findings.append(comparison(chosen, f"{words}PRO"))
     return join_caption(_SHOWN, table, *findings)

@@ -1,14 +1,12 @@
 """How much the choice of α varies with the validation questions (notebooks 02 and 06)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pandas as pd
 
+from pro_lib.evaluation.alpha_choice import select_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import select_alpha
 from pro_lib.plots.settings import per_setting
 
 
@@ -52,9 +50,14 @@ def redraw(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFra
         If the pool does not have other questions, or has one class, there is one row of NaN, and a
         warning.
     """
-    reason = _no_redraws(splits)
+    reported = splits.reported
+    pool = splits.pool
+    n_pool = len(pool.correct)
+    n_questions = len(splits.validation.correct)
+    reason = pool.one_class()
+    if not 2 <= n_questions < n_pool:
+        reason = reason or f"α is chosen on {n_questions} of {n_pool}"
     if reason:
-        pool = splits.pool
         warnings.warn(
             f"{pool.dataset}, {pool.model}: the validation questions cannot be redrawn ({reason}), "
             "so the variation of α over redraws is unknown",
@@ -62,8 +65,12 @@ def redraw(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFra
         )
         row = {"redraw": 0, "alpha": np.nan, "auroc": np.nan, "better_than_nll": np.nan}
         return pd.DataFrame([row])
-    reported = splits.reported
-    redrawn = np.array(_redrawn_alphas(splits, n_redraws, seed))
+    rng = np.random.default_rng(seed)
+    redrawn: list[float] = []
+    while len(redrawn) < n_redraws:
+        drawn = pool.rows(rng.choice(n_pool, size=n_questions, replace=False))
+        if not drawn.one_class():
+            redrawn.append(select_alpha(drawn, alphas=splits.alphas))
     alphas, places = np.unique(redrawn, return_inverse=True)
     aurocs = reported.judgement.areas(reported.pro(alphas))[places]
     nll_auroc = reported.judgement.areas(reported.baselines[["NLL"]].to_numpy())[0]
@@ -77,29 +84,3 @@ def redraw(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFra
     if reported.judgement.problem:
         rows[["auroc", "better_than_nll"]] = np.nan
     return rows
-
-
-def _no_redraws(splits: Splits) -> str:
-    """Return why the validation questions cannot be redrawn, or nothing if they can."""
-    n_pool = len(splits.pool.correct)
-    n_questions = len(splits.validation.correct)
-    one_class = splits.pool.one_class()
-    if one_class:
-        return one_class
-    if 2 <= n_questions < n_pool:
-        return ""
-    return f"α is chosen on {n_questions} of {n_pool}"
-
-
-def _redrawn_alphas(splits: Splits, n_redraws: int, seed: int) -> list[float]:
-    """Return the α chosen on each redraw of the validation questions."""
-    pool = splits.pool
-    n_questions = len(splits.validation.correct)
-    rng = np.random.default_rng(seed)
-    alphas: list[float] = []
-    while len(alphas) < n_redraws:
-        rows = rng.choice(len(pool.correct), size=n_questions, replace=False)
-        drawn = pool.rows(rows)
-        if not drawn.one_class():
-            alphas.append(select_alpha(drawn, alphas=splits.alphas))
-    return alphas

@@ -1,25 +1,20 @@
 """Accuracy against the confidence that is fitted to a score (notebook 11)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.common.method_labels import method_labels
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.methods import kinds_of_figures
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import (
-    Axes,
     Figure,
     distinct_values,
-    handles,
     line_style,
     set_ticks,
 )
@@ -88,10 +83,11 @@ def calibrations(
     reported = splits.reported
     if validation.one_class():
         return {}
-    parts = [part.with_pro(alphas) for part in (validation, reported)]
+    known = validation.with_pro(alphas)
+    scores = reported.with_pro(alphas)
     fitted = {}
     for name in methods:
-        values = [parts[0][name], validation.correct, parts[1][name], reported.correct]
+        values = [known[name], validation.correct, scores[name], reported.correct]
         fitted[name] = reported.judgement.check(metrics.calibration(*values))
     return fitted
 
@@ -105,12 +101,12 @@ def draw(
     """Draw accuracy against confidence: a panel for each method, a symbol for each setting.
 
     Args:
-        table: needs the columns method, confidence, accuracy and n_in_bin. It may have the interval
-            of accuracy, similarity, dataset, model and protocol.
+        table: needs the columns method, confidence, n_in_bin, and accuracy with its interval. It
+            may have similarity, dataset, model and protocol.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    needed = ["method", "confidence", "accuracy", "n_in_bin"]
+    needed = ["method", "confidence", "accuracy", "accuracy_low", "accuracy_high", "n_in_bin"]
     table = checked_table(table, needed, "reliability")
     settings = table["model"] + ", " + table["dataset"]
     table = table.assign(label=method_labels(table), setting=settings)
@@ -122,35 +118,30 @@ def draw(
         title=title,
         x="confidence",
         y="accuracy",
-        entries=handles(names, ls="", mfc="none") if len(names) > 1 else [],
         figure_columns=figure_columns,
         per_line=n_methods if n_methods <= 3 else 2 * figure_columns,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
             for index, name in enumerate(names):
-                _draw_bins(ax, rows[rows["setting"] == name], line_style(index))
+                bins = rows[rows["setting"] == name]
+                style = line_style(index)
+                ends = bins["accuracy_low"], bins["accuracy_high"]
+                ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
+                sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
+                shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
+                shape |= {"marker": style["marker"], "label": name if len(names) > 1 else ""}
+                ax.scatter(bins["confidence"], bins["accuracy"], sizes, **shape)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-            set_ticks(ax, (0, 0.5, 1))
-            ax.set_yticks((0, 0.5, 1))
+            for axis in (ax.xaxis, ax.yaxis):
+                set_ticks(axis, (0, 0.5, 1))
     return figure
-
-
-def _draw_bins(ax: Axes, bins: pd.DataFrame, style: dict[str, Any]) -> None:
-    """Draw the bins of one method in one setting."""
-    if "accuracy_low" in bins:
-        ends = bins["accuracy_low"], bins["accuracy_high"]
-        ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
-    sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
-    shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
-    ax.scatter(bins["confidence"], bins["accuracy"], sizes, marker=style["marker"], **shape)
 
 
 def caption(table: pd.DataFrame) -> str:
     """Name the smallest and the largest calibration error of each method."""
-    if "ece" not in table or table["ece"].isna().any():
+    if table["ece"].isna().any():
         return join_caption(_SHOWN, table)
     errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
     parts = [f"{name} {span(values)}" for name, values in errors]

@@ -1,7 +1,5 @@
 """The summed probabilities of answers, with and without repeats (notebook 00)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -35,7 +33,7 @@ def table(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
             "share_several": (n_kept > 1).mean(),
         }
         rows.append(row)
-    return with_run(pd.DataFrame(rows), run, split)
+    return with_run(rows, run, split)
 
 
 def caption(table: pd.DataFrame, *, alpha: float) -> str:

@@ -1,7 +1,5 @@
 """AUROC of all methods against the ROUGE-L threshold of a correct answer (notebook 05)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,23 +10,21 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.sweeps import chosen_alpha
 from pro_lib.plots.captions import by_protocol, comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.settings import aurocs, method_columns, per_setting, with_setting
+from pro_lib.plots.gains import GAIN
+from pro_lib.plots.settings import difference_to, method_aurocs, per_setting, with_setting
 from pro_lib.plots.style import (
     PRINTED,
     Axes,
     Figure,
     difference_axis,
-    distinct_values,
     drawn_methods,
-    handles,
     line_style,
     matching_rows,
     method_styles,
-    printed_entry,
 )
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -66,8 +62,8 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             f"{rouge_l.isna().sum()} of {len(rouge_l)} answers. It needs texts and references, "
             "or a column rouge_l in the records."
         )
-    alpha = chosen_alpha(splits)
-    scores = reported.with_pro({"PRO": alpha})
+    alphas = {"PRO": chosen_alpha(splits)}
+    scores = reported.with_pro(alphas)
     evaluations = {}
     for threshold in thresholds:
         evaluations[threshold] = replace(
@@ -82,10 +78,9 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
         columns = {
             "rouge_threshold": threshold,
             "accuracy": judged.accuracy,
-            **method_columns(list(scores), alphas={"PRO": alpha}),
-            **aurocs(scores.to_numpy(), judged, is_nll=scores.columns == "NLL"),
+            **method_aurocs(scores, judged, alphas=alphas),
         }
-        tables.append(with_setting(pd.DataFrame(columns), judged))
+        tables.append(with_setting(columns, judged))
     return tables
 
 
@@ -97,9 +92,7 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
     values = catalog.paper("rouge_thresholds", table)
     values = values.rename(columns={"threshold": "rouge_threshold"})
     setting = ["dataset", "model", "rouge_threshold"]
-    nll = values[values["method"] == "NLL"].set_index(setting)["auroc"]
-    of_nll = values[setting].join(nll, on=setting)["auroc"]
-    return values.assign(auroc_minus_nll=values["auroc"] - of_nll)
+    return values.assign(auroc_minus_nll=difference_to("NLL", values, setting))
 
 
 def draw(
@@ -114,45 +107,41 @@ def draw(
     scale, larger ones on a logarithmic scale. Values that the paper printed are grey.
 
     Args:
-        table: needs the columns rouge_threshold, method and auroc_minus_nll. Rows without a
-            threshold, which are estimated from labels, are drawn at the right. It may have the
-            interval of auroc_minus_nll, similarity, dataset, model, protocol and n_questions.
-            Methods that figures do not draw are left out.
+        table: needs the columns rouge_threshold, method, and auroc_minus_nll with its interval.
+            Rows without a threshold, which are estimated from labels, are drawn at the right. It
+            may have similarity, dataset, model, protocol and n_questions. Methods that figures do
+            not draw are left out.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    needed = ["rouge_threshold", "method", "auroc_minus_nll"]
-    table = checked_table(table, needed, "rouge_thresholds")
+    table = checked_table(table, ["rouge_threshold", "method", *GAIN], "rouge_thresholds")
     table = table[drawn_methods(table) & (table["method"] != "NLL")]
-    table = table.assign(label=method_labels(table).to_numpy())
-    labels = distinct_values(table, "label")
-    styles = method_styles(labels)
+    labels = method_labels(table)
+    # Estimates from labels stand one step after the last threshold.
+    last = round(table["rouge_threshold"].max() + _STEP, 9)
+    table = table.assign(label=labels, place=table["rouge_threshold"].fillna(last))
+    styles = dict(zip(labels.unique(), method_styles(list(labels.unique())), strict=True))
     paper = printed(table)
-    entries = handles(labels, styles=styles)
-    entries += [] if paper.empty else [printed_entry()]
     with labelled_figure(
         table,
         *("model", "dataset", "protocol"),
         title=title,
         x="ROUGE-L above which an answer is correct",
         y="AUROC minus that of NLL\n(log scale beyond ±0.05)",
-        entries=entries,
         figure_columns=figure_columns,
+        least_height=1.0,
         sharex=True,
-        sharey=True,
     ) as (figure, panels):
         for ax, setting, rows in panels:
-            place = {name: setting[name] for name in ("model", "dataset")}
-            values = matching_rows(paper, place)
-            ax.plot(values["rouge_threshold"], values["auroc_minus_nll"], **PRINTED)
-            for label, index in zip(labels, styles, strict=True):
-                _draw_line(ax, rows[rows["label"] == label], line_style(index))
-            difference_axis(ax)
-            thresholds = sorted(rows["rouge_threshold"].dropna().unique())
-            ticks = {threshold: f"{threshold:g}" for threshold in thresholds}
-            if rows["rouge_threshold"].isna().any():
-                ticks[thresholds[-1] + _STEP] = "labels"
-            ax.set_xticks(list(ticks), list(ticks.values()))
+            for label, index in styles.items():
+                line = rows[rows["label"] == label].sort_values("place")
+                _draw_line(ax, line, line_style(index) | {"label": label}, last)
+            values = matching_rows(paper, {name: setting[name] for name in ("model", "dataset")})
+            if len(values):
+                ax.plot(values["rouge_threshold"], values["auroc_minus_nll"], **PRINTED)
+            difference_axis(ax, "y", (0.5, 0.1, 0.02), linear=0.05)
+            places = sorted(rows["place"].unique())
+            ax.set_xticks(places, ["labels" if place == last else f"{place:g}" for place in places])
     return figure
 
 
@@ -164,46 +153,39 @@ def caption(table: pd.DataFrame) -> str:
         for threshold in ends:
             is_end = (rows["method"] == "PRO") & (rows["rouge_threshold"] == threshold)
             subject = f"{words}At a threshold of {threshold:g}, PRO"
-            options: dict[str, Any] = {"says_detectable": False}
-            compared = comparison(rows[is_end], subject, "NLL", "auroc_minus_nll", **options)
-            findings.append(compared)
+            findings.append(comparison(rows[is_end], subject, says_detectable=False))
         if len(ends) > 1:
-            findings.append(_order_sentence(rows[has_enough(rows)], *ends))
-    return join_caption(_SHOWN, table.drop(columns="correctness", errors="ignore"), *findings)
+            findings.append(_order_sentence(rows[has_enough(rows)], ends))
+    return join_caption(_SHOWN, table.drop(columns="correctness"), *findings)
 
 
-def _draw_line(ax: Axes, rows: pd.DataFrame, style: dict[str, Any]) -> None:
+def _draw_line(ax: Axes, line: pd.DataFrame, style: dict[str, Any], last: float) -> None:
     """Draw the line of a method; a difference that is not clear has an empty marker."""
-    rows = rows.sort_values("rouge_threshold")
-    places = rows["rouge_threshold"].fillna(rows["rouge_threshold"].max() + _STEP)
-    values = rows["auroc_minus_nll"]
-    by_rouge = rows["rouge_threshold"].notna()
-    ax.plot(places[by_rouge], values[by_rouge], **{**style, "marker": "", "lw": 1})
-    is_clear = pd.Series(True, rows.index)
-    if "auroc_minus_nll_low" in rows:
-        is_clear = (rows["auroc_minus_nll_low"] > 0) | (rows["auroc_minus_nll_high"] < 0)
-    for chosen, filling in ((is_clear, style["color"]), (~is_clear, "white")):
-        ax.plot(places[chosen], values[chosen], **{**style, "ls": "", "mfc": filling, "zorder": 3})
+    by_rouge = line[line["place"] < last]
+    ax.plot(by_rouge["place"], by_rouge["auroc_minus_nll"], lw=1, **style)
+    is_clear = (line["auroc_minus_nll_low"] > 0) | (line["auroc_minus_nll_high"] < 0)
+    for some, filling in ((line[is_clear], style["color"]), (line[~is_clear], "white")):
+        marks = {**style, "ls": "", "mfc": filling, "zorder": 3, "label": ""}
+        ax.plot(some["place"], some["auroc_minus_nll"], **marks)
 
 
-def _order_sentence(rows: pd.DataFrame, first: float, last: float) -> str:
+def _order_sentence(rows: pd.DataFrame, ends: list[float]) -> str:
     """Return how far the threshold moves AUROCs and their order, where answers are enough."""
-    setting = ["dataset", "model"]
     labelled = rows.assign(label=method_labels(rows))
-    wide = labelled.pivot_table("auroc", [*setting, "label"], "rouge_threshold")
-    wide = wide.reindex(columns=sorted({first, last, *wide})).dropna(subset=[first, last])
-    if wide.empty:
+    wide = labelled.pivot_table("auroc", ["dataset", "model", "label"], "rouge_threshold")
+    wide = wide.dropna(subset=wide.columns.intersection(ends))
+    if not set(ends) <= set(wide) or wide.empty:
         return ""
     moves = wide.max(axis=1) - wide.min(axis=1)
     n_pairs = 0
     n_same = 0
-    for _, part in wide.groupby(setting):
-        before, after = (part[end].to_numpy() for end in (first, last))
+    for _, part in wide.groupby(["dataset", "model"]):
         above = np.triu_indices(len(part), k=1)
-        signs = [np.sign(values[above[0]] - values[above[1]]) for values in (before, after)]
-        n_pairs += len(above[0])
-        n_same += int((signs[0] == signs[1]).sum())
+        values = part[ends].to_numpy()
+        signs = np.sign(values[above[0]] - values[above[1]])
+        n_pairs += len(signs)
+        n_same += int((signs[:, 0] == signs[:, 1]).sum())
     return (
         f"The threshold changes no AUROC by more than {moves.max():.3f}, and {n_same} of {n_pairs} "
-        f"pairs of methods have the same order at {first:g} and {last:g}."
+        f"pairs of methods have the same order at {ends[0]:g} and {ends[1]:g}."
     )

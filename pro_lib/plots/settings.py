@@ -1,7 +1,5 @@
 """The table of all settings from a function for one setting, and the columns that tables share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -13,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.metrics.auroc import FloatArray
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 # The first columns of every table: which questions and answers its rows are about.
@@ -63,14 +61,14 @@ def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
                 tables += rows
                 continue
             reported = known.reported if isinstance(known, Splits) else known
-            tables.append(with_setting(pd.DataFrame(rows), reported))
+            tables.append(with_setting(rows, reported))
         return pd.concat(tables, ignore_index=True)
 
     return table_of_all
 
 
-def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Return the table with the columns of the setting in front.
+def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
+    """Return the table of some rows or columns, with the columns of the setting in front.
 
     If the evaluation has labels of a sample, there are two further columns, unless the table has a
     column judge already: judge, with the value `labels`, and n_labels.
@@ -87,15 +85,16 @@ def with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
         "correctness": evaluation.judgement.rule,
     }
     columns = evaluation.judgement.columns()
+    table = pd.DataFrame(rows)
     if "judge" not in table:
         table = table.assign(**columns)[[*columns, *table.columns]]
     return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
 
 
-def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
+def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
     """Return a table about the answers of a run, whatever the protocol, with the setting in front.
 
-    Columns: dataset, model, strategy, split and n_questions, then those of the table.
+    Columns: dataset, model, strategy, split and n_questions, then those of the rows or columns.
     """
     setting: dict[str, str | int] = {
         **run.info.labels(),
@@ -103,6 +102,7 @@ def with_run(table: pd.DataFrame, run: Run, split: str) -> pd.DataFrame:
         "split": split,
         "n_questions": len(run.questions),
     }
+    table = pd.DataFrame(rows)
     return table.assign(**setting)[[*setting, *table.columns]]
 
 
@@ -131,6 +131,20 @@ def aurocs(
     columns = judgement.auroc(scores).columns("auroc") | {"interval": judgement.interval}
     nll = evaluation.baselines["NLL"].to_numpy()
     return columns | judgement.differences(scores, nll, is_reference=is_nll).columns("nll")
+
+
+def method_aurocs(
+    scores: pd.DataFrame, evaluation: Evaluation, *, alphas: Mapping[str, float]
+) -> dict[str, ArrayLike]:
+    """Return the columns of `method_columns` and of `aurocs` for scores with these names."""
+    methods = method_columns(list(scores), alphas=alphas)
+    return methods | aurocs(scores.to_numpy(), evaluation, is_nll=scores.columns == "NLL")
+
+
+def difference_to(method: str, table: pd.DataFrame, setting: list[str]) -> pd.Series:
+    """Return AUROC minus that of a method, whose rows have the same values of `setting`."""
+    reference = table[table["method"] == method].set_index(setting)["auroc"]
+    return table["auroc"] - table[setting].join(reference, on=setting)["auroc"]
 
 
 def method_columns(
@@ -175,18 +189,16 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
       PRO is not a lower bound of the entropy for them.
     - note: the questions and methods that are left out, and the restrictions of the result.
     """
-    if isinstance(setting, Splits):
-        return [_overview_row(each) for each in (setting.validation, setting.reported)]
-    return [_overview_row(setting)]
-
-
-def _overview_row(evaluation: Evaluation) -> pd.DataFrame:
-    absent = ", ".join(evaluation.unavailable)
-    notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
-    notes += [evaluation.cautions(), evaluation.note]
-    row = {
-        "accuracy": evaluation.accuracy,
-        "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
-        "note": " ".join(filter(None, notes)),
-    }
-    return with_setting(pd.DataFrame([row]), evaluation)
+    known = [setting.validation, setting.reported] if isinstance(setting, Splits) else [setting]
+    tables = []
+    for evaluation in known:
+        absent = ", ".join(evaluation.unavailable)
+        notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
+        notes += [evaluation.cautions(), evaluation.note]
+        row = {
+            "accuracy": evaluation.accuracy,
+            "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
+            "note": " ".join(filter(None, notes)),
+        }
+        tables.append(with_setting([row], evaluation))
+    return tables

@@ -1,19 +1,19 @@
 """The gain of PRO over NLL by spellings and calibration, in simulated worlds (notebook 08)."""
 
-from __future__ import annotations
-
+import numpy as np
 import pandas as pd
 
-from pro_lib.plots.captions import signed_span, significant_tests
+from pro_lib.plots.captions import signed_span, significant_signs
 from pro_lib.plots.figure import checked_table
 from pro_lib.plots.gains import GAIN, score_names
 from pro_lib.plots.style import Figure
 from pro_lib.plots.worlds import BOTH_VARIED, SPELLINGS, draw_gains
 
+_ERRORS = {-1: "(overconfident)", 0: "(calibrated)", 1: "(underconfident)"}
 _SHOWN = (
-    "AUROC of PRO minus that of NLL in simulated worlds, against the number of spellings of each "
-    "meaning, between which its probability is divided at random. Panels differ in the calibration "
-    "of the model: below 1 it is overconfident. Bars are 95 % confidence intervals."
+    "AUROC of PRO minus that of NLL in simulated worlds (bars: 95 % confidence intervals), against "
+    "the number of spellings of each meaning, between which its probability is divided at random. "
+    "Panels differ in the calibration of the model: below 1 it is overconfident."
 )
 
 
@@ -38,7 +38,8 @@ def draw(
     """
     needed = ["calibration", "level", "k_choice", "k", "alpha", *GAIN]
     table = checked_table(table, needed, "spellings").sort_values("calibration", kind="stable")
-    names = table["calibration"].map(_calibration_name)
+    errors = np.sign(table["calibration"] - 1).map(_ERRORS)
+    names = table["calibration"].map("calibration\xa0{:g} ".format) + errors
     table = table.assign(panel=names, score=score_names(table))
     x = "spellings of each meaning"
     return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
@@ -46,25 +47,17 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Say how large the gain is with one spelling and with several, by the sign of its tests."""
-    is_significant = significant_tests(table)
+    signs = significant_signs(table)
     findings = []
     for words, rows in (
         ("With one spelling", table[table["n_spellings"] == 1]),
         ("With several spellings", table[table["n_spellings"] > 1]),
     ):
-        gain = rows["auroc_minus_nll"]
-        chosen = is_significant[rows.index]
+        n_better = (signs[rows.index] > 0).sum()
+        n_worse = (signs[rows.index] < 0).sum()
         findings.append(
-            f"{words}, PRO is significantly better than NLL in {(chosen & (gain > 0)).sum()} of "
-            f"{len(rows)} comparisons and worse in {(chosen & (gain < 0)).sum()} "
-            f"({signed_span(gain)})."
+            f"{words}, PRO is significantly better than NLL in {n_better} of {len(rows)} "
+            f"comparisons and worse in {n_worse} ({signed_span(rows['auroc_minus_nll'])})."
         )
     n_questions = f"Each world has {table['n_questions'].max():,} questions."
     return " ".join([_SHOWN, n_questions, *findings])
-
-
-def _calibration_name(value: float) -> str:
-    words = "calibrated"
-    if value != 1:
-        words = "overconfident" if value < 1 else "underconfident"
-    return f"calibration\xa0{value:g} ({words})"

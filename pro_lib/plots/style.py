@@ -1,17 +1,16 @@
 """The style that all figures share: colours, axes, lines and legends."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt  # noqa: F401 - for the modules of figures
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Figure
-from matplotlib.font_manager import FontProperties as FontProperties
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from pro_lib.evaluation.methods import METHODS, kinds_of_figures
@@ -37,10 +36,10 @@ PRINTED: dict[str, Any] = {
     "mfc": "none",
     "ms": 5,
     "ls": "",
-    "zorder": 1,
+    "marker": "D",
+    "zorder": 7,
+    "label": "printed in the paper",
 }
-# Characters that a question may hold, and no XML: Matplotlib writes them as they are.
-NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | {
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     **dict.fromkeys(("axes.titlesize", "axes.labelsize", "figure.labelsize"), 8),
@@ -49,12 +48,14 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     # Without it, Matplotlib searches the ticks for the place, in a third of the layout's time.
     "axes.titley": 1.0,
     "text.parse_math": False,  # an answer may contain dollar signs
-}
-STYLE |= {
     "font.size": 8,
     "lines.markersize": MARKER_SIZE,
     "svg.hashsalt": "pro",
     "svg.fonttype": "none",
+}
+ALPHA_LABELS = {
+    "log": "α, the least probability of an answer that is kept (log scale above 0.001)",
+    "linear": "α, the least probability of an answer that is kept",
 }
 
 
@@ -95,18 +96,18 @@ def matching_rows(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
     return table[(table[list(chosen)] == pd.Series(chosen, dtype=object)).all(axis=1)]
 
 
-def set_ticks(ax: Axes, ticks: Sequence[float]) -> None:
-    """Set the ticks of the x axis, labelled with plain numbers."""
-    ax.xaxis.set(
-        major_locator=FixedLocator(sorted(ticks)),
-        major_formatter=lambda value, _: minus(f"{value:g}"),
-        minor_locator=NullLocator(),
-    )
-
-
 def minus(text: str) -> str:
     """Return a number with the sign for minus in place of a hyphen."""
     return text.replace("-", "−")
+
+
+def set_ticks(axis: Axis, ticks: Sequence[float], form: str = "{:g}") -> None:
+    """Set the ticks of an axis, labelled with plain numbers."""
+    axis.set(
+        major_locator=FixedLocator(ticks),
+        major_formatter=lambda value, _: minus(form.format(value)) if value else "0",
+        minor_locator=NullLocator(),
+    )
 
 
 def alpha_axis(ax: Axes, scale: str = "log") -> None:
@@ -119,21 +120,28 @@ def alpha_axis(ax: Axes, scale: str = "log") -> None:
     """
     ax.set_xlim(0, 1)
     if scale == "linear":
-        set_ticks(ax, (0, 0.2, 0.4, 0.6, 0.8, 1))
+        set_ticks(ax.xaxis, (0, 0.2, 0.4, 0.6, 0.8, 1))
         return
     ax.set_xscale("symlog", linthresh=0.001, linscale=0.3)
-    set_ticks(ax, (0, 0.01, 0.1, 0.4, 1))
+    set_ticks(ax.xaxis, (0, 0.01, 0.1, 0.4, 1))
 
 
-def difference_axis(ax: Axes) -> None:
-    """Make the y axis one of differences: linear up to 0.05, logarithmic beyond, a line at 0."""
-    ax.axhline(0, color="black", lw=0.6)
-    ax.set_yscale("symlog", linthresh=0.05)
-    ax.yaxis.set(
-        major_locator=FixedLocator([-0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5]),
-        minor_locator=NullLocator(),
-    )
-    ax.yaxis.set_major_formatter(lambda value, _: minus(f"{value:+g}") if value else "0")
+def difference_axis(
+    ax: Axes, name: str, ticks: Sequence[float] = (0.1, 0.02), *, linear: float = 0.02
+) -> None:
+    """Make the x or y axis one of differences, with a line at 0.
+
+    Args:
+        ax: the axes.
+        name: x or y.
+        ticks: the ticks above 0, from the largest; the same are below 0.
+        linear: the axis is linear up to this difference, and logarithmic beyond it.
+    """
+    is_x = name == "x"
+    (ax.set_xscale if is_x else ax.set_yscale)("symlog", linthresh=linear)
+    (ax.axvline if is_x else ax.axhline)(0, color="black", lw=0.6)
+    values = [*[-tick for tick in ticks], 0, *reversed(ticks)]
+    set_ticks(ax.xaxis if is_x else ax.yaxis, values, "{:+g}")
 
 
 def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
@@ -151,27 +159,21 @@ def draw_curve(
     index: int,
     *,
     y: str,
-    interval: str = "",
     bars: bool = False,
-    **other,
+    **other: Any,
 ) -> None:
-    """Draw a line with its interval, as a band or as bars.
-
-    The ends of the interval are in the columns `<interval>low` and `<interval>high`, if the table
-    has them.
-    """
+    """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars."""
     step = 1 if bars else max(1, len(line) // 4)
     drawn = {**line_style(index), "markevery": (2 * index % step, step), **other}
     ax.plot(x, line[y], **drawn)
-    if f"{interval}low" not in line:
+    if f"{y}_low" not in line:
         return
     color = drawn["color"]
-    low = line[f"{interval}low"].astype(float)
-    high = line[f"{interval}high"].astype(float)
+    ends = line[f"{y}_low"].astype(float), line[f"{y}_high"].astype(float)
     if bars:
-        ax.vlines(x, low, high, color=color, lw=0.8)
+        ax.vlines(x, *ends, color=color, lw=0.8)
     else:
-        ax.fill_between(x, low, high, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=drawn["ls"])
+        ax.fill_between(x, *ends, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=drawn["ls"])
 
 
 def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curves
@@ -184,7 +186,7 @@ def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curve
     *,
     shift: float = 0.0,
     styles: Sequence[int] | None = None,
-    **other,
+    **other: Any,
 ) -> None:
     """Draw a curve over the column `x` for each name in the column `by`, `shift` apart.
 
@@ -196,38 +198,12 @@ def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curve
         if line.empty:
             continue
         places = line[x].astype(float) + shift * (place - (len(names) - 1) / 2)
-        draw_curve(ax, places, line, style, y=y, label=name, **other)
+        draw_curve(ax, places, line, style, y=y, **{"label": name, **other})
 
 
-def minus_nll(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return the table with a column difference: `y` minus NLL's at the same `x`."""
-    return table.assign(
-        difference=table[y] - table[x].map(table[table["method"] == "NLL"].set_index(x)[y])
-    )
-
-
-def handles(
-    names: Sequence[object], *, styles: Sequence[int] | None = None, **other: Any
-) -> list[plt.Line2D]:
-    """Return a legend entry for the line of each name; `styles` as in `draw_curves`."""
-    styles = range(len(names)) if styles is None else styles
-    return [
-        plt.Line2D([], [], label=name, **{**line_style(style), **other})
-        for name, style in zip(names, styles, strict=True)
-    ]
-
-
-ALPHA_LABELS = {
-    "log": "α, the least probability of an answer that is kept (log scale above 0.001)",
-    "linear": "α, the least probability of an answer that is kept",
-}
-
-
-def model_entries(models: Sequence[str], **style: Any) -> list[plt.Line2D]:
-    """Return a legend entry for the line of each model."""
-    return [entry for entry in handles(models, **style) if entry.get_label()]
-
-
-def printed_entry(**style: Any) -> plt.Line2D:
-    """Return the legend entry of the values that the paper printed."""
-    return plt.Line2D([], [], label="printed in the paper", **{**PRINTED, "marker": "D", **style})
+def labelled_styles(labels: Mapping[Any, str]) -> dict[Any, dict[str, Any]]:
+    """Return the style of each name, with its label in the legend."""
+    return {
+        name: line_style(index) | {"label": label}
+        for index, (name, label) in enumerate(labels.items())
+    }

@@ -6,9 +6,6 @@ probabilities of the meanings are the softmax of normal logits, whose standard d
 for each question from 0 to twice the sharpness.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -17,11 +14,11 @@ import pandas as pd
 from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
-from pro_lib.metrics.auroc import FloatArray
-from pro_lib.plots.captions import signed, signed_span, significant_tests
+from pro_lib.metrics.roc import FloatArray
+from pro_lib.plots.captions import difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.gains import GAIN, gain_axis, pro_minus_nll, score_names
-from pro_lib.plots.style import Figure, distinct_values, draw_curves, handles
+from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
+from pro_lib.plots.style import Figure, difference_axis, distinct_values, draw_curves
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
@@ -74,22 +71,12 @@ VARIED = {
 # The spellings are varied again in worlds of a model that is not calibrated.
 BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
-# The properties that are drawn, with the titles of their panels.
-_DRAWN = {
-    "calibration (below 1: overconfident)": "calibration (1: calibrated)",
-    SPELLINGS: "spellings of a meaning",
-    "probability that no meaning is true": "share without a true answer",
-    "how answers are found": "answers that PRO is given",
-    "answers found per question": "number of answers",
-}
-_LEVELS = {
-    "most probable": "top",
-    "distinct samples": "distinct\nsamples",
-    "samples": "samples",
-}
+# The properties that are not drawn, because PRO differs least from NLL by them.
+_NOT_DRAWN = ["sharpness of probabilities", "possible meanings of an answer", BOTH_VARIED]
+_LEVELS = {"most probable": "top", "distinct samples": "distinct\nsamples"}
 _SHOWN = (
     "AUROC of PRO minus that of NLL in simulated worlds, which differ from a base world in one "
-    "property each. Bars are 95 % confidence intervals. In a calibrated world, the true answer is "
+    "property each (bars: 95 % confidence intervals). In a calibrated world, the true answer is "
     "drawn with the probabilities of the model; below 1 the model is overconfident."
 )
 
@@ -140,24 +127,22 @@ def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
 def draw(
     table: pd.DataFrame,
     *,
-    panels: Mapping[str, str] | None = None,
     figure_columns: int = 2,
     title: str = "PRO minus NLL in simulated worlds",
 ) -> Figure:
     """Draw the gain of PRO over NLL against one property: a line for each α or K.
 
+    The figure has the five properties by which PRO differs most from NLL.
+
     Args:
         table: needs the columns varied, level, k_choice, k, alpha and auroc_minus_nll with its
             interval.
-        panels: the values of varied that have a panel, with its title; None for the five in which
-            PRO differs most from NLL.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         title: the title of the figure.
     """
-    panels = _DRAWN if panels is None else panels
     table = checked_table(table, ["varied", "level", "k_choice", "k", "alpha", *GAIN], "worlds")
-    table = table[table["varied"].isin(list(panels))]
-    table = table.assign(panel=table["varied"].replace(dict(panels)), score=score_names(table))
+    table = table[~table["varied"].isin(_NOT_DRAWN)]
+    table = table.assign(panel=table["varied"], score=score_names(table))
     x = "value of the property"
     return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
 
@@ -171,21 +156,18 @@ def draw_gains(table: pd.DataFrame, *, x: str, figure_columns: int, title: str) 
         title=title,
         x=x,
         y="AUROC of PRO minus that of NLL",
-        entries=handles(scores),
         figure_columns=figure_columns,
         per_line=figure_columns + 1,
         height=1.3,
-        sharey=True,
     ) as (figure, panels):
         for ax, _, rows in panels:
             levels = distinct_values(rows, "level")
             placed = rows.assign(place=rows["level"].map(levels.index))
-            style: dict[str, Any] = {"interval": "auroc_minus_nll_", "bars": True, "shift": 0.08}
-            style |= {"lw": 0.8, "ms": 2.8}
+            style: dict[str, Any] = {"bars": True, "shift": 0.08, "lw": 0.8, "ms": 2.8}
             draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
             ax.set_xticks(range(len(levels)), [_LEVELS.get(str(each), each) for each in levels])
             ax.set_xlim(-0.4, len(levels) - 0.6)
-            gain_axis(ax, "y")
+            difference_axis(ax, "y")
     return figure
 
 
@@ -195,30 +177,27 @@ def caption(table: pd.DataFrame) -> str:
     Significance is decided for all comparisons of the table together. The base world counts once.
     """
     every = table.drop_duplicates(["world", "k_choice", "k", "alpha"])
-    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
-    most = every.loc[every["auroc_minus_nll"].idxmax()]
-    low, high = (signed(most[f"auroc_minus_nll_{end}"]) for end in ("low", "high"))
-    n_questions = every["n_questions"].max()
-    [score] = score_names(most.to_frame().T)
+    signs = significant_signs(every)
+    ideal = every[(every["calibration"] == 1) & (every["n_spellings"] == 1)]
+    most = every[every["auroc_minus_nll"] == every["auroc_minus_nll"].max()].head(1)
+    [score] = score_names(most)
     sentences = [
-        f"Each world has {n_questions:,} questions.",
-        f"With at least one of these α and K, PRO is {_world_counts(every, every)}; in those of a "
-        "calibrated model with one spelling of each meaning it is "
-        f"{_world_counts(every[is_ideal], every)} "
-        f"({signed_span(every.loc[is_ideal, 'auroc_minus_nll'])}).",
-        f"The largest of {len(every)} gains is {signed(most['auroc_minus_nll'])} (95 % interval "
-        f"{low} to {high}), with {score}, calibration {most['calibration']:g} and "
-        f"{most['n_spellings']} spellings.",
+        f"Each world has {every['n_questions'].max():,} questions.",
+        f"With at least one of these α and K, PRO is {_world_counts(every, signs)}; in those of a "
+        f"calibrated model with one spelling of each meaning it is {_world_counts(ideal, signs)} "
+        f"({signed_span(ideal['auroc_minus_nll'])}).",
+        f"The largest of {len(every)} gains is {difference_values(most, 'auroc_minus_nll')}, with "
+        f"{score}, calibration {most['calibration'].item():g} and {most['n_spellings'].item()} "
+        "spellings.",
     ]
     return " ".join([_SHOWN, *sentences])
 
 
-def _world_counts(rows: pd.DataFrame, family: pd.DataFrame) -> str:
+def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
     """Say in how many of the worlds of some rows PRO is significantly better or worse than NLL."""
-    is_significant = significant_tests(family).loc[rows.index]
-    difference = rows["auroc_minus_nll"]
-    n_better = rows.loc[is_significant & (difference > 0), "world"].nunique()
-    n_worse = rows.loc[is_significant & (difference < 0), "world"].nunique()
+    signs = signs[rows.index]
+    n_better = rows.loc[signs > 0, "world"].nunique()
+    n_worse = rows.loc[signs < 0, "world"].nunique()
     n = rows["world"].nunique()
     return f"significantly better than NLL in {n_better} of {n} worlds and worse in {n_worse}"
 
@@ -256,7 +235,11 @@ def simulate(
     shares = rng.dirichlet(np.ones(world.n_spellings), logits.shape)
     spellings = log_softmax(logits, axis=1)[:, :, None] + np.log(shares)
     answers = spellings.reshape(n_questions, -1)
-    positions = _find_answers(answers, world, rng)
+    if world.answers_found == "most probable":
+        last = min(world.n_answers, answers.shape[1]) - 1
+        positions = np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
+    else:
+        positions = _draw_positions(answers, world.n_answers, rng)
     log_probs = np.take_along_axis(answers, positions, axis=1)
     most_probable = positions[np.arange(n_questions), log_probs.argmax(axis=1)]
     correct = most_probable // world.n_spellings == truth
@@ -265,14 +248,6 @@ def simulate(
         is_repeated = np.triu(is_same, 1).any(axis=1)
         log_probs[is_repeated] = np.nan
     return log_probs, correct
-
-
-def _find_answers(answers: FloatArray, world: World, rng: np.random.Generator) -> np.ndarray:
-    """Return the positions of the answers found, (n, n_answers)."""
-    if world.answers_found == "most probable":
-        last = min(world.n_answers, answers.shape[1]) - 1
-        return np.argpartition(-answers, last, axis=1)[:, : world.n_answers]
-    return _draw_positions(answers, world.n_answers, rng)
 
 
 def _draw_positions(logits: FloatArray, n_draws: int, rng: np.random.Generator) -> np.ndarray:

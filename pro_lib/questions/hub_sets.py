@@ -1,6 +1,5 @@
 """Question sets of the Hugging Face hub, or of folders that `save_to_disk` has made of them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pyarrow as pa
 from pro_lib.common.catalog import HUB
 from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.validation import extra, refusing
-from pro_lib.questions.cell_values import texts_in
 from pro_lib.questions.question_files import read_questions
+from pro_lib.questions.references import NO_ANSWER, texts_in
 from pro_lib.questions.repeats import without_texts
 
 # The number of questions of a lent validation split, enough to choose α on.
@@ -81,10 +80,13 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
 
 def _questions_of(name: str, split: str, rows: Any, answer_column: str) -> pd.DataFrame:
     """Return the questions of a split that have an answer, without repeated ids."""
-    ids: Sequence = [f"{name}-{split}-{n}" for n in range(len(rows))]
+    ids: Any = [f"{name}-{split}-{n}" for n in range(len(rows))]
     if "question_id" in rows.column_names:
         ids = rows["question_id"][:]
-    references = [_answer_texts(value) for value in rows[answer_column][:]]
+    answers = [texts_in(value) for value in rows[answer_column][:]]
+    references = [
+        [text for text in texts if text and text.strip() not in NO_ANSWER] for texts in answers
+    ]
     columns = {
         "question_id": ids,
         "question": rows["question"][:],
@@ -95,28 +97,13 @@ def _questions_of(name: str, split: str, rows: Any, answer_column: str) -> pd.Da
     return pd.DataFrame(columns)[has_answer].drop_duplicates("question_id")
 
 
-def _answer_texts(value: Any) -> list[str]:
-    """Return the answers in a value.
-
-    TriviaQA writes `<unk>` for unpublished answers.
-    """
-    return [text for text in texts_in(value) if text and text.strip() not in ("", "<unk>")]
-
-
 def _check_folder(folder: Path) -> None:
     """Raise an error for special files and damaged Arrow files in a folder."""
     for path in folder.rglob("*"):
         if not path.is_dir():
             regular(path)
         if path.suffix == ".arrow":
-            _check_arrow(path)
-
-
-def _check_arrow(path: Path) -> None:
-    """Raise `RunError` for a damaged Arrow file.
-
-    The datasets library does not check its offsets, and following them may end the process.
-    """
-    with reading(path, hint="save the dataset again"), pa.OSFile(str(path)) as file:
-        for batch in pa.ipc.open_stream(file):
-            batch.validate(full=True)
+            # The datasets library does not check offsets, and following them may end the process.
+            with reading(path, hint="save the dataset again"), pa.OSFile(str(path)) as file:
+                for batch in pa.ipc.open_stream(file):
+                    batch.validate(full=True)

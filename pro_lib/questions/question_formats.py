@@ -1,7 +1,20 @@
 """The columns in which the question files of known datasets have questions and right answers."""
 
-from collections.abc import Collection
+import re
 from dataclasses import dataclass
+
+
+def plain_name(name: str) -> str:
+    """Return a column's name in lower case with underscores.
+
+    Example:
+        >>> plain_name("Best Answer"), plain_name("bestAnswer")
+        ('best_answer', 'best_answer')
+    """
+    stripped_name = name.strip().strip("\ufeff")
+    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stripped_name)
+    return re.sub(r"[\s_-]+", "_", separated).casefold()
+
 
 # Usual names of columns, as `plain_name` writes them, in order of preference.
 QUESTION_NAMES = (
@@ -42,40 +55,46 @@ class QuestionFormat:
     question: str = ""
     separator: str | None = None
 
-    def fits(self, names: Collection[str]) -> bool:
-        """Return whether a file with columns of these plain names has this format."""
-        needed = {self.references[0], *self.choices[:1], self.question}
-        return (needed - {""}).issubset(names)
-
 
 def _row(datasets: str, references: str, choices: str = "", **fields: object) -> QuestionFormat:
     """Return a row of the table from names of columns that are separated by spaces."""
     return QuestionFormat(datasets, tuple(references.split()), tuple(choices.split()), **fields)  # type: ignore[arg-type]
 
 
+# Usual names of the column with right answers.
+_OTHER_NAMES = (
+    "reference",
+    "target",
+    "targets",
+    "gold",
+    "expected",
+    "golden_answers",
+    "gold_answers",
+    "gold_answer",
+    "ground_truths",
+    "ground_truth",
+    "reference_answer",
+    "expected_answer",
+    "target_value",
+)
+# Columns that name one of several choices.
+_KEYS = ("answer_key", "answer_idx", "answer", "correct", "label", "correct_index", "answer_index")
 # The first format that fits a file is used.
 FORMATS: tuple[QuestionFormat, ...] = (
     _row("the workbench", "references"),
-    _row("ARC, CommonsenseQA, OpenBookQA, QASC", "answer_key", "choices"),
-    _row("MedQA", "answer_idx", "options"),
-    _row("MMLU", "answer", "choices"),
-    _row("MMLU-Pro, RACE", "answer", "options"),
-    _row("AQuA, MathQA", "correct", "options"),
-    _row("choices with an index", "label", "choices"),
-    _row("choices with an index", "label", "options"),
-    _row("choices with a key", "answer_key", "options"),
-    _row("choices with an index", "correct_index", "choices"),
-    _row("choices with an index", "answer_index", "options"),
+    *(
+        _row("ARC, CommonsenseQA, OpenBookQA, QASC, MedQA, MMLU, RACE, AQuA", key, choices)
+        for key in _KEYS
+        for choices in ("choices", "options", "option_a option_b option_c option_d option_e")
+    ),
+    _row("MMLU as CSV", "answer", "a b c d e"),
+    _row("choices in columns", "answer_key", "a b c d e"),
     _row("HellaSwag", "label", "endings", question="ctx"),
     _row("MedMCQA", "cop", "opa opb opc opd"),
     _row("SocialIQA", "label", "answer_a answer_b answer_c", first=1),
     _row("CosmosQA", "label", "answer0 answer1 answer2 answer3"),
     _row("PIQA", "label", "sol1 sol2", question="goal"),
     _row("WinoGrande", "answer", "option1 option2", first=1, question="sentence"),
-    _row("MMLU as CSV", "answer", "a b c d e"),
-    _row("choices in columns", "answer", "option_a option_b option_c option_d option_e"),
-    _row("choices in columns", "answer_key", "a b c d e"),
-    _row("choices in columns", "correct", "option_a option_b option_c option_d option_e"),
     _row(
         "TriviaQA, NQ-open, SQuAD, HotpotQA, GSM8K, SimpleQA, MuSiQue, CRAG",
         "answer aliases answer_aliases alt_ans",
@@ -88,24 +107,7 @@ FORMATS: tuple[QuestionFormat, ...] = (
     _row("DROP", "answers_spans"),
     _row("TruthfulQA", "mc1_targets"),
     _row("OpenAI's evals", "ideal"),
-    *(
-        _row("other files", name)
-        for name in [
-            "reference",
-            "target",
-            "targets",
-            "gold",
-            "expected",
-            "golden_answers",
-            "gold_answers",
-            "gold_answer",
-            "ground_truths",
-            "ground_truth",
-            "reference_answer",
-            "expected_answer",
-            "target_value",
-        ]
-    ),
+    *(_row("other files", name) for name in _OTHER_NAMES),
 )
 KNOWN_NAMES = frozenset(
     name

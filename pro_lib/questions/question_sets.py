@@ -1,7 +1,7 @@
 """Question sets (bundled, from the Hugging Face hub or from files) with their prompts."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, sha256
 from pro_lib.common.validation import checked, not_empty, rule
-from pro_lib.questions.file_readers import Source, check_names, source_path, unzipped
+from pro_lib.questions.file_readers import Source, source_path, unzipped
 from pro_lib.questions.hub_sets import questions_from_hub
 from pro_lib.questions.prompts import (
     TEMPLATE,
@@ -24,11 +24,18 @@ from pro_lib.questions.prompts import (
     filled_template,
 )
 from pro_lib.questions.question_files import QuestionRows, read_questions
-from pro_lib.questions.repeats import hash_order, question_groups, warn_of_repeats, without_texts
+from pro_lib.questions.repeats import (
+    SHOTS,
+    hash_order,
+    question_groups,
+    warn_of_repeats,
+    without_texts,
+)
+from pro_lib.questions.tables import check_names
 from pro_lib.runs.question_table import QUESTION_COLUMNS
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 
-SPLITS = ("train_shots", "validation", "test")
+SPLITS = (SHOTS, "validation", "test")
 NAMES = (*BUNDLED, *HUB)
 # The usual number of shots.
 _N_SHOTS = 10
@@ -123,33 +130,21 @@ class QuestionSet:
                 parameter is returned only if it is true.
         """
         shots = [list(shot) for shot in self.shots]
-        parameters: dict[str, Any] = {
-            "header": self.header,
-            "template": self.template,
-            "shots": shots,
-        }
-        if chat:
-            parameters["chat"] = chat
-        return parameters
+        parameters = {"header": self.header, "template": self.template, "shots": shots}
+        return {**parameters, "chat": chat} if chat else parameters
 
     def changes(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return the settings of the prompt that differ from their defaults.
 
         They become a part of the name of a run folder.
         """
-        defaults = {
-            "n_shots": self.source.get("usual_shots", len(self.shots)),
-            "header": "",
-            "template": TEMPLATE,
-            "chat": False,
-        }
         settings = {
-            "n_shots": len(self.shots),
-            "header": self.header,
-            "template": self.template,
-            "chat": chat,
+            "n_shots": (len(self.shots), self.source.get("usual_shots", len(self.shots))),
+            "header": (self.header, ""),
+            "template": (self.template, TEMPLATE),
+            "chat": (chat, False),
         }
-        return {name: value for name, value in settings.items() if value != defaults[name]}
+        return {name: value for name, (value, usual) in settings.items() if value != usual}
 
     def with_questions(self, questions: Any) -> "QuestionSet":
         """Return a set with the same prompts for other questions, which have no references.
@@ -160,14 +155,11 @@ class QuestionSet:
         Raises:
             RunError: a text is empty.
         """
-        if not isinstance(questions, Iterable) or isinstance(questions, str):
-            texts = [questions]
-            places = ["question"]
-        else:
-            texts = list(questions)
-            places = [f"question {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
-        for text, place in zip(texts, places, strict=True):
+        is_one = isinstance(questions, str) or not isinstance(questions, Iterable)
+        texts = [questions] if is_one else list(questions)
+        for n, text in enumerate(texts, start=1):
             if not isinstance(text, str) or not text.strip():
+                place = "question" if is_one else f"question {n} of {len(texts)}"
                 raise RunError(f"{place} is empty or is not a text; give the question's text")
         columns = {
             "question_id": [f"asked-{n}" for n in range(len(texts))],
@@ -276,30 +268,50 @@ def load_questions(  # noqa: PLR0913
         >>> questions.prompts()
         ['Question: What is the capital of France?\nAnswer:']
     """
-    _check_whole_number("limit", limit, 1)
-    _check_whole_number("n_shots", n_shots, 0)
-    _check_whole_number("n_validation", n_validation, 0)
-    _check_whole_number("seed", seed, 0)
+    for parameter, value, least in (
+        ("limit", limit, 1),
+        ("n_shots", n_shots, 0),
+        ("n_validation", n_validation, 0),
+        ("seed", seed, 0),
+    ):
+        if value is not None and (type(value) is not int or value < least):
+            raise RunError(f"{parameter}={value!r} must be a whole number, at least {least}")
     path = Path(not_empty(path, "path")) if isinstance(path, str) else path
-    digest = _file_digest(path)  # before it is read, so that a later change is seen
+    digest = None
+    if isinstance(path, Path) and path.is_file():
+        with reading(path):  # before its questions are read, so that a later change is seen
+            digest = sha256(path.read_bytes())
     options = {"row": row, "separator": separator, "strict": strict}
     rows = _all_questions(not_empty(name, "name"), path, columns or {}, options)
     table = rows.table
-    name = unzipped(source_path(path, "questions")).stem if name is None else name
-    usual_shots = _usual_n_shots(table)
+    name = unzipped(source_path(path, "questions")).stem if name is None else name  # type: ignore[arg-type]
+    existing_splits = list(dict.fromkeys(table["split"]))
+    # The usual number of shots is smaller if there are fewer, or if the file is small.
+    n_for_shots = (table["split"] == SHOTS).sum() or len(table) // 4
+    usual_shots = int(min(_N_SHOTS, n_for_shots))
     n_shots = usual_shots if n_shots is None else n_shots
-    splits = _split_names(table, split, n_shots)
+    splits = [split] if isinstance(split, str) else list(dict.fromkeys(split or ()))
+    if split is None:
+        splits = [each for each in existing_splits if each != SHOTS or n_shots == 0]
     shots = None
-    if n_shots > 0 and not _has_split(table, "train_shots"):
+    if n_shots > 0 and SHOTS not in existing_splits:
         shots = table.iloc[hash_order(table)[:n_shots]]
         table = without_texts(table, shots).reset_index(drop=True)
-    if n_validation is not None and _lends_validation(table, n_validation, splits):
-        table = lend_validation(table, n_validation, lender=f"dataset {name!r}")
-    _check_splits(table, splits, split, name, n_shots)
+    if n_validation is not None and "validation" not in existing_splits:
+        # A validation split that was not requested must have all `n_validation` questions.
+        n_texts = len(np.unique(question_groups(table[table["split"] == "test"])))
+        if "validation" in splits or n_texts // 2 >= n_validation:
+            table = lend_validation(table, n_validation, lender=f"dataset {name!r}")
+    _check_splits(splits or [split], set(table["split"]), name, n_shots)
     selected = table.iloc[limited_rows(table, splits, limit, seed)].reset_index(drop=True)
     warn_of_repeats(selected, f"dataset {name!r}")
-    if shots is None:
-        shots = _shots_of_split(table, selected, n_shots, name)
+    if shots is None:  # from `train_shots`, without the texts of the questions to ask
+        candidates = without_texts(table[table["split"] == SHOTS], selected)
+        if n_shots > len(candidates):
+            words = f"dataset {name!r} has only {len(candidates)} questions for shots"
+            raise RunError(f"n_shots={n_shots} is too large: {words}")
+        # Always the same draw, so that all runs of a set have the same prompt.
+        shots = candidates.iloc[np.random.default_rng(0).permutation(len(candidates))[:n_shots]]
     source = {
         "dataset": name,
         "path": str(path) if isinstance(path, Path) else None,
@@ -316,22 +328,6 @@ def load_questions(  # noqa: PLR0913
     return QuestionSet(name, selected, pairs, header, template, source)
 
 
-def _check_whole_number(name: str, value: Any, least: int) -> None:
-    """Raise `RunError` unless a parameter is None or a whole number of at least `least`."""
-    if value is None:
-        return
-    if type(value) is not int or value < least:
-        raise RunError(f"{name}={value!r} must be a whole number, at least {least}")
-
-
-def _file_digest(path: Source | None) -> str | None:
-    """Return the SHA-256 of a question file, or None for another source."""
-    if not isinstance(path, Path) or not path.is_file():
-        return None
-    with reading(path):
-        return sha256(path.read_bytes())
-
-
 def _all_questions(
     name: str | None, path: Source | None, columns: Mapping, options: dict[str, Any]
 ) -> QuestionRows:
@@ -342,10 +338,8 @@ def _all_questions(
     if name in HUB:
         return QuestionRows(questions_from_hub(name, folder), {})
     if folder:
-        hub_names = ", ".join(HUB)
-        raise RunError(
-            f"folder {folder} is a saved dataset; say which with name=, one of {hub_names}"
-        )
+        words = f"is a saved dataset; say which with name=, one of {', '.join(HUB)}"
+        raise RunError(f"folder {folder} {words}")
     if name not in BUNDLED:
         words = f"is unknown; choose {', '.join(NAMES)}, or give path= to a file"
         raise RunError(f"dataset {name!r} {words}")
@@ -372,50 +366,14 @@ def _bundled_questions(name: str) -> pd.DataFrame:
 # --- Splits ---
 
 
-def _has_split(table: pd.DataFrame, split: str) -> bool:
-    return bool((table["split"] == split).any())
-
-
-def _split_names(table: pd.DataFrame, split: str | Sequence[str] | None, n_shots: int) -> list[str]:
-    """Return the names of the splits to ask.
-
-    None means all, without the split for shots.
-    """
-    if isinstance(split, str):
-        return [split]
-    if split is not None:
-        return list(dict.fromkeys(split))
-    names = list(dict.fromkeys(table["split"]))
-    return [name for name in names if name != "train_shots" or n_shots == 0]
-
-
-def _check_splits(
-    table: pd.DataFrame,
-    splits: Sequence[str],
-    split: str | Sequence[str] | None,
-    dataset: str,
-    n_shots: int,
-) -> None:
-    """Raise `RunError` if a split is not in the table, or if there is no split to ask."""
-    names = set(table["split"])
-    missing = [name for name in splits if name not in names]
-    if splits and not missing:
-        return
-    first_missing = missing[0] if missing else split
-    reason = f"it has {', '.join(sorted(names))}; None means all"
-    if not names:
-        reason = f"the {n_shots} shots use all of its questions; lower n_shots"
-    raise RunError(f"split={first_missing!r} is not in dataset {dataset!r}; {reason}")
-
-
-def _lends_validation(table: pd.DataFrame, n_validation: int, splits: Sequence[str]) -> bool:
-    """Return whether questions of the test split become a validation split.
-
-    A validation split that was not requested must have all `n_validation` questions.
-    """
-    if _has_split(table, "validation"):
-        return False
-    return "validation" in splits or _n_texts(table, "test") // 2 >= n_validation
+def _check_splits(splits: Sequence, existing: Set[str], dataset: str, n_shots: int) -> None:
+    """Raise `RunError` if a requested split does not exist."""
+    missing = [name for name in splits if name not in existing]
+    if missing:
+        reason = f"it has {', '.join(sorted(existing))}; None means all"
+        if not existing:
+            reason = f"the {n_shots} shots use all of its questions; lower n_shots"
+        raise RunError(f"split={missing[0]!r} is not in dataset {dataset!r}; {reason}")
 
 
 def lend_validation(
@@ -449,11 +407,6 @@ def lend_validation(
     return table.assign(split=np.where(is_validation, "validation", table["split"]))
 
 
-def _n_texts(table: pd.DataFrame, split: str) -> int:
-    """Return the number of different texts of a split."""
-    return len(np.unique(question_groups(table[table["split"] == split])))
-
-
 def limited_rows(
     table: pd.DataFrame, splits: Sequence[str], limit: int | None, seed: int
 ) -> list[int]:
@@ -469,24 +422,3 @@ def limited_rows(
             split_rows = np.sort(split_rows[first])
         rows.extend(split_rows)
     return rows
-
-
-# --- Shots ---
-
-
-def _usual_n_shots(table: pd.DataFrame) -> int:
-    """Return the usual number of shots: 10, or fewer if there are fewer or the file is small."""
-    n_available = (table["split"] == "train_shots").sum() or len(table) // 4
-    return int(min(_N_SHOTS, n_available))
-
-
-def _shots_of_split(
-    table: pd.DataFrame, selected: pd.DataFrame, n_shots: int, name: str
-) -> pd.DataFrame:
-    """Return shots from `train_shots` whose texts are not among the questions to ask."""
-    candidates = without_texts(table[table["split"] == "train_shots"], selected)
-    if n_shots > len(candidates):
-        words = f"dataset {name!r} has only {len(candidates)} questions for shots"
-        raise RunError(f"n_shots={n_shots} is too large: {words}")
-    # Always the same draw, so that all runs of a set have the same prompt.
-    return candidates.iloc[np.random.default_rng(0).permutation(len(candidates))[:n_shots]]

@@ -104,12 +104,6 @@ def one_per_text(texts: ArrayLike | pd.Series, *, seed: int = 0) -> NDArray[np.i
     return np.sort(order[first_places])
 
 
-def count_repeats(questions: pd.DataFrame) -> int:
-    """Count the questions whose text an earlier question has."""
-    groups = question_groups(questions)
-    return len(groups) - len(np.unique(groups))
-
-
 def count_shared_texts(questions: pd.DataFrame) -> int:
     """Count the texts that are in more than one split.
 
@@ -136,7 +130,8 @@ def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
         questions: columns question and split.
         source: the name of the questions in the warning, such as "dataset 'mine'".
     """
-    n_repeats = count_repeats(questions)
+    groups = question_groups(questions)
+    n_repeats = len(groups) - len(np.unique(groups))
     if n_repeats == 0:
         return
     counts = f"{n_repeats} of its {len(questions)} questions repeat the text of an earlier question"

@@ -16,8 +16,8 @@ from pro_lib import scoring
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.metrics.auroc import FloatArray
 from pro_lib.metrics.correctness import normalized_words
+from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs import storage
 from pro_lib.runs.question_table import stored_rows
 from pro_lib.runs.storage import RunInfo, complete_log_prob

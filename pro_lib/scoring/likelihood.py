@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray, as_floats
+from pro_lib.metrics.roc import FloatArray, as_floats
 
 IntArray = NDArray[np.int64]
 # How far a log-probability may be above 0, or the mass of a question above 1.
@@ -458,6 +458,30 @@ def row_sums(values: FloatArray) -> FloatArray:
     return np.array([math.fsum(row) for row in rows.tolist()])
 
 
+def check_alpha(alpha: ArrayLike, *, search_alpha: float | None = None) -> FloatArray:
+    """Return α, or several, as an array.
+
+    Args:
+        alpha: the threshold, or several (A,).
+        search_alpha: the threshold of an exact search, which alpha must not be below.
+
+    Raises:
+        ValueError: if alpha is outside [0, 1] or below search_alpha.
+
+    Example:
+        >>> check_alpha(0.4).tolist()
+        0.4
+    """
+    alphas = as_floats(alpha)
+    is_vector = alphas.ndim <= 1 and alphas.size > 0
+    if not is_vector or not ((alphas >= 0) & (alphas <= 1)).all():
+        raise ValueError(f"alpha must lie in [0, 1], not {alphas}")
+    if search_alpha is not None and alphas.min() < search_alpha:
+        message = f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}"
+        raise ValueError(f"{message}: the search did not look for answers in between")
+    return alphas
+
+
 def _by_alpha(
     score: Callable[[FloatArray, float], NDArray[Any]],
     log_probs: FloatArray,
@@ -476,13 +500,7 @@ def _by_alpha(
     Returns:
         The scores, of shape (n,) or (n, A).
     """
-    alphas = as_floats(alpha)
-    is_vector = alphas.ndim <= 1 and alphas.size > 0
-    if not is_vector or not ((alphas >= 0) & (alphas <= 1)).all():
-        raise ValueError(f"alpha must lie in [0, 1], not {alphas}")
-    if search_alpha is not None and alphas.min() < search_alpha:
-        message = f"alpha={alphas.min():g} is below search_alpha={search_alpha:g}"
-        raise ValueError(f"{message}: the search did not look for answers in between")
+    alphas = check_alpha(alpha, search_alpha=search_alpha)
     with np.errstate(divide="ignore"):  # log(0) is -inf, so that α = 0 keeps all answers
         log_alphas = np.log(np.atleast_1d(alphas))
     columns = []

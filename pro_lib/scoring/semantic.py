@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.auroc import FloatArray, as_floats
+from pro_lib.metrics.roc import FloatArray, as_floats
 from pro_lib.scoring.likelihood import as_log_probs, row_sums
 
 Mask = NDArray[np.bool_]

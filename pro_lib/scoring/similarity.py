@@ -16,7 +16,7 @@ from pro_lib import metrics
 from pro_lib.common.catalog import fingerprint
 from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
 from pro_lib.common.validation import SentenceError, extra, not_empty, refusing
-from pro_lib.metrics.auroc import as_floats
+from pro_lib.metrics.roc import as_floats
 
 Answers = Sequence[Sequence[str | None]]
 Pair = tuple[str, str]

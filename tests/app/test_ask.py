@@ -13,14 +13,14 @@ from conftest import ROOT
 from starlette.testclient import TestClient
 
 from pro_lib import answerer, ask, evaluation, generation, importing, metrics
-from pro_lib.app.ask import Answer, right_probability
 from pro_lib.app.cli import pro
+from pro_lib.app.single_question import Answer, right_probability
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import guarantees
 from pro_lib.generation import models
 from pro_lib.questions import question_sets
 
-asking = import_module("pro_lib.app.ask")
+asking = import_module("pro_lib.app.single_question")
 
 QUESTION = "What is the capital of France?"
 

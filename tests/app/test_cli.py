@@ -16,7 +16,7 @@ from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import metrics, runs, scoring
 from pro_lib.app import cli
-from pro_lib.app.ask import Answer
+from pro_lib.app.single_question import Answer
 from pro_lib.common import catalog
 
 FRANCE = "What is the capital of France?"
@@ -436,7 +436,8 @@ def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp
     assert done.returncode == 0, done.stderr
     assert "TCP" not in done.stderr  # a warning of the kernel
     assert done.stdout.splitlines() == [
-        "PRO is higher. Much.",
+        "- PRO is higher.",
+        "- Much.",
         "figure: here/mine.png; notebook: here/mine.ipynb",
     ]
     cell = read_cells(tmp_path / "here" / "mine.ipynb")[-2]

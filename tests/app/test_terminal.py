@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pro_lib.app import cli
-from pro_lib.app.ask import Answer
 from pro_lib.app.experiment import Experiment
+from pro_lib.app.single_question import Answer
 from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
 from pro_lib.importing import from_records, read_labels
 
-asking = import_module("pro_lib.app.ask")
+asking = import_module("pro_lib.app.single_question")
 
 # A colour, a control sequence of one character, a bidirectional override, a bell, and line ends
 NASTY = "\x1b[31mred\x9b2J\u202egnp\x07\r\nnext\ttab\u2028\x7f"

@@ -146,7 +146,7 @@ def test_a_label_file_without_its_plan_is_an_error(labelled, tmp_path):
     judged, truth, _ = labelled
     sample_of(judged, truth, tmp_path, n_labels=20)
     plan_path(tmp_path / "labels.jsonl").unlink()
-    with pytest.raises(RunError, match=r"their plan .*labels.plan.json is missing"):
+    with pytest.raises(RunError, match=r"labels.plan.json cannot be read.*; restore the plan"):
         LabelSample.read(tmp_path / "labels.jsonl")
 
 

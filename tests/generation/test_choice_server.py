@@ -10,7 +10,7 @@ from fake_server import connected, replying, serving
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.choice_server import connect_choice_server
-from pro_lib.metrics.judge import judge
+from pro_lib.metrics.judge_model import judge
 from pro_lib.metrics.yes_no import CHOICES, yes_no_log_probs
 
 KEY = "sk-very-secret-0123456789"

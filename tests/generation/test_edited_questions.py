@@ -19,7 +19,7 @@ from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
 from pro_lib.generation.batching import Job
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 # Edited files have the same text under two ids, of which loading warns.

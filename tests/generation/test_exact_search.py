@@ -9,7 +9,7 @@ from test_threshold import MASSES
 
 from pro_lib import ask, scoring
 from pro_lib import runs as run_tables
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from pro_lib.common import catalog, downloads
 from pro_lib.generation import models
 from pro_lib.generation.decoding.compatibility import Fit, fit_for_length
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 WINDOW = 16

@@ -17,11 +17,11 @@ from pandas.testing import assert_series_equal
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
 from pro_lib.generation import batching
-from pro_lib.generation.generate import generate
 from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions.question_sets import QuestionSet
 
-module = import_module("pro_lib.generation.generate")
+module = import_module("pro_lib.generation.run_generation")
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 # Greedy and threshold have no number of answers
@@ -353,7 +353,7 @@ def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_pa
     assert [
         record.getMessage()
         for record in caplog.records
-        if record.name == "pro_lib.generation.generate"
+        if record.name == "pro_lib.generation.run_generation"
     ] == lines
 
 

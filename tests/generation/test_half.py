@@ -11,7 +11,7 @@ from pro_lib.generation.decoding.exact_search import measured_epsilon
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 from pro_lib.generation.decoding.plain_tree import PlainTree
 from pro_lib.generation.decoding.strategies import Threshold
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions.question_sets import as_set
 
 LENGTH = 4

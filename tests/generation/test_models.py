@@ -16,8 +16,8 @@ from transformers import AutoConfig, AutoTokenizer
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
-from pro_lib.generation.generate import generate
 from pro_lib.generation.models import UnsupportedModelError
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 

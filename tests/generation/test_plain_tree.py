@@ -14,7 +14,7 @@ from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.decoding.plain_tree import PlainTree
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 PREFIX = [1, *range(20, 30)]

@@ -14,10 +14,10 @@ import torch
 
 from pro_lib import runs as run_tables
 from pro_lib.generation import models
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
-module = import_module("pro_lib.generation.generate")
+module = import_module("pro_lib.generation.run_generation")
 
 pytestmark = [
     # What Ray does to itself.

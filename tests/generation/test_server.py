@@ -22,8 +22,8 @@ import pro_lib
 from pro_lib import runs
 from pro_lib.common.files import RunError
 from pro_lib.generation import models, server, server_client
-from pro_lib.generation.generate import generate
 from pro_lib.generation.models import Model
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 KEY = "sk-very-secret-0123456789"
@@ -873,7 +873,7 @@ def test_a_list_that_leaves_out_more_than_its_other_tokens_can_have_is_refused(
 def test_answers_of_a_server_that_changed_meanwhile_are_not_stored(
     facts_2m, tmp_path, part, is_stored, monkeypatch
 ):
-    monkeypatch.setattr(sys.modules["pro_lib.generation.generate"], "QUESTIONS_PER_PART", 2)
+    monkeypatch.setattr(sys.modules["pro_lib.generation.run_generation"], "QUESTIONS_PER_PART", 2)
     questions = question_sets.load_questions("world-facts", split="validation", limit=5)
     prompts = [tuple(facts_2m.encode(prompt)) for prompt in questions.prompts()]
     pages = {"/v1/models": listed_models()}

@@ -26,7 +26,7 @@ from pro_lib.generation.decoding.strategies import (
     own_settings,
     strategy,
 )
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")

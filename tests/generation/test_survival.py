@@ -55,7 +55,7 @@ def main(n_kills):
 
     from pro_lib.generation import models
 
-    generate = import_module("pro_lib.generation.generate")
+    generate = import_module("pro_lib.generation.run_generation")
     from pro_lib.generation.decoding import strategies
     from pro_lib.questions import question_sets
     from pro_lib.runs import storage

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from pro_lib.generation import models, tokens
-from pro_lib.generation.generate import generate
+from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n

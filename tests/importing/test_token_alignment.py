@@ -8,16 +8,27 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import left_out, token_spellings
+from pro_lib.importing import answers as problems
 from pro_lib.importing import token_alignment as alignment
+from pro_lib.importing import token_spellings
 from pro_lib.importing.answers import Answer
-from pro_lib.importing.token_alignment import Alignment, Mismatch, align
+from pro_lib.importing.token_alignment import align
 
 
 def aligned(text, tokens, log_probs=None, **more):
     """Align a text with tokens; without log-probabilities, token n has -(n + 1) / 8."""
     values = [-(n + 1) / 8 for n in range(len(tokens))] if log_probs is None else log_probs
-    return align(Answer(text, tokens, values, **more))
+    prompt = more.pop("prompt", None)
+    return align(Answer(text, tokens, values, **more), prompt)
+
+
+def scored(result):
+    """The text, the log-probabilities, and the numbers of tokens before and after them."""
+    return result.text, result.token_log_probs, result.n_before, result.n_after, result.lacks_ending
+
+
+def expected(text, log_probs, n_before=0, n_after=0, lacks_ending=False):
+    return text, log_probs, n_before, n_after, lacks_ending
 
 
 # --- Values that are worked by hand ---
@@ -33,11 +44,9 @@ SPELLED = {
     "an ending of another model": ("Paris", ["Par", "is", "<｜end▁of▁sentence｜>"], 0, 3),
     "padding behind the ending": ("Paris", ["Par", "is", "<eos>", "<pad>", "<pad>"], 0, 3),
     "white space that the server removed": ("Paris", ["\n", " Par", "is", "\n"], 0, 4),
-    "white space within, which the server removed": ("Paris.", ["Paris", " ."], 0, 2),
     "sentencepiece": ("Paris\n é", ["▁Par", "is", "<0x0A>", "▁", "<0xC3>", "<0xA9>", "</s>"], 0, 7),
     "byte-level": ("Paris\n é", ["ĠPar", "is", "Ċ", "Ġ", "Ã", "©", "<|endoftext|>"], 0, 7),
     "escaped bytes": ("é!", ["bytes:\\xc3", "bytes:\\xa9", "!"], 0, 3),
-    "an escaped byte": ("é!", ["byte: \\xc3", "byte: \\xa9", "!"], 0, 3),
     "split characters": ("Zoë 日", ["Zo", "�", "�", " �", "�", "�"], 0, 6),
     "a split character at the cut": ("Zo�", ["Zo", b"\xc3"], 0, 2),
     "split characters behind others": ("日", ["Q", ".", "�", "�"], 2, 4),
@@ -91,11 +100,11 @@ def test_special_tokens_at_the_ends_of_the_text_are_removed(text, tokens):
 
 def test_the_ending_is_part_of_the_answer_and_reported_on_its_own():
     result = aligned("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
-    assert result == Alignment("Paris", [-0.25, -0.5, -0.125])
+    assert scored(result) == expected("Paris", [-0.25, -0.5, -0.125])
     special = aligned(
         "Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True]
     )
-    assert special == result
+    assert scored(special) == scored(result)
 
 
 # By case: the text, its tokens, what else the server says, and why the answer is left out.
@@ -105,14 +114,14 @@ LEFT_OUT = {
     "white space is missing": ("a b", ["a", "b"], {}, alignment.DIFFERENT),
     "outer white space is missing": (" Paris", ["Paris"], {}, alignment.TOO_FEW),
     "no tokens": ("Paris", [], {}, alignment.TOO_FEW),
-    "neither text nor tokens": ("", [], {}, left_out.NOT_RETURNED),
+    "neither text nor tokens": ("", [], {}, problems.NOT_RETURNED),
     "another text": ("Paris", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text": ("", ["Lima"], {}, alignment.DIFFERENT),
     "an empty text behind a thought": (
         "",
         ["<think>", "</think>", "</s>"],
         {},
-        left_out.THOUGHT_IN_TOKENS,
+        problems.THOUGHT_IN_TOKENS,
     ),
     "a start within a token": ("Paris", ["</think>Par", "is"], {}, alignment.STARTS_WITHIN),
     "a start within a token of bytes": (
@@ -134,7 +143,7 @@ LEFT_OUT = {
         "Paris",
         ["<think>", "Is it ", "Paris"],
         {},
-        left_out.OPEN_THOUGHT,
+        problems.OPEN_THOUGHT,
     ),
     "a thought within the text": (
         "Hm Paris",
@@ -152,7 +161,7 @@ LEFT_OUT = {
         "a",
         [None, None],
         {"has_thoughts": True},
-        left_out.THOUGHT_IN_TOKENS,
+        problems.THOUGHT_IN_TOKENS,
     ),
     "tokens of reasoning alone": (
         "A",
@@ -173,11 +182,11 @@ LEFT_OUT = {
 @pytest.mark.parametrize("case", LEFT_OUT)
 def test_an_answer_that_cannot_be_compared_is_left_out_with_the_reason(case):
     text, tokens, more, reason = LEFT_OUT[case]
-    assert aligned(text, tokens, **more) == Mismatch(reason)
+    assert aligned(text, tokens, **more) == reason
 
 
 def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
-    assert aligned("Paris", ["Par", "is"], [-0.5]) == Mismatch(alignment.UNEVEN)
+    assert aligned("Paris", ["Par", "is"], [-0.5]) == alignment.UNEVEN
 
 
 @pytest.mark.parametrize(
@@ -185,15 +194,7 @@ def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
 )
 def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
     result = aligned("Paris<|im_end|>", tokens, [-0.25, -0.5])
-    assert result == Alignment("Paris", [-0.25, -0.5])
-
-
-def test_offsets_give_the_texts_of_unknown_tokens():
-    more = {"text_offsets": [0, 7, 10, 17, 18], "prompt": "Capital of France?"}
-    result = aligned(
-        "Capital of France? Paris", [None] * 5, [None, -3.0, -2.0, -0.5, -0.25], **more
-    )
-    assert result == Alignment("Paris", [-0.25], n_before=4)
+    assert scored(result) == expected("Paris", [-0.25, -0.5])
 
 
 # --- Stop strings ---
@@ -202,7 +203,7 @@ def test_offsets_give_the_texts_of_unknown_tokens():
 def test_a_stop_string_that_the_server_names_is_the_ending():
     tokens = ["Par", "is", "\nQ", ":"]
     result = aligned("Paris", tokens, stop="\nQ:")
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5])
+    assert scored(result) == expected("Paris", [-0.125, -0.25, -0.375, -0.5])
     behind = aligned("Paris", ["Hm", "</think>", *tokens], stop="\nQ:")
     assert (behind.n_before, behind.token_log_probs) == (2, [-0.375, -0.5, -0.625, -0.75])
 
@@ -210,19 +211,19 @@ def test_a_stop_string_that_the_server_names_is_the_ending():
 def test_a_stop_string_may_begin_within_the_last_token_of_the_text():
     result = aligned("Paris.", ["Paris", ".\nQ"], stop="\nQ")
     assert result.token_log_probs == [-0.125, -0.25]
-    assert aligned("Paris.", ["Paris", ".!\nQ"], stop="\nQ") == Mismatch(alignment.ENDS_WITHIN)
+    assert aligned("Paris.", ["Paris", ".!\nQ"], stop="\nQ") == alignment.ENDS_WITHIN
 
 
 def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
     result = aligned("Paris", ["Par", "is", "\n", "Q", ":"])
-    assert result == Alignment("Paris", [-0.125, -0.25], n_after=3)
+    assert scored(result) == expected("Paris", [-0.125, -0.25], n_after=3)
 
 
 def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
     result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625])
+    assert scored(result) == expected("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625])
     within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
-    assert within == Alignment("Paris.", [-0.125, -0.25])
+    assert scored(within) == expected("Paris.", [-0.125, -0.25])
 
 
 # --- Placeholders ---
@@ -233,8 +234,8 @@ def test_a_placeholder_is_allowed_in_the_place_of_the_ending_only(value):
     assert alignment.is_placeholder(value)
     for ending in ("", "</s>", "\n"):
         result = aligned("Paris", ["Par", "is", ending], [-0.25, -0.5, value])
-        assert result == Alignment("Paris", [-0.25, -0.5], lacks_ending=True)
-    unknown = Mismatch(left_out.NOT_RETURNED)
+        assert scored(result) == expected("Paris", [-0.25, -0.5], lacks_ending=True)
+    unknown = problems.NOT_RETURNED
     assert aligned("Paris", ["Par", "is"], [-0.25, value]) == unknown
     assert aligned("Paris", ["Pa", "r", "is", ""], [-0.25, value, -0.5, -0.125]) == unknown
     assert aligned("Paris", [None, None], [-0.25, value]) == unknown
@@ -243,7 +244,7 @@ def test_a_placeholder_is_allowed_in_the_place_of_the_ending_only(value):
 
 def test_a_placeholder_before_the_answer_does_not_matter():
     result = aligned("Paris", ["Hm", "</think>", "Paris"], [-9999.0, None, -0.5])
-    assert result == Alignment("Paris", [-0.5], n_before=2)
+    assert scored(result) == expected("Paris", [-0.5], n_before=2)
 
 
 @pytest.mark.parametrize("value", [0.0, 0, -9998.9])
@@ -263,7 +264,7 @@ ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
 )
 def test_an_echoed_prompt_is_cut_off(more):
     result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
-    assert result == Alignment("Paris", [-0.25], n_before=4)
+    assert scored(result) == expected("Paris", [-0.25], n_before=4)
     begun = aligned(
         "Capital of France? Paris",
         ["<s>", *ECHO, "</s>"],
@@ -273,11 +274,11 @@ def test_an_echoed_prompt_is_cut_off(more):
             for name, value in more.items()
         },
     )
-    assert begun == Alignment("Paris", [-0.25, -0.125], n_before=5)
+    assert scored(begun) == expected("Paris", [-0.25, -0.125], n_before=5)
 
 
 def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
-    assert aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25]) == Alignment(
+    assert scored(aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25])) == expected(
         "Paris", [-0.25], n_before=4
     )
 
@@ -297,22 +298,7 @@ def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
 )
 def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
     result = aligned("".join(tokens), tokens, ECHOED[: len(tokens)], **more)
-    assert result == Mismatch(alignment.ECHO_UNKNOWN)
-
-
-def test_a_text_with_the_prompt_in_front_is_cut_to_what_the_tokens_spell():
-    text = "Capital of France? In one word: Paris"
-    result = aligned(text, [" Par", "is", "</s>"], n_generated=3)
-    assert result == Alignment("Paris", [-0.125, -0.25, -0.375])
-    by_prompt = aligned(text, [" Par", "is"], prompt="Capital of France? In one word:")
-    assert by_prompt == Alignment("Paris", [-0.125, -0.25])
-    for more in (
-        {},
-        {"n_generated": 3},
-        {"prompt": "Capital of France?"},
-        {"n_generated": 2, "prompt": "Of Peru?"},
-    ):
-        assert aligned(text, [" Par", "is"], **more) == Mismatch(alignment.TOO_FEW)
+    assert result == alignment.ECHO_UNKNOWN
 
 
 # --- Random answers ---
@@ -414,7 +400,7 @@ def test_random_answers_are_scored_on_tokens_that_spell_them_or_left_out(answer,
         del spelled[missing], server[missing]
     log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
     result = align(Answer(text, server, log_probs))
-    if isinstance(result, Alignment):
+    if isinstance(result, Answer):
         first, n_scored = result.n_before, len(result.token_log_probs)
         assert result.token_log_probs == log_probs[first : first + n_scored]
         assert is_covered(text, spelled, result)
@@ -447,9 +433,9 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
         stop -= 1
     # Parts of characters that are shown as U+FFFD look like others, so where the answer
     # starts may be undecidable.
-    if isinstance(result, Mismatch) and any("�" in _text_of(token) for token in server):
+    if isinstance(result, str) and any("�" in _text_of(token) for token in server):
         return
-    assert isinstance(result, Alignment), result
+    assert isinstance(result, Answer), result
     assert result.token_log_probs == log_probs[start:stop]
     assert result.n_before == start
 
@@ -462,7 +448,7 @@ def test_a_random_answer_that_lacks_a_token_is_left_out(answer, missing):
     del spelled[missing], server[missing]
     assume(not naive_ranges(text, spelled))
     result = align(Answer(text, server, [-1.0] * len(server)))
-    assert isinstance(result, Mismatch)
+    assert isinstance(result, str)
 
 
 @pytest.mark.parametrize("tokens", [["Par", "is"], [b"Par", b"is"], ["Par", "is", "</s>"]])

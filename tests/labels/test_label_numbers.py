@@ -314,20 +314,24 @@ def test_the_predicted_variance_by_hand():
     assert variance == pytest.approx([0.4 * 0.25 + 0.2 * 0.25])
 
 
-def test_an_agreement_near_1_has_no_absurd_interval():
-    # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
-    low, high = inference.share_interval(np.array([0.999]), np.array([0.999 * 0.001 / 25]), 30.0)
-    assert (low.round(2), high.round(2)) == (0.86, 1.0)
+NAN = np.nan
 
 
-def test_a_share_without_variance_is_its_own_interval():
-    low, high = inference.share_interval(np.array([0.0, 1.0, 0.4]), np.zeros(3), 3.0)
-    np.testing.assert_array_equal(low, [0, 1, 0.4])
-    np.testing.assert_array_equal(high, [0, 1, 0.4])
-
-
-def test_a_share_that_is_not_between_0_and_1_has_no_interval():
-    low, high = inference.share_interval(
-        np.array([1.0, 1.1, -0.1]), np.array([0.01, 0.01, 0.0]), 3.0
-    )
-    assert np.isnan([*low, *high]).all()
+@pytest.mark.parametrize(
+    ("share", "variance", "freedom", "low", "high"),
+    [
+        # The variance of 25 answers: on the logit scale the interval would be 0.1 to 1.
+        (0.999, 0.999 * 0.001 / 25, 30.0, 0.86, 1.0),
+        # Without variance, a share is its own interval.
+        (0.0, 0.0, 3.0, 0.0, 0.0),
+        (1.0, 0.0, 3.0, 1.0, 1.0),
+        (0.4, 0.0, 3.0, 0.4, 0.4),
+        # A share that is not between 0 and 1 has none.
+        (1.0, 0.01, 3.0, NAN, NAN),
+        (1.1, 0.01, 3.0, NAN, NAN),
+        (-0.1, 0.0, 3.0, NAN, NAN),
+    ],
+)
+def test_the_interval_of_a_share_stays_between_0_and_1(share, variance, freedom, low, high):
+    ends = inference.share_interval(np.array([share]), np.array([variance]), freedom)
+    np.testing.assert_array_equal(np.round(ends, 2), [[low], [high]])

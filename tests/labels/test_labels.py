@@ -100,52 +100,63 @@ def label_all(plan, truth, labels=(), *, labeller="ada", stop=None):
     return plan, labels
 
 
+def labelled(n, n_labels):
+    """Return an evaluation, a plan, and all labels of the plan."""
+    judged, truth = evaluation(n)
+    return judged, *label_all(LabelPlan.create(judged, n_labels=n_labels), truth)
+
+
 # The label file
 
+UNDO = None
+FIRST = label("1", True)
+SECOND = label("2", False)
+CHANGE = label("1", None, change=True)
+# By what happens: the lines of the file, and the labels that count.
+LINES = {
+    "labels of two": ([FIRST, label("2", True, labeller="ben"), SECOND], [True, True, False]),
+    "undo": ([FIRST, SECOND, label("2", True, labeller="ben"), UNDO], [True, True]),
+    "undo without a label": ([UNDO], []),
+    "change": ([FIRST, SECOND, label("1", True, repetition=True), UNDO, CHANGE], [None, False]),
+    "undo of a change": ([FIRST, SECOND, CHANGE, UNDO], [True, False]),
+    "undo of a change and a label": ([FIRST, SECOND, CHANGE, UNDO, UNDO], [True]),
+    "change of a withdrawn label": ([FIRST, UNDO, CHANGE], [None]),
+}
 
-def test_a_label_file_returns_what_was_appended_and_not_withdrawn(tmp_path):
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_label_file_returns_the_labels_that_were_not_withdrawn_or_changed(tmp_path, name):
+    lines, expected = LINES[name]
     path = tmp_path / "labels.jsonl"
-    append_label(path, label("1", True))
-    append_label(path, label("2", False))
-    append_label(path, label("2", True, labeller="ben"))
-    append_undo(path, "ada")
-    append_label(path, label("2", None, text="Rom ä"))
-    table = read_label_file(path)
-    assert table["correct"].tolist() == [True, True, None]
-    assert table["labeller"].tolist() == ["ada", "ben", "ada"]
-    assert table["text"].iloc[-1] == "Rom ä"
-    assert len(path.read_text().splitlines()) == 5
-
-
-def test_undo_without_a_label_changes_nothing(tmp_path):
-    append_undo(tmp_path / "labels.jsonl", "ada")
-    assert read_label_file(tmp_path / "labels.jsonl").empty
+    for line in lines:
+        if line is UNDO:
+            append_undo(path, "ada")
+        else:
+            append_label(path, line)
+    assert read_label_file(path)["correct"].tolist() == expected
+    assert len(path.read_text().splitlines()) == len(lines)
 
 
 def test_a_line_cut_by_a_kill_is_ignored_and_replaced_by_the_next_label(tmp_path):
     path = tmp_path / "labels.jsonl"
-    append_label(path, label("1", True))
+    append_label(path, FIRST)
     with open(path, "ab") as file:
         file.write(b'{"dataset": "toy", "question' + b" " * 5000)
     assert read_label_file(path)["question_id"].tolist() == ["1"]
-    append_label(path, label("2", False))
-    assert read_label_file(path)["question_id"].tolist() == ["1", "2"]
+    append_label(path, label("2", False, text="Rom ä", time=""))
+    last = read_label_file(path).iloc[-1]
+    assert (last["question_id"], last["text"]) == ("2", "Rom ä")
+    assert pd.Timestamp(last["time"]).tzinfo is not None  # the current time
 
 
 @pytest.mark.parametrize("line", ["{", '{"dataset": "toy"}', "[]", '{"undo": true}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "labels.jsonl"
-    append_label(path, label("1", True))
+    append_label(path, FIRST)
     with open(path, "a") as file:
         file.write(line + "\n")
     with pytest.raises(RunError, match=r"labels.jsonl, line 2"):
         read_label_file(path)
-
-
-def test_a_label_without_a_time_gets_the_current_time(tmp_path):
-    append_label(tmp_path / "labels.jsonl", label("1", True, time=""))
-    [line] = (tmp_path / "labels.jsonl").read_text().splitlines()
-    assert pd.Timestamp(json.loads(line)["time"]).tzinfo is not None
 
 
 @pytest.mark.parametrize(
@@ -165,105 +176,55 @@ def test_answers_share_a_label_if_their_words_are_the_same(first, second, is_sha
 # Several labellers
 
 
-def test_most_labellers_decide_and_a_tie_is_undecided():
-    votes = {
-        "1": (True, True, False),
-        "2": (True, False, None),
-        "3": (None, None, False),
-        "4": (None, None, None),
-    }
-    rows = [
-        label(question, vote, labeller=name)
-        for question, answers in votes.items()
-        for name, vote in zip("abc", answers, strict=True)
-    ]
-    merged = merge_labels(label_table(rows))
-    assert merged["correct"].tolist() == [True, None, False, None]
-    assert merged["is_disputed"].tolist() == [True, True, False, False]
+def votes_of(question_id, *votes):
+    """Return labels of one answer by ada, ben and cy."""
+    names = ("ada", "ben", "cy")
+    return [label(question_id, vote, labeller=names[place]) for place, vote in enumerate(votes)]
 
 
-def test_an_adjudication_decides_alone_and_is_no_vote():
-    rows = [label("1", True), label("1", False, labeller="ben"), label("1", True, labeller="cy")]
-    rows.append(label("1", False, labeller="judge", adjudication=True))
-    rows += [label("2", True), label("2", False, labeller="ben")]
-    merged = merge_labels(label_table(rows))
-    assert merged["correct"].tolist() == [False, None]
-    assert merged["is_disputed"].tolist() == [False, True]
-    agreement = labeller_agreement(label_table(rows)).dropna(subset="other_labeller")
-    assert set(agreement["labeller"]) | set(agreement["other_labeller"]) == {"ada", "ben", "cy"}
+@pytest.mark.parametrize(
+    ("votes", "others", "correct", "is_disputed"),
+    [
+        ((True, True, False), [], True, True),
+        ((True, False, None), [], None, True),
+        ((None, None, False), [], False, False),
+        ((None, None, None), [], None, False),
+        ((True,), [label("1", False, repetition=True)], True, False),
+        ((True, False, True), [label("1", False, labeller="j", adjudication=True)], False, False),
+        ((True, False), [label("1", None, labeller="j", adjudication=True)], None, False),
+    ],
+)
+def test_most_labellers_decide_and_an_adjudication_decides_alone(
+    votes, others, correct, is_disputed
+):
+    other_answer = votes_of("2", True)
+    merged = merge_labels(label_table([*other_answer, *votes_of("1", *votes), *others]))
+    assert merged["correct"].tolist() == [True, correct]
+    assert merged["is_disputed"].tolist() == [False, is_disputed]
 
 
-def test_a_changed_label_takes_the_place_of_the_earlier_one(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    append_label(path, label("1", True))
-    append_label(path, label("2", False))
-    append_label(path, label("1", True, repetition=True))
-    append_undo(path, "ada")
-    append_label(path, label("1", None, change=True, comment="two meanings"))
-    table = read_label_file(path)
-    assert table["question_id"].tolist() == ["1", "2"]
-    assert table["correct"].tolist() == [None, False]
-    assert table["comment"].tolist() == ["two meanings", ""]
-    assert len(path.read_text().splitlines()) == 5
-
-
-def test_undo_after_a_change_brings_the_earlier_label_back(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    for name in ("1", "2"):
-        append_label(path, label(name, True))
-    append_label(path, label("1", False, change=True))
-    append_undo(path, "ada")
-    assert read_label_file(path)["correct"].tolist() == [True, True]
-    append_undo(path, "ada")  # the label before the change is the next one
-    assert read_label_file(path)["question_id"].tolist() == ["1"]
-
-
-def test_a_change_of_a_label_that_was_withdrawn_is_a_label(tmp_path):
-    append_label(tmp_path / "labels.jsonl", label("1", True, change=True))
-    assert read_label_file(tmp_path / "labels.jsonl")["correct"].tolist() == [True]
-
-
-def test_repetitions_do_not_count_twice():
-    rows = [label("1", True), label("1", False, repetition=True)]
-    merged = merge_labels(label_table(rows))
-    assert merged["correct"].tolist() == [True]
-    assert merged["is_disputed"].tolist() == [False]
-
-
-def test_cohens_kappa_by_hand():
+def test_the_agreement_of_two_labellers_by_hand():
     # Of ten answers both say right to 4 and wrong to 3. Expected by chance: .6 · .5 + .4 · .5.
     pairs = [(True, True)] * 4 + [(False, False)] * 3 + [(True, False)] * 2 + [(False, True)]
-    rows = [
-        label(str(number), vote, labeller=name)
-        for number, pair in enumerate(pairs)
-        for name, vote in zip(("ada", "ben"), pair, strict=True)
-    ]
-    rows.append(label("99", True))
-    *_, row = labeller_agreement(label_table(rows)).to_dict("records")
+    rows = [row for number, pair in enumerate(pairs) for row in votes_of(str(number), *pair)]
+    rows += [*votes_of("99", True), label("2", False, labeller="judge", adjudication=True)]
+    table = labeller_agreement(label_table(rows))
+    assert table["labeller"].tolist() == ["ada", "ben", "ada"]
+    row = table.iloc[-1]
     assert (row["n_both"], row["n_same"]) == (10, 7)
     assert row["kappa"] == pytest.approx((0.7 - 0.5) / 0.5)
     assert row["agreement_low"] < 0.7 < row["agreement_high"]
-
-
-def test_kappa_is_unknown_if_all_labels_are_the_same():
-    rows = [
-        label(str(number), True, labeller=name) for number in range(3) for name in ("ada", "ben")
-    ]
-    *_, row = labeller_agreement(label_table(rows)).to_dict("records")
-    assert row["agreement"] == 1
-    assert np.isnan(row["kappa"])
+    alike = labeller_agreement(label_table(votes_of("1", True, True))).iloc[-1]
+    assert alike["agreement"] == 1
+    assert np.isnan(alike["kappa"])  # all labels are the same
 
 
 def test_the_consistency_of_each_labeller():
-    rows = [
-        label("1", True),
-        label("1", True, repetition=True),
-        label("2", True),
-        label("2", False, repetition=True),
-    ]
-    rows += [label("3", None), label("3", True, repetition=True), label("1", True, labeller="ben")]
+    rows = [*votes_of("1", True, True), *votes_of("2", True), *votes_of("3", None)]
     # Whoever changes a label on purpose is not inconsistent.
-    rows += [label("4", True, change=True), label("4", False, repetition=True)]
+    rows.append(label("4", True, change=True))
+    again = {"1": True, "2": False, "3": True, "4": False}
+    rows += [label(question_id, correct, repetition=True) for question_id, correct in again.items()]
     ada, ben, _ = labeller_agreement(label_table(rows)).to_dict("records")
     assert (ada["other_labeller"], ada["n_both"], ada["n_same"]) == (None, 2, 1)
     assert ada["agreement"] == 0.5
@@ -338,33 +299,19 @@ def test_a_plan_is_for_its_answers_only(tmp_path):
     ):
         LabelPlan.read(tmp_path / "plan.json", other)
     plan, labels = label_all(plan, truth)
-    with pytest.raises(RunError, match="do not belong to this plan, the first"):
-        LabelPlan.create(other).next_request(label_table(labels), "ada")
-
-
-def test_a_damaged_plan_is_named(tmp_path):
-    judged, _ = evaluation()
-    (tmp_path / "plan.json").write_text('{"version": 1}')
-    with pytest.raises(RunError, match=r"plan.json cannot be read: digest is missing"):
-        LabelPlan.read(tmp_path / "plan.json", judged)
+    for another in (LabelPlan.create(other), LabelPlan.create(judged, n_labels=60, seed=2)):
+        with pytest.raises(RunError, match="do not belong to this plan, the first"):
+            another.next_request(label_table(labels), "ada")
 
 
 @pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"phase": 2}])
 def test_labels_of_another_draw_are_refused(change):
-    judged, truth = evaluation()
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    judged, plan, labels = labelled(120, 60)
     labels[3] = labels[3].model_copy(update=change)
     with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
         plan.check(label_table(labels))
     with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
         estimated(plan, labels, judged)
-
-
-def test_labels_of_a_plan_with_another_seed_are_refused():
-    judged, truth = evaluation()
-    _, labels = label_all(LabelPlan.create(judged, n_labels=60, seed=1), truth)
-    with pytest.raises(RunError, match="labels do not belong to this plan"):
-        LabelPlan.create(judged, n_labels=60, seed=2).check(label_table(labels))
 
 
 @pytest.mark.parametrize(
@@ -373,26 +320,18 @@ def test_labels_of_a_plan_with_another_seed_are_refused():
         ({"first": [0, 0]}, "different positions below 120"),
         ({"first": [120]}, "different positions below 120"),
         ({"second": [5], "probabilities": []}, "the same length"),
+        ({"questions": ["one"]}, "the same length"),
+        ({"answers": [["toy", "q0", "answer 0"]] * 2}, "an answer is listed twice"),
         ({"version": 2}, "version"),
+        ({"digest": ""}, r"plan.json cannot be read: digest"),
     ],
 )
-def test_a_plan_that_was_edited_is_refused(tmp_path, change, message):
+def test_a_plan_that_was_edited_or_damaged_is_refused(tmp_path, change, message):
     judged, _ = evaluation()
     path = tmp_path / "plan.json"
     LabelPlan.create(judged, n_labels=60).save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RunError, match=message):
-        LabelPlan.read(path, judged)
-
-
-def test_a_plan_with_an_answer_that_is_listed_twice_is_refused(tmp_path):
-    judged, _ = evaluation()
-    path = tmp_path / "plan.json"
-    LabelPlan.create(judged, n_labels=60).save(path)
-    saved = json.loads(path.read_text())
-    saved["answers"][1] = saved["answers"][0]
-    path.write_text(json.dumps(saved))
-    with pytest.raises(RunError, match="an answer is listed twice"):
         LabelPlan.read(path, judged)
 
 
@@ -501,8 +440,7 @@ def test_an_estimate_from_few_labels_of_a_class_is_not_shown():
 
 @pytest.mark.parametrize("n_labels", [0, 1, 3])
 def test_tables_exist_before_there_are_enough_labels(n_labels):
-    judged, truth = evaluation(60)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=30), truth)
+    judged, plan, labels = labelled(60, 30)
     table = label_table(labels[:n_labels])
     sample = LabelSample(table, plan)
     assert sample.estimate(judged)["n_labels"].tolist() == [n_labels] * 4
@@ -525,8 +463,7 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
 
 
 def test_undecided_answers_are_counted_and_others_stand_for_them():
-    judged, truth = evaluation(200)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
+    judged, plan, labels = labelled(200, 100)
     labels[::10] = [replace_correct(each, None) for each in labels[::10]]
     row = estimated(plan, labels, judged).iloc[0]
     n_undecided = sum(each.correct is None and not each.repetition for each in labels)
@@ -570,8 +507,7 @@ def test_answers_that_the_plan_did_not_know_are_refused():
 
 
 def test_an_accuracy_needs_twenty_labels_among_the_answered():
-    judged, truth = evaluation(200)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
+    judged, plan, labels = labelled(200, 60)
     judgement = LabelSample(label_table(labels), plan).with_labels(judged).labels
     few, every = judgement.accuracy_at(judged.baselines["NLL"], [10, 200]).value
     assert np.isnan(few)
@@ -582,8 +518,7 @@ def test_an_accuracy_needs_twenty_labels_among_the_answered():
 
 
 def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
-    judged, truth = evaluation(200)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
+    judged, plan, labels = labelled(200, 100)
     table = estimated(plan, labels, judged)
     words, sentences = estimate_words(table, ["ada"])
     rows = words.set_index("method")

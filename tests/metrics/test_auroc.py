@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
-from pro_lib.metrics.auroc import jackknifed_aurocs
+from pro_lib.metrics.roc import jackknifed_aurocs
 
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)

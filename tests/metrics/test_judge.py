@@ -7,7 +7,7 @@ import pytest
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.models import load_model
-from pro_lib.metrics.judge import judge
+from pro_lib.metrics.judge_model import judge
 
 QUESTIONS = [f"Who is number {number}?" for number in range(40)]
 REFERENCES = [["Ada"]] * 40

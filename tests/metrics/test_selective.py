@@ -7,7 +7,7 @@ from hypothesis import given
 from test_auroc import QUESTIONS
 
 from pro_lib import metrics
-from pro_lib.metrics.auroc import OneClassError, wilson
+from pro_lib.metrics.roc import OneClassError, wilson
 from pro_lib.metrics.selective import (
     accuracy_curve,
     answered_weights,

@@ -82,8 +82,8 @@ def test_every_source_has_its_points_and_pro_has_none():
     assert drawn_points(figure, COLORS[2]) == [-0.04, -0.04]
 
 
-def test_a_table_without_intervals_and_similarities_is_drawn_beside_the_paper():
-    figure = beside_paper.draw(TABLE[["method", "auroc_minus_pro"]].iloc[2:3])
+def test_one_setting_is_drawn_beside_the_paper_and_a_missing_column_is_named():
+    figure = beside_paper.draw(TABLE.iloc[2:3])
     assert legend(figure) == ["the paper (15 settings)", "here (1 setting)"]
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'; plots"):
         beside_paper.draw(TABLE.drop(columns="auroc_minus_pro"))

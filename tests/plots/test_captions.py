@@ -9,7 +9,7 @@ from pro_lib.plots.captions import comparison, join_caption
 
 def compared(*rows, **options):
     """Return the sentences about PRO and NLL in these settings."""
-    return comparison(pd.DataFrame(list(rows)), "PRO", "NLL", "auroc_minus_nll", **options)
+    return comparison(pd.DataFrame(list(rows)), "PRO", **options)
 
 
 def test_an_effect_up_in_the_only_setting():
@@ -20,15 +20,17 @@ def test_an_effect_up_in_the_only_setting():
 
 def test_an_effect_down_in_all_settings():
     rows = [setting_row(-0.05, p_value=0.001), setting_row(-0.08, p_value=0.001)]
-    expected = "PRO is significantly worse than NLL in all 2 settings (−0.080 to −0.050)."
+    expected = (
+        "PRO is significantly worse than NLL in 2 of 2 settings (differences −0.080 to −0.050)."
+    )
     assert compared(*rows) == expected
 
 
 def test_an_effect_that_was_not_shown_says_what_would_have_been():
     # The standard error is 0.0051, and 3.08 of them are 0.016.
     assert compared(setting_row(-0.001), setting_row(0.002)) == (
-        "PRO is not significantly different from NLL in any of the 2 settings (−0.001 to +0.002); "
-        "a difference of 0.02 would probably have been detected."
+        "PRO is not significantly different from NLL in 2 of 2 settings (differences −0.001 to "
+        "+0.002); a difference of 0.02 would probably have been detected."
     )
     assert "detected" not in compared(setting_row(-0.001), says_detectable=False)
 
@@ -49,8 +51,13 @@ def test_a_setting_with_too_few_answers_is_named(few):
     assert "+0.100" not in said
 
 
-def test_a_table_of_an_earlier_version_has_no_comparison():
-    assert compared({"dataset": "d", "model": "m", "auroc_minus_nll": 0.1}) == ""
+def test_verdicts_after_the_first_do_not_repeat_the_reference():
+    rows = [setting_row(0.05, p_value=0.001), setting_row(0.001), setting_row(0.002)]
+    assert compared(*rows, says_detectable=False) == (
+        "PRO is significantly better than NLL in 1 of 3 settings (+0.050, 95 % interval +0.040 to "
+        "+0.060) and not significantly different in 2 (differences +0.001 to "
+        "+0.002)."
+    )
 
 
 def test_a_caption_has_n_the_rule_and_how_repeats_count():
@@ -58,7 +65,7 @@ def test_a_caption_has_n_the_rule_and_how_repeats_count():
     table = table.assign(correctness="exact match")
     assert join_caption("Shown.", table, "", "Found.") == (
         "Shown. n = 10 to 20 questions in each setting; an answer is correct by exact match; an "
-        "answer that is found several times counts once. Found."
+        "answer that is found several times counts once.\n\nFound."
     )
     by_labels = table.assign(judge="labels", n_labels=60)
     assert "labels of 60 answers estimate which answers are correct" in join_caption("", by_labels)

@@ -60,7 +60,8 @@ def invented(**others):
     ]
     columns = ["method", "strategy", "alpha_choice", "auroc_minus_pro"]
     table = pd.DataFrame(rows, columns=columns)
-    table = table.assign(**setting_row(0.0, dataset="world-facts", model="facts-2m", **others))
+    setting = setting_row(0.0, dataset="world-facts", model="facts-2m", alpha=0.1, **others)
+    table = table.assign(**setting)
     table["auroc"] = 0.8 + table["auroc_minus_pro"]
     for name in ("auroc", "auroc_minus_pro"):
         table[f"{name}_low"] = table[name] - 0.01
@@ -89,4 +90,4 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
 def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
     assert f"PRO of beams is {words}" in caption
-    assert "(−0.010, 95 % interval −0.020 to +0.000)" in caption
+    assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption

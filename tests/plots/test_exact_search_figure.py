@@ -202,13 +202,12 @@ def test_every_panel_has_its_lines():
     assert band.get_datalim(figure.axes[2].transData).y0 == pytest.approx(3 - 0.4 - 0.2)
 
 
-def test_a_search_without_bounds_has_three_panels_and_a_missing_column_is_named():
+def test_a_missing_column_is_named():
     table, bounds = invented(ONE)
-    assert len(exact_search.draw(table).axes) == 3
     few = [each.drop(columns=["dataset", "model"]) for each in (table, bounds)]
     assert len(exact_search.draw(*few).axes) == 4
     with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_sea"):
-        exact_search.draw(table.drop(columns="recall"))
+        exact_search.draw(table.drop(columns="recall"), bounds)
     with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
         exact_search.draw(table, bounds.drop(columns="entropy"))
 

@@ -51,7 +51,8 @@ def test_the_appendix_stands_beside_the_printed_numbers():
 
 def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
     rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.1], "pro": 0.5}
-    table = pd.DataFrame(rows | {"is_kept": [True, False], "is_correct": [True, False]})
+    rows |= {"is_kept": [True, False], "is_correct": [True, False], "reference": None}
+    table = pd.DataFrame(rows)
     [ax] = examples.draw(table, alpha=0.4).axes
     assert [bar.get_width() for bar in ax.patches] == [0.6, 0.1]
     assert [bar.get_facecolor()[:3] == (1, 1, 1) for bar in ax.patches] == [False, True]
@@ -67,7 +68,7 @@ def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
     rows = {"question": "Who?", "text": ["Sir Nicholas Anthony Copernicus"], "probability": [0.6]}
     table = pd.DataFrame(rows | {"pro": 0.5, "is_kept": True, "is_correct": False})
     references = "Carl Anderson; Carl David Anderson; C. D. Anderson"
-    [ax] = examples.draw(table.assign(reference=references)).axes
+    [ax] = examples.draw(table.assign(reference=references), alpha=0.4).axes
     title = ax.get_title(loc="right").split("\n")
     assert title[-1] == "reference: Carl Anderson; Carl David …"
     assert [label.get_text() for label in ax.get_yticklabels()] == ["Sir Nicholas Anthony …"]

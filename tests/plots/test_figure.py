@@ -5,7 +5,7 @@ import pytest
 from figure_checks import grid, legend, unreadable
 
 from pro_lib.plots.figure import draw_rows, labelled_figure
-from pro_lib.plots.style import MARKER_SIZE, handles, line_style, method_styles
+from pro_lib.plots.style import line_style, method_styles
 
 TITLE = {"title": "A title of mine"}
 
@@ -43,10 +43,10 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
 
 def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title():
     table = pd.DataFrame({"dataset": ["d"], "model": "m", "n_questions": 1234})
-    entries = handles(["one", "two"])
-    labels = {"x": "a long label\nof two lines", "y": "value", "entries": entries, **TITLE}
+    labels = {"x": "a long label\nof two lines", "y": "value", **TITLE}
     with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _, _)]):
-        pass
+        for label in ("one", "two", "one"):
+            ax.plot(0, 0, label=label)
     figure.draw_without_rendering()
     assert ax.get_title().replace("\xa0", " ") == "d, m, n = 1,234"
     box = ax.get_position()
@@ -55,8 +55,13 @@ def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title
     assert figure.legends[0].get_title().get_text() == "A title of mine"
 
 
-def test_entries_of_a_legend_have_the_size_of_the_marks():
-    assert [entry.get_markersize() for entry in handles(["a"])] == [MARKER_SIZE]
+def test_a_missing_panel_has_the_legend_and_a_figure_of_one_column_has_a_height_that_fits():
+    table = pd.DataFrame({"dataset": [*"abc"], "value": 0})
+    options = {"per_line": 2, "height": 9.0, "least_height": 0.5, "figure_columns": 1}
+    with labelled_figure(table, "dataset", **options, **TITLE) as (figure, panels):
+        panels[0].ax.plot(0, 0, label="one")
+    assert [text.get_text() for text in figure.axes[-1].get_legend().get_texts()] == ["one"]
+    assert figure.get_figheight() == 4.5
 
 
 def test_rows_have_a_value_an_interval_and_the_words_of_a_missing_one():

@@ -65,6 +65,9 @@ def invented(**others):
 
 def test_it_can_be_read_at_both_widths():
     check_figure(guarantees.draw, invented(dataset=["world-facts"], model=["facts-2m"]), n_panels=2)
+    high = invented(dataset=["d", "e"], model=["m"]).assign(target=0.9)
+    both = pd.concat([invented(dataset=["d", "e"], model=["m"]), high])
+    assert [len(guarantees.draw(both, figure_columns=n).axes) for n in (1, 2)] == [4, 6]
 
 
 def test_a_method_without_a_guarantee_says_so_and_a_target_without_any_has_no_panel():
@@ -94,4 +97,4 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     assert "(below it in 7, by the interval)" in low
     both = pd.concat([table, table.assign(model="n", coverage=0.0)])
     assert "pairs of a method and a setting: 0.7 for 7 of 16" in guarantees.caption(both)
-    assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels"))
+    assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

@@ -5,7 +5,7 @@ from figure_checks import check_figure, legend
 from invented_settings import SPLITS, setting_row
 
 from pro_lib import metrics
-from pro_lib.evaluation.sweeps import chosen_alpha
+from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.plots import protocols
 
 

@@ -44,8 +44,9 @@ def test_it_can_be_read_at_both_widths():
 
 def test_points_are_the_bins_and_their_areas_the_questions():
     rows = {"method": "PRO", "confidence": [0.2, 0.7], "accuracy": [0.1, 0.8], "n_in_bin": [30, 10]}
-    [ax] = reliability.draw(pd.DataFrame(rows)).axes
-    [points] = ax.collections
+    table = pd.DataFrame(rows).assign(accuracy_low=0, accuracy_high=1)
+    [ax] = reliability.draw(table).axes
+    _, points = ax.collections
     np.testing.assert_array_equal(points.get_offsets(), [[0.2, 0.1], [0.7, 0.8]])
     np.testing.assert_allclose(points.get_sizes(), [4 + 45, 4 + 15])
 

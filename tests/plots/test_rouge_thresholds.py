@@ -68,7 +68,7 @@ def test_a_difference_whose_interval_has_0_is_empty_and_labels_stand_at_the_righ
         rouge_threshold=np.nan, auroc_minus_nll_low=0.01, auroc_minus_nll=0.02
     )
     [ax] = rouge_thresholds.draw(pd.concat([table, by_labels])).axes
-    filled, empty = (line for line in ax.lines if line.get_marker() == "o")
+    _, filled, empty = (line for line in ax.lines if line.get_marker() == "o")
     assert filled.get_xdata().tolist() == [0.6]
     assert empty.get_xdata().tolist() == [0.1, 0.3, 0.5]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "0.3", "0.5", "labels"]
@@ -79,6 +79,7 @@ def test_printed_values_stand_in_grey_where_the_paper_has_them():
     figure = rouge_thresholds.draw(table)
     grey = [line for line in figure.axes[0].lines if line.get_color() == PRINTED["color"]]
     assert len(grey[0].get_xdata()) == 40
+    assert grey[0].get_marker() == "D"
     assert legend(figure)[-1] == "printed in the paper"
 
 
@@ -87,7 +88,7 @@ def test_the_caption_compares_pro_with_nll_and_counts_pairs_of_methods_in_the_sa
     for threshold, others in ((0.1, (0.70, 0.75)), (0.5, (0.70, 0.60))):
         for method, auroc in zip(("PRO", "NLL", "SE"), (0.80, *others), strict=True):
             row = setting_row(0.05, p_value=0.001, method=method, similarity=None, auroc=auroc)
-            rows.append(row | {"rouge_threshold": threshold})
+            rows.append(row | {"rouge_threshold": threshold, "correctness": "ROUGE-L"})
     assert rouge_thresholds.caption(pd.DataFrame(rows)).endswith(
         "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
         "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
@@ -99,7 +100,7 @@ def test_the_caption_compares_pro_with_nll_and_counts_pairs_of_methods_in_the_sa
 def test_the_caption_leaves_out_the_order_where_a_threshold_has_few_correct_answers():
     rows = [
         setting_row(0.0, n_correct=2, method=method, similarity=None, auroc=0.7)
-        | {"rouge_threshold": threshold}
+        | {"rouge_threshold": threshold, "correctness": "ROUGE-L"}
         for threshold in (0.1, 0.5)
         for method in ("PRO", "NLL")
     ]

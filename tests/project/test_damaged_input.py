@@ -20,7 +20,6 @@ import signal
 import time
 import traceback
 import warnings
-import zipfile
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -132,11 +131,7 @@ INSPECT = [
 
 
 def as_log(rows):
-    with zipfile.ZipFile(file := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as log:
-        log.writestr("header.json", '{"version": 2}')
-        for n, row in enumerate(rows):
-            log.writestr(f"samples/{n}.json", json.dumps(row))
-    return file.getvalue()
+    return json.dumps({"version": 2, "eval": {}, "samples": rows}).encode()
 
 
 def as_json_lines(rows):
@@ -152,7 +147,7 @@ def as_csv(rows):
     )
 
 
-WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".eval": as_log}
+WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".json": as_log}
 WRITE[".parquet"] = lambda rows: pd.DataFrame(rows).to_parquet(index=False)
 TABLES = (".jsonl", ".csv", ".parquet")
 
@@ -160,11 +155,8 @@ TABLES = (".jsonl", ".csv", ".parquet")
 def plainly(path):
     """The rows of a file, as the standard library or Arrow reads them."""
     data = path.read_bytes()
-    if path.suffix == ".eval":
-        with zipfile.ZipFile(path) as log:
-            return [
-                json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")
-            ]
+    if path.suffix == ".json":
+        return json.loads(plain_text_of(data))["samples"]
     if path.suffix == ".parquet":
         return pq.read_table(pa.BufferReader(data)).to_pylist()
     text = plain_text_of(data)
@@ -172,7 +164,12 @@ def plainly(path):
         return list(csv.DictReader(io.StringIO(text, newline="")))
     if text.lstrip(" \t\r\n").startswith("["):
         return json.loads(text)
-    return [json.loads(line) for line in text.split("\n") if line.strip(" \t\r\n")]
+    values = []
+    while text := text.lstrip():
+        value, end = json.JSONDecoder().raw_decode(text)
+        values.append(value)
+        text = text[end:]
+    return values
 
 
 def plain_text_of(data):
@@ -183,14 +180,16 @@ def plain_text_of(data):
         return data.decode("cp1252")
 
 
-def plain_references(value):
+def plain_references(value, separator=";"):
     """Return the texts of a reference column, also those in lists and objects."""
     parts, waiting = [], [value]
     if isinstance(value, str):
         waiting = [plain_list(value)] if plain_list(value) is not None else []
-        parts = [] if waiting else value.split(";")
+        parts = [] if waiting else value.split(separator) if separator else [value]
     while waiting:
         inner = waiting.pop(0)
+        if isinstance(inner, dict) and {"text", "value", "aliases", "spans"}.isdisjoint(inner):
+            return []
         if isinstance(inner, dict):
             inner = [
                 inner[name] for name in ("text", "value", "aliases") if inner.get(name) is not None
@@ -212,8 +211,8 @@ def plain_list(text):
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    is_list = isinstance(value, list) and (
-        not value or any(isinstance(inner, (str, list, dict)) for inner in value)
+    is_list = isinstance(value, list) and all(
+        isinstance(inner, (str, list, dict, type(None))) for inner in value
     )
     return value if is_list else None
 
@@ -233,10 +232,10 @@ def plain_rows(path):
         header, *rows = csv.reader(io.StringIO(text, newline=""))
         header = [name.strip() for name in header]
         numbered = enumerate(row for row in rows if any(row))
-        return [
-            (n, dict(zip(header, row, strict=True)))
+        return [  # empty fields after the last column do not count
+            (n, dict(zip(header, row, strict=False)))
             for n, row in numbered
-            if len(row) == len(header)
+            if len(row) >= len(header) and not any(row[len(header) :])
         ]
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if text.lstrip(" \t\r\n").startswith("["):
@@ -286,8 +285,9 @@ def plain_questions(path):
         is_usable = (
             isinstance(identity, (str, int)) and not isinstance(identity, bool) and str(identity)
         )
-        if isinstance(split, int) and not isinstance(split, bool):
-            split = str(split)
+        is_number = isinstance(split, (int, float)) and not isinstance(split, bool)
+        if is_number and split % 1 == 0:
+            split = str(int(split))
         is_usable = is_usable and all(
             isinstance(text, str) and text.strip() for text in (question, split)
         )
@@ -337,12 +337,12 @@ def read_file(path):
 
 
 def _question(entry, identity, question):
-    references = entry.get("references")
+    references, split = entry.get("references"), entry.get("split")
     return [
         str(identity),
-        question,
+        question[0] if isinstance(question, list) and len(question) == 1 else question,
         [references] if isinstance(references, str) else references,
-        entry.get("split"),
+        str(split) if type(split) is int else split,
     ]
 
 
@@ -358,6 +358,147 @@ def plain_records(path):
             answers.append((str(identity), answer.get("text"), total))
         rows.append(_question(entry, identity, entry.get("question")))
     return sorted(answers, key=repr), rows
+
+
+def plain_responses(path):
+    """Return the answers of OpenAI's responses or of vLLM, joined by id or else by text."""
+    records, texts, copies = {}, {}, set()
+    for n, entry in enumerate(plainly(path), start=1):
+        response = entry.get("response")
+        body = response.get("body", response) if isinstance(response, dict) else entry
+        question = next(
+            (entry[key] for key in ("question", "prompt") if entry.get(key) is not None), None
+        )
+        question = question if isinstance(question, str) else None
+        keys = ("question_id", "custom_id", "id")[: 2 if body is entry else 3]
+        identity = next((entry[key] for key in keys if entry.get(key) is not None), None)
+        choices = (
+            [] if response == [] else body["choices"] if "choices" in body else body["outputs"]
+        )
+        if identity is not None and not choices:
+            continue
+        served = next(
+            (body[key] for key in ("request_id", "id") if body.get(key) is not None), None
+        )
+        content = json.dumps([served, identity, question, choices])
+        if served is not None and content in copies:  # a copy counts once
+            continue
+        copies.add(content)
+        if identity is None:
+            is_new = isinstance(served, (str, int)) and str(served) not in records
+            identity = texts.setdefault(question or n, served if is_new else f"{path.stem}-{n}")
+        answers, _ = records.setdefault(str(identity), ([], _question(entry, identity, question)))
+        for choice in choices:
+            text = plain_text(choice)
+            if isinstance(text, str):
+                answers.append(
+                    (str(identity), text, *plain_tokens(choice, is_vllm="outputs" in body))
+                )
+    kept = [answer for answers, _ in records.values() for answer in answers if len(answer) == 3]
+    return sorted(kept, key=repr), [row for _, row in records.values()]
+
+
+def plain_text(choice):
+    """The text of a choice; parts that are all texts are one."""
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return (
+        "".join(text) if isinstance(text, list) and text and {*map(type, text)} == {str} else text
+    )
+
+
+def plain_tokens(choice, *, is_vllm):
+    """Return the sum of a choice's log-probabilities; only the ending may lack one.
+
+    A stop string, which vLLM lists among the tokens that it generated, is an ending as well.
+    """
+    tokens = choice.get("logprobs")
+    tokens = tokens.get("content") if isinstance(tokens, dict) else tokens
+    if not isinstance(tokens, list):
+        return [round(choice["cumulative_logprob"], 9)]
+    if is_vllm and choice.get("token_ids") is not None:
+        tokens = [
+            step.get(str(token)) if isinstance(step, dict) else None
+            for step, token in zip(tokens, choice["token_ids"], strict=bool(tokens))
+        ]
+    values, spelled, text = [], "", plain_text(choice)
+    names = [plain_name(token) for token in tokens]
+    for token, name in zip(tokens, names, strict=True):
+        is_number = isinstance(token, (int, float)) and not is_vllm
+        value = token.get("logprob") if isinstance(token, dict) else token if is_number else None
+        is_behind = None not in names[:-1] and spelled.strip() == text.strip()
+        if is_behind and (
+            value is None or value <= -9999 or not (is_vllm or name in ("</s>", "", None))
+        ):
+            break
+        values.append(value)
+        spelled += "" if name in (None, "</s>") else name
+        if is_behind and name == "</s>":  # what follows the end is padding
+            break
+    return [round(sum(values), 9)] if values and min(values) > -9999 else []
+
+
+def plain_name(token):
+    """The text of a token: that of its bytes where they are given."""
+    token = token if isinstance(token, dict) else {}
+    given = token.get("bytes")
+    if (
+        isinstance(given, list)
+        and given
+        and all(type(byte) is int and 0 <= byte < 256 for byte in given)
+    ):
+        return bytes(given).decode(errors="replace")
+    name = token.get("decoded_token", token.get("token"))
+    return name if isinstance(name, str) else None
+
+
+def plain_log(path):
+    """The answers of a log of inspect_ai or of lm-evaluation-harness, and the questions."""
+    answers, rows = [], {}
+    for n, entry in enumerate(plainly(path), start=1):
+        if "epoch" in entry:
+            choices = (
+                entry["output"].get("choices") if isinstance(entry.get("output"), dict) else None
+            )
+            choices = [] if choices is None else choices if isinstance(choices, list) else [choices]
+            if entry.get("error") or (entry.get("id") is not None and not choices):
+                continue
+            identity, question, target = (
+                f"{path.stem}-{n}",
+                entry.get("input"),
+                entry.get("target"),
+            )
+            identity = identity if entry.get("id") is None else entry["id"]
+            for choice in choices:
+                text = plain_text(choice)
+                if isinstance(text, str):
+                    answers.append((str(identity), text, *plain_tokens(choice, is_vllm=False)))
+        elif any(entry["resps"]):
+            identity, question, target = plain_line(entry, answers, f"{path.stem}-{n}")
+        else:
+            continue
+        about = {"references": plain_references(target, None) or None, "split": entry.get("split")}
+        rows.setdefault(str(identity), _question(about, identity, question))
+    return sorted((answer for answer in answers if len(answer) == 3), key=repr), [*rows.values()]
+
+
+def plain_line(entry, answers, default_id):
+    """Return the question and the right answers of a line of a log, and add its answers."""
+    identity = default_id if entry.get("doc_id") is None else entry["doc_id"]
+    given, target, right = entry["arguments"], entry.get("target"), []
+    given = [*given.values()] if isinstance(given, dict) else given
+    doc = entry.get("doc") if isinstance(entry.get("doc"), dict) else {}
+    question = given[0]["arg_0"] if doc.get("question") is None else doc["question"]
+    resps = entry["resps"]
+    for n, replies in enumerate([resps] if isinstance(resps, str) else resps):
+        for reply in [replies] if isinstance(replies, str) else replies:
+            if isinstance(reply, list):
+                text = (given[n]["arg_1"] if isinstance(given[n], dict) else given[n][1]).strip()
+                answers.append((str(identity), text, round(min(float(reply[0]), 0.0), 9)))
+                right += [text] * (str(target) in (str(n), text))
+            else:
+                answers.append((str(identity), reply, math.nan))
+    return identity, question if isinstance(question, str) else None, right or target
 
 
 def read_run(path):
@@ -501,13 +642,6 @@ def some_values(data, rng):
     return b"\n".join(json.dumps(line).encode() for line in lines)
 
 
-def some_samples(data, rng):
-    """A value of the samples of a log of inspect_ai replaced, dropped, doubled or renamed."""
-    with zipfile.ZipFile(io.BytesIO(data)) as log:
-        rows = [log.read(name) for name in log.namelist() if name.startswith("samples/")]
-    return as_log([json.loads(line) for line in some_values(b"\n".join(rows), rng).splitlines()])
-
-
 def some_parameters(data, rng):
     """Parameters of other values, or of other names."""
     given = json.loads(data)
@@ -577,7 +711,6 @@ WAYS = {suffix: [some_bytes, some_values] for suffix in (".json", ".jsonl")}
 WAYS |= {
     ".csv": [some_bytes, some_fields],
     ".parquet": [some_bytes, some_columns],
-    ".eval": [some_bytes, some_samples],
 }
 WAYS[".parameters"] = [some_parameters]
 
@@ -674,11 +807,11 @@ READERS = {
         for s in TABLES
     },
     "records": Reader(file_of("r.jsonl", RECORDS), read_file, plain_records),
-    "openai": Reader(file_of("r.jsonl", OPENAI), read_file, is_compared=False),
-    "vllm": Reader(file_of("r.jsonl", VLLM), read_file, is_compared=False),
-    "inspect_ai": Reader(file_of("r.eval", INSPECT), read_file, is_compared=False),
-    "lm-eval": Reader(copy_of(LOGS / "lm_eval_texts.jsonl"), read_file, is_compared=False),
-    "choices": Reader(copy_of(LOGS / "lm_eval_choices.jsonl"), read_file, is_compared=False),
+    "openai": Reader(file_of("r.jsonl", OPENAI), read_file, plain_responses),
+    "vllm": Reader(file_of("r.jsonl", VLLM), read_file, plain_responses),
+    "inspect_ai": Reader(file_of("r.json", INSPECT), read_file, plain_log),
+    "lm-eval": Reader(copy_of(LOGS / "lm_eval_texts.jsonl"), read_file, plain_log),
+    "choices": Reader(copy_of(LOGS / "lm_eval_choices.jsonl"), read_file, plain_log),
     "nli cache": Reader(make_nli, similarity._read),
     "run": Reader(make_run, read_run),
     "parameters": Reader(

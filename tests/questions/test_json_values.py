@@ -4,47 +4,34 @@ import json
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pro_lib.questions import file_readers
 from pro_lib.questions.file_readers import json_lines
-from pro_lib.questions.json_values import json_values
 
 ROWS = [{"id": 1, "text": "a\nb"}, {"id": 2, "list": [1, {"x": None}]}]
-
-
-def values_of(text):
-    return [value for _, value in json_values(text.encode(), "f.jsonl")]
-
-
+# By form: the content of a file, and the values with their places.
 FORMS = {
-    "lines": lambda rows: "\n".join(map(json.dumps, rows)),
-    "array": json.dumps,
-    "array over lines": lambda rows: json.dumps(rows, indent=2),
-    "in data": lambda rows: json.dumps({"data": rows}),
-    "objects over lines": lambda rows: "\n".join(json.dumps(row, indent=1) for row in rows) + "\n",
+    "lines": ("\n".join(map(json.dumps, ROWS)), ["line 1", "line 2"], ROWS),
+    "array": (json.dumps(ROWS), ["entry 1", "entry 2"], ROWS),
+    "array over lines": (json.dumps(ROWS, indent=2), ["entry 1", "entry 2"], ROWS),
+    "in data": (json.dumps({"data": ROWS}), ["entry 1", "entry 2"], ROWS),
+    "objects over lines": (
+        "\n".join(json.dumps(row, indent=1) for row in ROWS) + "\n",
+        ["entry 1", "entry 2"],
+        ROWS,
+    ),
+    "one object over lines": (json.dumps(ROWS[1], indent=2), ["entry 1"], ROWS[1:]),
+    "lists on lines": ('[1, 2]\n\n[{"a": 3}]\n', ["line 1", "line 3"], [[1, 2], [{"a": 3}]]),
+    "a letter beyond ASCII": ('{"question": "é"}\n', ["line 1"], [{"question": "é"}]),
 }
-ROW = st.dictionaries(
-    st.text("ab", min_size=1), st.integers() | st.text() | st.lists(st.none()), min_size=1
-)
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(rows=st.lists(ROW, min_size=2))
-def test_rows_are_read_in_every_form(form, rows):
-    assert values_of(FORMS[form](rows)) == rows
-
-
-def test_one_object_over_several_lines_is_one_value():
-    assert list(json_values(json.dumps(ROWS[1], indent=2).encode(), "f.json")) == [
-        ("f.json, entry 1", ROWS[1])
+def test_values_are_read_in_every_form(write, form):
+    content, places, values = FORMS[form]
+    path = write(content, name="f.jsonl")
+    assert list(json_lines(path)) == [
+        (f"{path}, {place}", value) for place, value in zip(places, values, strict=True)
     ]
-
-
-def test_lines_that_are_lists_are_values_with_their_lines():
-    found = list(json_values(b'[1, 2]\n\n[{"a": 3}]\n', "f.jsonl"))
-    assert found == [("f.jsonl, line 1", [1, 2]), ("f.jsonl, line 3", [{"a": 3}])]
 
 
 def test_a_file_of_json_lines_is_read_in_less_memory_than_its_size(tmp_path):
@@ -57,14 +44,6 @@ def test_a_file_of_json_lines_is_read_in_less_memory_than_its_size(tmp_path):
     tracemalloc.stop()
     assert n_rows == 4000
     assert peak < path.stat().st_size / 2
-
-
-def test_a_character_between_two_checked_pieces_is_not_damaged(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_readers, "_PIECE_SIZE", 1)
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"question": "é"}\n', encoding="utf-8")
-    assert file_readers._is_utf8_lines(path)
-    assert list(json_lines(path)) == [(f"{path}, line 1", {"question": "é"})]
 
 
 def test_the_last_line_may_show_that_a_file_is_not_utf8(tmp_path):

@@ -186,16 +186,15 @@ def test_a_file_of_another_kind_is_one_sentence_that_says_what_it_is(read, name,
 # --- Decimal commas ---
 
 COLUMNS = [
-    (["-0,1054", "-1,5", ""], False, ["-0.1054", "-1.5", ""]),
-    (["-1,234", "-0,5"], False, ["-1.234", "-0.5"]),
-    (["-1,234", "-2,500"], False, ["-1,234", "-2,500"]),  # thousands, or decimals
-    (["-1,234", "-2,500"], True, ["-1.234", "-2.500"]),
-    (["-1.5", "-0,5"], True, ["-1.5", "-0,5"]),
-    (["-1,5e-3", None], False, ["-1.5e-3", None]),
-    (["a, b"], True, ["a, b"]),
+    (["-0,1054", "-1,5", ""], ["-0.1054", "-1.5", ""]),
+    (["-1,234", "-0,5"], ["-1.234", "-0.5"]),
+    (["-1,234", "-2,500"], ["-1,234", "-2,500"]),  # thousands, or decimals
+    (["-1.5", "-0,5"], ["-1.5", "-0,5"]),
+    (["-1,5e-3", None], ["-1.5e-3", None]),
+    (["a, b"], ["a, b"]),
 ]
 
 
-@pytest.mark.parametrize(("cells", "has_semicolons", "expected"), COLUMNS)
-def test_a_decimal_comma_becomes_a_point_where_it_is_certain(cells, has_semicolons, expected):
-    assert decimal_points(cells, has_semicolons=has_semicolons) == expected
+@pytest.mark.parametrize(("cells", "expected"), COLUMNS)
+def test_a_decimal_comma_becomes_a_point_where_it_is_certain(cells, expected):
+    assert decimal_points(cells) == expected

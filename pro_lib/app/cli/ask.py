@@ -24,7 +24,7 @@ from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError, printable
 
 if TYPE_CHECKING:
-    from pro_lib.app.ask import Answer
+    from pro_lib.app.single_question import Answer
     from pro_lib.generation.models import Model
     from pro_lib.questions.question_sets import QuestionSet
 

@@ -24,7 +24,7 @@ from pro_lib.app.cli.options import (
     force_option,
     method_names,
     methods_option,
-    read_answers,
+    requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
@@ -77,7 +77,7 @@ def explore_command(
     if html:  # checked before the run is read, which may take long
         _check_page(html, source, inputs, force)
     choices = read_choices(reading["correctness"])
-    answers = read_answers(source, reading)
+    answers = requested_answers(source, reading)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     _check_page(page, source, inputs, force)
     options: dict[str, Any] = {"choices": choices, "methods": method_names(methods)}

@@ -13,7 +13,7 @@ from pro_lib.app.cli.options import (
     OUTPUT_FILE,
     answer_options,
     force_option,
-    read_answers,
+    requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
@@ -98,7 +98,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     check_output(
         output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
     )
-    run = read_answers(answers, reading)
+    run = requested_answers(answers, reading)
     table = verdicts.answers_to_judge(run, every_answer=every_answer)
     judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
     cache = output.with_name(f"{output.name}.replies.jsonl")

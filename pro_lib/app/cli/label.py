@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options, read_answers
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options, requested_answers
 from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
 from pro_lib.common.validation import printable
@@ -70,7 +70,7 @@ def label_command(
     check_output(path, option="--labels", inputs=inputs)
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
-    answers = read_answers(run, reading)
+    answers = requested_answers(run, reading)
     session = LabelSession.open(
         answers,
         path,

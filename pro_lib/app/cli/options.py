@@ -126,7 +126,7 @@ def answer_options(function: Function) -> Function:
     return function
 
 
-def read_answers(path: str, options: Mapping[str, Any]) -> Run:
+def requested_answers(path: str, options: Mapping[str, Any]) -> Run:
     """Return the answers that a command is given, with the values of `answer_options`."""
     from pro_lib.app import answer_source
 

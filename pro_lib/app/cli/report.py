@@ -15,7 +15,7 @@ from pro_lib.app.cli.scoring_options import (
     answer_sources,
     check_scoring_output,
     ranking_method,
-    scored_answers,
+    requested_scores,
     scoring_options,
 )
 from pro_lib.common.files import write_whole
@@ -43,7 +43,7 @@ def report_command(responses: str | None, output: Path, **options: Any) -> None:
 
     [source] = answer_sources([responses] if responses else [], options)
     check_scoring_output(output, source, options, report.is_report)
-    scored = scored_answers(source, options)
+    scored = requested_scores(source, options)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)

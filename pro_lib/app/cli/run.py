@@ -77,9 +77,8 @@ def run_command(
         is_ours=lambda file: notebook_execution.is_executed_copy(file, path),
     )
     outputs = notebook_execution.execute_notebook(path, copy, values)
-    conclusion = notebook_execution.last_markdown(outputs)
-    if conclusion:
-        say(" ".join(conclusion.split()))
+    for sentence in notebook_execution.findings(outputs):
+        say(f"- {sentence}")
     default_folder = values.get("figures_dir") or catalog.HOME / "figures"
     figures_folder = notebook_execution.figures_folder(outputs) or default_folder
     figure = Path(figures_folder) / f"{path.stem}.png"

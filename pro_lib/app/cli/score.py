@@ -15,7 +15,7 @@ from pro_lib.app.cli.scoring_options import (
     answer_sources,
     check_scoring_output,
     ranking_method,
-    scored_answers,
+    requested_scores,
     scoring_options,
 )
 from pro_lib.common.files import write_whole
@@ -79,7 +79,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if output:
         score_table.check_suffix(output)
         check_scoring_output(output, source, options, score_table.is_score_table)
-    scored = scored_answers(source, options, accepts_sample=True)
+    scored = requested_scores(source, options, accepts_sample=True)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])
     rows = score_table.question_table(scored, mistrust)
@@ -125,7 +125,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     from pro_lib.app import score_summary
     from pro_lib.app.answer_comparison import compare_answers
 
-    both = [scored_answers(source, options, is_fixed=True) for source in sources]
+    both = [requested_scores(source, options, is_fixed=True) for source in sources]
     comparison = compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)

@@ -18,7 +18,7 @@ from pro_lib.app.cli.options import (
     force_option,
     method_names,
     methods_option,
-    read_answers,
+    requested_answers,
 )
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output
@@ -64,7 +64,7 @@ def scoring_options(function: Function) -> Function:
     return function
 
 
-def scored_answers(
+def requested_scores(
     source: str,
     options: dict[str, Any],
     *,
@@ -82,14 +82,16 @@ def scored_answers(
     """
     from pro_lib.app.answer_source import read_choices
     from pro_lib.app.scored_answers import score_answers
-    from pro_lib.labels import LabelSample, is_label_sample
 
     correctness = options["correctness"]
     sample = None
-    if accepts_sample and os.path.isfile(correctness) and is_label_sample(correctness):
-        sample = LabelSample.read(correctness)
+    if accepts_sample and os.path.isfile(correctness):
+        from pro_lib.labels import LabelSample, is_label_sample
+
+        if is_label_sample(correctness):
+            sample = LabelSample.read(correctness)
     choices = None if sample else read_choices(correctness)
-    run = read_answers(source, options)
+    run = requested_answers(source, options)
     alpha = None if options["alpha"] == "auto" else options["alpha"]
     return score_answers(
         run,

@@ -16,9 +16,9 @@ from pro_lib.app.scored_answers import select_methods
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.common.reasons import reasons_in_words
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.evaluation.methods import find_methods
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.importing.importers import from_records
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
@@ -75,7 +75,7 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         ValueError: if `alpha` is outside [0, 1].
         RunError: if the run has texts without log-probabilities.
     """
-    scoring.adaptive_k(np.zeros((1, 1)), alpha)  # checks alpha
+    scoring.check_alpha(alpha)
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.dependence import dependence_columns
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.metrics.auroc import FloatArray, Labels, cluster_codes
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import FloatArray, Labels, cluster_codes
 from pro_lib.runs.run import Run
 
 # A number with the ends of its 95 % interval, None where it is not defined.

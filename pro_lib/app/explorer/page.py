@@ -10,8 +10,6 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from pro_lib import scoring
 from pro_lib.app.explorer.data import comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
@@ -53,7 +51,7 @@ def to_html(
         RunError: if the run has texts without log-probabilities.
     """
     not_empty(path, "path")
-    scoring.adaptive_k(np.zeros((1, 1)), alpha, search_alpha=run.search_alpha)  # checks alpha
+    scoring.check_alpha(alpha, search_alpha=run.search_alpha)
     try:
         comparison = comparison_data(run, alpha=alpha, choices=choices, methods=methods)
     except RunError as error:

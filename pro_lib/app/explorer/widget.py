@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib import runs
-from pro_lib.app.ask import answer_question
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
@@ -15,6 +14,7 @@ from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.label_files import label_file
 from pro_lib.app.parameters import SAMPLES, as_list
+from pro_lib.app.single_question import answer_question
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import extra

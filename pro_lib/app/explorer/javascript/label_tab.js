@@ -356,14 +356,13 @@ export class LabelTab {
     const rows = shown.map((label) => [
       createText(label.question),
       createText(label.text),
-      nameOf(label.correct),
-      createText(label.comment),
+      createText(describeLabel(label)),
       createButton("change", () => this.change(label)),
     ]);
     const counts = `${formatCount(shown.length)} of ${formatCount(this.labels.length)} labels`;
     this.listRows.replaceChildren(
       createElement("p", { class: "pro-quiet" }, counts),
-      rows.length ? createTable(["question", "answer", "label", "comment", ""], rows) : "",
+      rows.length ? createTable(["question", "answer", "label", ""], rows) : "",
     );
   }
 
@@ -524,8 +523,18 @@ function createAnswer({ question, references, text, votes = [] }) {
  * @param {Vote} vote
  * @returns {string}
  */
-function describeVote({ labeller, correct, comment }) {
-  return `${labeller}: ${nameOf(correct)}${comment ? ` (${comment})` : ""}`;
+function describeVote(vote) {
+  return `${vote.labeller}: ${describeLabel(vote)}`;
+}
+
+/**
+ * Return a label with its comment.
+ *
+ * @param {{ correct: boolean | null, comment: string }} label
+ * @returns {string}
+ */
+function describeLabel({ correct, comment }) {
+  return `${nameOf(correct)}${comment ? ` (${comment})` : ""}`;
 }
 
 /**

@@ -405,7 +405,7 @@ def need_both(correct: Labels, what: str) -> None:
         >>> need_both(np.array([True, True]), "PRR")
         Traceback (most recent call last):
             ...
-        pro_lib.metrics.auroc.OneClassError: PRR needs right and wrong answers, but all 2 are right
+        pro_lib.metrics.roc.OneClassError: PRR needs right and wrong answers, but all 2 are right
     """
     if not correct.size:
         raise OneClassError(f"{what} needs right and wrong answers, but none are given")
@@ -496,9 +496,12 @@ def _cut_chains(ordered: FloatArray, is_first: Labels) -> None:
     firsts = np.flatnonzero(is_first)
     ends = np.append(firsts[1:], len(ordered))
     is_long = ordered[ends - 1] - ordered[firsts] > _tolerance(ordered[firsts])
-    for first, end in zip(firsts[is_long], ends[is_long], strict=True):
-        place = first
+    if not is_long.any():
+        return
+    nexts = np.searchsorted(ordered, ordered + _tolerance(ordered), side="right").tolist()
+    further: list[int] = []
+    for place, end in zip(firsts[is_long].tolist(), ends[is_long].tolist(), strict=True):
         while place < end:
-            is_first[place] = True
-            limit = ordered[place] + _tolerance(ordered[place])
-            place += np.searchsorted(ordered[place:end], limit, side="right")
+            further.append(place)
+            place = nexts[place]
+    is_first[further] = True

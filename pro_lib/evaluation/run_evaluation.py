@@ -23,7 +23,7 @@ from pro_lib.evaluation.inputs import (
     find_protocol,
     method_scores,
 )
-from pro_lib.evaluation.methods import RESERVED
+from pro_lib.evaluation.methods import METHODS, RESERVED
 from pro_lib.metrics.correctness import Choices, rouge_and_correct, rule_in_words
 from pro_lib.runs.run import Run, most_probable_answers
 
@@ -231,6 +231,10 @@ def _evaluation(
 ) -> Evaluation:
     """Return the evaluation under one protocol, with which questions all its methods score."""
     table = scores.table.join(_given_scores(runs.beams, scores))
+    if not runs.beams.is_texts and not runs.beams.answers["question_id"].duplicated().any():
+        # One answer to each question says nothing about the others.
+        several = [name for name in METHODS if METHODS[name].needs_several]
+        table = table.drop(columns=several, errors="ignore")
     available = table.dropna(axis=1, how="all")
     alpha = max(DEFAULT_ALPHA, runs.beams.search_alpha or 0.0)
     at_alpha = {name: score(alpha) for name, score in scores.alpha_scores.items()}

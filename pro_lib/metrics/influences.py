@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pro_lib.metrics.auroc import FloatArray, Labels, aligned, cluster_codes, pairs_won
+from pro_lib.metrics.roc import FloatArray, Labels, aligned, cluster_codes, pairs_won
 
 
 def placements(uncertainty: ArrayLike, correct: ArrayLike) -> FloatArray:

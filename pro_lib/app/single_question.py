@@ -15,12 +15,12 @@ from pro_lib import importing, metrics, scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import guarantees
-from pro_lib.evaluation.evaluate import evaluate
 from pro_lib.evaluation.guarantees import Guarantee
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
-from pro_lib.metrics.auroc import need_both
 from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.roc import need_both
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.parameters import difference
@@ -249,7 +249,7 @@ def answer_question(
     Returns:
         A run of one question.
     """
-    from pro_lib.generation.generate import generate
+    from pro_lib.generation.run_generation import generate
 
     if questions is None:
         questions = question_sets.empty_question_set(run_parameters)

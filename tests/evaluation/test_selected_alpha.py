@@ -14,7 +14,7 @@ from invented_settings import (
 from scipy.stats import norm
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation import sweeps
+from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
 from pro_lib.plots import (
     alpha_sweep,
@@ -37,8 +37,8 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
     finer = splits_of(evaluation, alphas=DRAWN_ALPHAS)
     for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
-        assert sweeps.select_alpha(evaluation, alphas=splits.alphas) == alpha
-        assert sweeps.chosen_alpha(splits) == alpha
+        assert alpha_choice.select_alpha(evaluation, alphas=splits.alphas) == alpha
+        assert alpha_choice.chosen_alpha(splits) == alpha
         assert fixed_k.table([splits])["alpha"].iloc[-1] == alpha
     for table in (benchmark.table([finer]), rouge_thresholds.table([finer])):
         chosen = table["alpha_choice"] == "validation"
@@ -90,14 +90,14 @@ def test_an_exact_search_is_swept_down_to_its_alpha():
         assert table["alpha"].iloc[:2].tolist() == [0.012, 0.015]
     with pytest.raises(ValueError, match=r"alpha=0\.01 is below search_alpha=0\.012"):
         alpha_sweep.rows_at(evaluation, alphas=[0.01])
-    assert sweeps.select_alpha(evaluation) >= 0.012
+    assert alpha_choice.select_alpha(evaluation) >= 0.012
 
 
 def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
     # One answer each: every α ties
     evaluation = evaluation_of(np.log([[0.9], [0.2]]), [True, False])
     for alphas, nearest in ((None, 0.4), ([0.9, 0.35, 0.1, 0.45], 0.35), ([0.9, 0.45, 0.1], 0.45)):
-        assert sweeps.select_alpha(evaluation, alphas=alphas) == nearest
+        assert alpha_choice.select_alpha(evaluation, alphas=alphas) == nearest
 
 
 def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
@@ -105,7 +105,9 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
     rng, nll = np.random.default_rng(2), metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
-        assert row.alpha == sweeps.select_alpha(evaluation_of(LOG_PROBS[sample], CORRECT[sample]))
+        assert row.alpha == alpha_choice.select_alpha(
+            evaluation_of(LOG_PROBS[sample], CORRECT[sample])
+        )
         assert row.auroc == metrics.auroc(scoring.pro(LOG_PROBS, alpha=row.alpha), CORRECT)
         assert row.better_than_nll == (row.auroc > nll)
     assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
@@ -152,7 +154,7 @@ def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
     empty = evaluation_of(log_probs, correct)
     for sweep in (
         alpha_sweep.rows_at,
-        sweeps.select_alpha,
+        alpha_choice.select_alpha,
         lambda evaluation: redraw(splits_of(evaluation, 60)),
     ):
         with pytest.raises(

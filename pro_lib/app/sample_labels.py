@@ -1,0 +1,85 @@
+"""Labels of a sample of answers, as the judgement of the answers that `pro score` scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pro_lib import scoring
+from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.labels.answers import choose_alphas, collect_answers
+from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.file import labeller_agreement
+from pro_lib.runs.run import Run
+
+
+@dataclass(frozen=True)
+class SampledEvaluation:
+    """Labels of a sample as the judgement of the answers of the labelled split.
+
+    Attributes:
+        sample: the labels.
+        evaluation: the answers of the plan, judged by the labels.
+        judgement: its judgement.
+        alphas: α of the scores that need one.
+        alpha_sentence: where α comes from.
+    """
+
+    sample: LabelSample
+    evaluation: Evaluation
+    judgement: SampledVerdicts
+    alphas: Mapping[str, float]
+    alpha_sentence: str
+
+    @classmethod
+    def of(
+        cls, sample: LabelSample, judged: Evaluation, run: Run, alpha: float | None
+    ) -> SampledEvaluation:
+        """Judge the answers of the labelled split by a sample of labels.
+
+        Args:
+            sample: the labels.
+            judged: the answers, judged by another rule.
+            run: their run, whose splits decide which answers are reported.
+            alpha: α of PRO; None chooses it on the validation questions.
+        """
+        splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
+        split = splits.loc[judged.answers["question_id"]].to_numpy()
+        is_planned = sample.is_planned(collect_answers(judged))
+        is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
+        # The folds of the label model depend on the order, which is that of the page.
+        ids = judged.answers["question_id"].to_numpy(object)
+        order = np.argsort(ids, kind="stable")
+        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
+        judgement = sample.judgement(answers)
+        reported = replace(answers.evaluation, labels=judgement)
+        is_pool = (split == "validation") & ~is_labelled
+        pool = judged.rows(is_pool) if is_pool.any() else None
+        alphas, sentence = choose_alphas(pool, answers.evaluation)
+        if alpha is not None:
+            scoring.check_alpha(alpha, search_alpha=run.search_alpha)
+            alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
+        return cls(sample, reported, judgement, alphas, sentence)
+
+    @property
+    def estimates(self) -> pd.DataFrame:
+        """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
+        return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+
+    @property
+    def labellers(self) -> pd.DataFrame:
+        """How often labellers agree with themselves and with others (`labeller_agreement`)."""
+        answers = self.sample.planned_answers(self.evaluation)
+        current = self.sample.plan.current_labels(self.sample.labels, answers)
+        return labeller_agreement(current.labels)
+
+    @property
+    def by_question(self) -> dict[str, Any]:
+        """The label of each question whose answer has one."""
+        correct = self.judgement.merged["correct"].to_numpy()[self.judgement.codes]
+        ids = self.evaluation.answers["question_id"].astype(str)
+        return {name: value for name, value in zip(ids, correct, strict=True) if pd.notna(value)}
