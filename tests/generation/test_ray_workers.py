@@ -19,8 +19,6 @@ from pro_lib.questions import question_sets
 
 module = import_module("pro_lib.generation.run_generation")
 
-ray = pytest.importorskip("ray")
-
 pytestmark = [
     # What Ray does to itself.
     pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:ray"),
@@ -35,7 +33,7 @@ def _small_parts(monkeypatch):
     monkeypatch.setattr(module, "QUESTIONS_PER_PART", 4)
 
 
-def shut_down():
+def shut_down(ray):
     ray.shutdown()
     with (
         warnings.catch_warnings()
@@ -47,6 +45,7 @@ def shut_down():
 @pytest.fixture(scope="module")
 def cluster():
     """One cluster for all tests, since it takes seconds to start."""
+    ray = pytest.importorskip("ray")  # takes a second
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
     # At Ray's own 15, workers starve on a busy machine
@@ -56,11 +55,11 @@ def cluster():
             ray.init("local", num_cpus=2 * torch.get_num_threads(), **options)
             break
         except Exception:  # a busy machine may need more than the 30 s that Ray gives its node
-            shut_down()
+            shut_down(ray)
             if not tries_left:
                 raise
     yield
-    shut_down()
+    shut_down(ray)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from importlib import import_module
 
-import cells
-import nbformat
-import pages
 import pytest
 import yaml
 from conftest import ROOT
@@ -22,6 +20,18 @@ from test_browser import CHROMIUM, NOTEBOOK, browser_page, sync_api
 
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """The module that converts notebooks, whose packages take seconds to import."""
+    return import_module("cells")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that writes the pages."""
+    return import_module("pages")
 
 
 # ---- Formulas ------------------------------------------------------------------------------------
@@ -42,6 +52,8 @@ def test_formulas_become_mathml():
 
 def write_executed_copy(folder, *, cell=4, outputs=(), **changes):
     """Write a copy of a notebook as if executed, with outputs of one cell; change its first."""
+    import nbformat
+
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     code_cells = [part for part in notebook.cells if part.cell_type == "code"]
     for code_cell in code_cells:
@@ -52,18 +64,15 @@ def write_executed_copy(folder, *, cell=4, outputs=(), **changes):
     return folder / NOTEBOOK.name
 
 
-def stream(name, text):
-    """Return an output of a notebook that is text of a stream."""
-    return nbformat.v4.new_output("stream", name=name, text=text)
+def output(kind, data=None, **fields):
+    """Return an output of a notebook."""
+    from nbformat.v4 import new_output
 
-
-def display_data(data):
-    """Return an output of a notebook that is displayed."""
-    return nbformat.v4.new_output("display_data", data)
+    return new_output(kind, data, **fields)
 
 
 @pytest.fixture
-def convert(tmp_path):
+def convert(cells, tmp_path):
     """Convert the notebook to a page, with one output of one of its code cells."""
 
     def page(output, *, cell=4):
@@ -76,40 +85,44 @@ def convert(tmp_path):
 PICTURE = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"}
 
 
-def test_only_a_copy_that_was_executed_as_the_notebook_is_accepted(tmp_path):
+def test_only_a_copy_that_was_executed_as_the_notebook_is_accepted(cells, tmp_path):
     assert cells.executed(NOTEBOOK, write_executed_copy(tmp_path))
     assert not cells.executed(NOTEBOOK, tmp_path / "none.ipynb")
-    error = nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])
+    error = output("error", ename="E", evalue="", traceback=[])
     for changes in ({"source": "1 + 1"}, {"execution_count": None}, {"outputs": [error]}):
         copy = write_executed_copy(tmp_path, **changes)
         assert not cells.executed(NOTEBOOK, copy), changes
 
 
 def test_printed_text_and_warnings_are_shown_without_paths(convert):
-    assert "```text\n9 questions\n```" in convert(stream("stdout", "9 questions\n"))
+    assert "```text\n9 questions\n```" in convert(
+        output("stream", name="stdout", text="9 questions\n")
+    )
     warning = "/home/me/pro_lib/x.py:31: PremiseWarning: 1 of 3 has a mass above 1.\n"
-    page = convert(stream("stderr", f"{warning}  scores.pro(x)\n 40%|##| 2/5\n"))
+    page = convert(
+        output("stream", name="stderr", text=f"{warning}  scores.pro(x)\n 40%|##| 2/5\n")
+    )
     assert "```text\nPremiseWarning: 1 of 3 has a mass above 1.\n```" in page
     assert not re.search(r"/home|2/5", page)
     with pytest.raises(PageError, match="'/home/me/figures'"):
-        convert(stream("stdout", "kept in /home/me/figures\n"))
+        convert(output("stream", name="stdout", text="kept in /home/me/figures\n"))
 
 
 def test_tables_widgets_and_pictures_are_shown(convert, tmp_path):
     table = "<div>\n<style scoped>\n .dataframe { }\n</style>\n"
     table += '<table border="1" class="dataframe">\n  <tr></tr></table></div>'
-    page = convert(display_data({"text/html": table, "text/plain": "PLAIN"}))
+    page = convert(output("display_data", {"text/html": table, "text/plain": "PLAIN"}))
     assert '<div class="frame"><table><tr></tr></table></div>' in page
     assert not re.search("PLAIN|style scoped", page)
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Explorer()"}
-    page = convert(display_data(widget))
+    page = convert(output("display_data", widget))
     assert 'src="../explorer.html"' in page
     assert "Explorer()" not in page
-    page = convert(display_data(PICTURE))
+    page = convert(output("display_data", PICTURE))
     [picture] = tmp_path.glob("*.png")
     assert f"]({picture.name})" in page
     assert "<Figure>" not in page
-    page = convert(display_data(PICTURE), cell=5)  # a figure that is stored
+    page = convert(output("display_data", PICTURE), cell=5)  # a figure that is stored
     assert "![00_explore_examples](../figures/00_explore_examples.png)" in page
 
 
@@ -123,7 +136,7 @@ FIGURES = sorted(
 )
 
 
-def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption():
+def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption(cells, pages):
     gallery = pages.gallery()
     assert cells.caption("figures/02_alpha_sweep") in gallery
     for figure in FIGURES:
@@ -134,7 +147,7 @@ def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption():
         assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in gallery, name
 
 
-def test_a_page_has_the_caption_below_the_picture():
+def test_a_page_has_the_caption_below_the_picture(cells):
     text = cells.with_captions("![x](../../figures/02_alpha_sweep.png)\n\nText.")
     assert text.startswith("![x](../../figures/02_alpha_sweep.png)\n\nAUROC of PRO against α")
     assert text.endswith("\n\nText.")
@@ -146,7 +159,7 @@ def test_a_page_has_the_caption_below_the_picture():
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(pages, tmp_path_factory):
     """The folder of the built site; its notebooks are not executed."""
     folder = tmp_path_factory.mktemp("site")
     pages.make(folder / CONFIG["docs_dir"], None)
@@ -159,7 +172,7 @@ def site(tmp_path_factory):
     return folder / CONFIG["site_dir"]
 
 
-def test_navigation_has_every_page():
+def test_navigation_has_every_page(pages):
     listed = set(re.findall(r"[\w/]+\.md", yaml.safe_dump(CONFIG["nav"])))
     docs = {name.removeprefix("docs/") for name in pages.DOCS}
     assert docs | {*pages.NOTEBOOKS.values()} <= listed
