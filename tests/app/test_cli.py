@@ -414,7 +414,7 @@ def test_spaces_around_an_answer_do_not_separate_it_from_its_label(write, label,
 def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp_path):
     draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\n"
     draw += "open('here/mine.png', 'w').close()"
-    end = "from IPython.display import Markdown\nMarkdown('PRO is higher.\\n\\nMuch.')"
+    end = "from IPython.display import Markdown\nMarkdown('A text.\\n\\nPRO is higher. Much.')"
     path = write_notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
     words = [
         "-p",

@@ -145,7 +145,7 @@ def test_run_prints_escapes_of_the_conclusion_and_of_the_names_of_files(run_nast
     assert done.returncode == 0, done.stderr
     assert_plain(done.stdout)
     conclusion, where = done.stdout.splitlines()
-    assert conclusion.startswith(r"\x1b[31mred\x9b2J\u202egnp\x07 next tab")
+    assert conclusion.startswith(r"- \x1b[31mred\x9b2J\u202egnp\x07 next tab")
     assert where.count(r"\x1b[31m") == 3  # folder and name of the figure, name of the copy
 
 
