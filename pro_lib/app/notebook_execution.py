@@ -70,24 +70,26 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
     logging.getLogger("papermill").setLevel(logging.ERROR)
     with refusing(SentenceError, f"{notebook} is not a notebook that can be read"):
         nbformat.read(notebook, as_version=4)
-    manager = _kernel_manager()
-    try:
-        options = {"kernel_manager_class": manager}
-        return papermill.execute_notebook(notebook, copy, parameters, **options).cells
-    except NoSuchKernel as error:
-        reason = f"its kernel {error.name!r} is not installed"
-        remedy = "`jupyter kernelspec list` shows those that are"
-        raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
-    except RuntimeError as error:
-        problem = f"the kernel {manager.displayed_command} failed: {error}"
-        raise SentenceError(f"{notebook.name}: {problem}") from None
+    with tempfile.TemporaryDirectory(prefix="pro-kernel-") as sockets:
+        manager = _kernel_manager(sockets)
+        try:
+            options = {"kernel_manager_class": manager}
+            return papermill.execute_notebook(notebook, copy, parameters, **options).cells
+        except NoSuchKernel as error:
+            reason = f"its kernel {error.name!r} is not installed"
+            remedy = "`jupyter kernelspec list` shows those that are"
+            raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
+        except RuntimeError as error:
+            problem = f"the kernel {manager.displayed_command} failed: {error}"
+            raise SentenceError(f"{notebook.name}: {problem}") from None
 
 
-def _kernel_manager() -> Any:
+def _kernel_manager(sockets: str) -> Any:
     """Return a class that starts a kernel named python3 with the Python of this process.
 
     A kernel of this name may be installed for another environment. Other kernels are started as
-    they are installed.
+    they are installed. The sockets are files in the folder `sockets`, which must be of this kernel
+    alone, because several notebooks may run at a time.
     """
     import traitlets
     from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager
@@ -106,9 +108,7 @@ def _kernel_manager() -> Any:
         def _socket_place(self) -> str:
             if self.transport == "tcp":
                 return "127.0.0.1"
-            # Of this kernel alone: several notebooks may run at a time.
-            self._folder = tempfile.TemporaryDirectory(prefix="pro-kernel-")
-            return os.path.join(self._folder.name, "socket")
+            return os.path.join(sockets, "kernel")
 
         @property
         def kernel_spec(self) -> KernelSpec | None:
