@@ -57,7 +57,8 @@ _DEFAULT: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": ":", "label": "de
 _SHOWN = (
     "AUROC of PRO against α, with 95 % confidence intervals at each α by itself; PRO uses the "
     "answers with p ≥ α, and at α = 1 it is NLL. Circles mark the α that validation questions "
-    "choose, stars the α that is best on the questions shown, and the dotted line the default α."
+    "choose, stars the best one, on the questions shown, of the α that can be chosen, and the "
+    "dotted line the default α."
 )
 
 

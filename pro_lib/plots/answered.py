@@ -154,7 +154,7 @@ def draw(
         *_SETTING,
         title=title,
         x="share answered (accuracy with NLL)",
-        y="accuracy minus that of NLL",
+        y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
         figure_columns=figure_columns,
     ) as (figure, panels):
         options |= {"shift": _GROUP_WIDTH / len(labels), "bars": True}

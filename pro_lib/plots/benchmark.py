@@ -26,7 +26,7 @@ _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, in the order of the means; the dotted "
     "line is the highest AUROC of a panel. The α of PRO is chosen on validation questions; the "
     "oracle α is the best one on the reported questions themselves. ▲ and ▼ mark methods that are "
-    "significantly better or worse than PRO."
+    "significantly better or worse than PRO, after Holm's correction over all methods and settings."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
@@ -153,7 +153,7 @@ def caption(table: pd.DataFrame) -> str:
             if verdict.startswith("significantly"):
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
-                findings.append(f"{verdict.capitalize()} PRO (number of settings): {names}.")
+                findings.append(f"Other methods {verdict} PRO (number of settings): {names}.")
     return join_caption(_SHOWN, table, *findings)
 
 
@@ -179,7 +179,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> 
         value = "–" if pd.isna(row["auroc"]) else f"{row['auroc']:.3f}".replace("0.", ".")
         symbol, marker, label = _MARKS.get(row["sign"], ("", "", ""))
         ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)  # for the legend
-        ax.text(1, names.index(row["row"]), f" {value}{symbol}", **place)
+        ax.text(1, names.index(row["row"]), f" {value} {symbol}".rstrip(), **place)
     name_rows(ax, names, list(rows["row"]))
     ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
     ax.set_xlim(left, None)

@@ -109,7 +109,7 @@ def draw(
         table,
         *("dataset", "model"),
         title=title,
-        x="AUROC of PRO minus that of NLL",
+        x="AUROC of PRO minus that of NLL (log scale beyond ±0.02)",
         figure_columns=figure_columns,
         height=0.34 * len(names),
     ) as (figure, panels):

@@ -21,7 +21,7 @@ _LABEL_LENGTH = 24  # characters of an answer beside a panel
 _EDGE = {"edgecolor": COLORS[0], "lw": 0.8}
 _BARS: dict[bool, dict[str, Any]] = {
     True: {"color": COLORS[0], "label": "kept by PRO", **_EDGE},
-    False: {"color": "white", "label": "not kept", **_EDGE},
+    False: {"color": "white", "label": "not kept", **_EDGE, "edgecolor": COLORS[7]},
 }
 _ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
 _COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]

@@ -30,7 +30,7 @@ _POINT: dict[str, Any] = {
     "ls": "",
     "zorder": 3,
 }
-_BAR: dict[str, Any] = {"label": "share answered", "color": COLORS[4], "zorder": 2}
+_BAR: dict[str, Any] = {"label": "share answered", "color": COLORS[4], "zorder": 1}
 _TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--", "label": "guaranteed accuracy"}
 _BOX = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none"}
 _BY_LABELS = (

@@ -60,7 +60,7 @@ def draw(
         table.assign(row=table["choice"]),
         *("model", "dataset"),
         title=title,
-        x="AUROC of PRO minus that of NLL",
+        x="AUROC of PRO minus that of NLL (log scale beyond ±0.02)",
         figure_columns=figure_columns,
         height=0.26 * len(names),
         sharex=True,

@@ -155,7 +155,8 @@ def caption(table: pd.DataFrame) -> str:
             subject = f"{words}At a threshold of {threshold:g}, PRO"
             findings.append(comparison(rows[is_end], subject, says_detectable=False))
         if len(ends) > 1:
-            findings.append(_order_sentence(rows[has_enough(rows)], ends))
+            drawn = rows[drawn_methods(rows) & has_enough(rows)]
+            findings.append(_order_sentence(drawn, ends))
     return join_caption(_SHOWN, table.drop(columns="correctness"), *findings)
 
 

@@ -191,7 +191,9 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
     assert (
         "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
     )
-    assert caption.endswith("Significantly better than PRO (number of settings): SE (1).")
+    assert caption.endswith(
+        "Other methods significantly better than PRO (number of settings): SE (1)."
+    )
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)
     assert caption.endswith(benchmark.caption(two).rpartition(". ")[2])

@@ -170,7 +170,7 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(table):
 def world(number, *differences, p_value=1e-9, **others):
     """Return the rows of a world, in which PRO has these differences to NLL."""
     row = {"world": number, "calibration": 1.0, "n_spellings": 1, "n_questions": 100, "alpha": 0.4}
-    row |= {"k_choice": "fixed", "p_value": p_value} | others
+    row |= {"k_choice": "fixed", "p_value": p_value, "varied": "calibration"} | others
     rows = []
     for k, difference in enumerate(differences):
         ends = {"auroc_minus_nll_low": difference - 0.01, "auroc_minus_nll_high": difference + 0.01}
