@@ -155,7 +155,7 @@ def draw(
             for is_kept, some in rows.groupby("is_kept", sort=False):
                 ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
             marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
-            names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"]]
+            names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"].fillna("")]
             ax.set_yticks(range(len(rows)), marks + names)
             first = rows.iloc[0]
             lines = [first["question"]]

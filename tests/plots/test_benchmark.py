@@ -160,7 +160,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     [panel] = figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
     written = sorted(text.get_text() for text in panel.texts)
-    assert written == [" .300▼", " .800", " .850▲"]
+    assert written == [" .300 ▼", " .800", " .850 ▲"]
     points = {line.get_ydata()[0]: line for line in panel.lines if len(line.get_xdata()) == 1}
     assert points[2].get_xdata()[0] == panel.get_xlim()[0] == pytest.approx(0.65)
     assert points[2].get_marker() != points[1].get_marker() == "o"
