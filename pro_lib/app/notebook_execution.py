@@ -73,7 +73,8 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
     with tempfile.TemporaryDirectory(prefix="pro-kernel-") as sockets:
         manager = _kernel_manager(sockets)
         try:
-            options = {"kernel_manager_class": manager}
+            # A busy machine may need more than the usual four seconds for the explorer's data.
+            options = {"kernel_manager_class": manager, "iopub_timeout": 120}
             return papermill.execute_notebook(notebook, copy, parameters, **options).cells
         except NoSuchKernel as error:
             reason = f"its kernel {error.name!r} is not installed"

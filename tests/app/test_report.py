@@ -65,7 +65,7 @@ def nasty_page(tmp_path_factory):
         row["question"] += NASTY
         row["answers"][0]["text"] += NASTY
         row["references"][0] += NASTY
-    return write_page(tmp_path_factory.mktemp("nasty&<b>"), rows)
+    return write_page(tmp_path_factory.mktemp("nasty&<b>"), rows, "--alpha", "0.05")
 
 
 def test_the_page_without_its_figures_is_the_expected_one(page):

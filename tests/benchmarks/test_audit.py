@@ -94,7 +94,7 @@ def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(
         ]
     )
     table = pd.read_csv(tmp_path / "a.csv")
-    assert len(capsys.readouterr().out.splitlines()) == len(table) + 2
+    assert len(capsys.readouterr().out.splitlines()) == len(table) + 1
     pro = table[table["method"] == "PRO"].set_index("choice")
     oracle = pro.loc["α best on the test questions (oracle)", "auroc"]
     assert oracle >= pro.loc[["this project's", "α = 0.4, not chosen"], "auroc"].max()

@@ -163,7 +163,9 @@ NOT_RUN = {
     ),
     "pro judge .*|.* verdicts.csv": "tests/app/test_judge_command.py runs them on a fake server",
     'pro ask "[^"]*"': "needs a downloaded model; tests/app/test_cli.py tries it without one",
-    ".* smollm2-135m": "tests/generation/test_downloads.py runs it if the model is installed",
+    ".* smollm2-135m|pro (generate|score|ask) .*smollm2-135m.*": (
+        "tests/generation/test_downloads.py runs it if the model is installed"
+    ),
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions",
     "make figures-real|.*data/published.*": "downloads published outputs",
     "python benchmarks/(families|on_gpu).*": (
@@ -255,6 +257,8 @@ def workplace(tmp_path_factory):
     table = pd.read_json(answers, lines=True, dtype=False)
     questions = table[["question_id", "question", "references"]]
     questions.to_json(folder / "my_questions.jsonl", orient="records", lines=True)
+    right = questions.assign(answer=questions["references"].str[0])
+    right[["question_id", "question", "answer"]].to_csv(folder / "my_questions.csv", index=False)
     return folder
 
 

@@ -59,7 +59,7 @@ def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_l
 import pro_lib
 from pro_lib import metrics, scoring, runs, importing, evaluation, plots
 from pro_lib.app import cli, experiment, explorer
-from pro_lib.evaluation import guarantees, sweeps
+from pro_lib.evaluation import alpha_choice, guarantees
 for call in (
     lambda: pro_lib.load_model("facts-1m"),
     lambda: pro_lib.generate("facts-1m", ["Who?"]),

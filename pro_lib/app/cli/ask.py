@@ -106,7 +106,7 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     **prompt_options: Any,
 ) -> None:
     """Ask a model one question: its answer, and how uncertain it is."""
-    from pro_lib import app
+    from pro_lib.app import single_question
     from pro_lib.app.answer_source import read_answers
 
     if all_questions and calibration is None:
@@ -131,7 +131,7 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     }
     if strategy == "threshold":
         settings["search_alpha"] = search_alpha
-    answer = app.ask(
+    answer = single_question.ask(
         loaded, question, alpha=alpha, calibration=calibration_run, questions=prompt, **settings
     )
     if as_json:
