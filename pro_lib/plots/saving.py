@@ -26,8 +26,11 @@ _ZERO = 1e-9
 # by this much, absolute or relative, and in few rows by more.
 _PROCESSOR = 1e-3
 _SHARE_OF_ROWS = 0.01
-# The number of questions that two scores place differently, which rounding changes
+# Rounding changes the number of questions that two scores place differently, and the p-value of a
+# difference near 0 more than its interval.
 _PLACES = ("n_differ",)
+_P_VALUES = ("p_value", "p_holm")
+_FACTOR_OF_P_VALUES = 10
 # Whole numbers, such as counts, are stored and compared exactly. From this one on they have more
 # than six digits.
 _WHOLE = re.compile(r"-?\d+")
@@ -206,7 +209,7 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
 
     Texts and counts are equal, and other values differ by at most 0.001, absolute or relative. In a
     table of 100 rows or more, one row in a hundred may differ by more. The column n_differ is not
-    compared, because rounding can place a question differently.
+    compared, because rounding can place a question differently, and p-values may differ by 0.01.
 
     Args:
         one: a text.
@@ -216,12 +219,17 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
     rows = [list(csv.reader(io.StringIO(text))) for text in (one, other)]
     if [len(row) for row in rows[0]] != [len(row) for row in rows[1]] or rows[0][:1] != rows[1][:1]:
         return False
-    compared = [name not in _PLACES for name in (rows[0] or [[]])[0]]
+    names = (rows[0] or [[]])[0]
+    compared = [name not in _PLACES for name in names]
+    factors = [1 if is_exact or name not in _P_VALUES else _FACTOR_OF_P_VALUES for name in names]
     relative, absolute = (_LAST_DIGIT, _ZERO) if is_exact else (_PROCESSOR, _PROCESSOR)
     n_different = 0
     for first, second in zip(*rows, strict=True):
-        cells = compress(zip(first, second, strict=True), compared)
-        n_different += not all(_cells_agree(*pair, relative, absolute) for pair in cells)
+        cells = compress(zip(first, second, factors, strict=True), compared)
+        n_different += not all(
+            _cells_agree(cell, stored, factor * relative, factor * absolute)
+            for cell, stored, factor in cells
+        )
     n_allowed = 0 if is_exact else int(_SHARE_OF_ROWS * (len(rows[0]) - 1))
     return n_different <= n_allowed
 

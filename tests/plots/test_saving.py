@@ -134,6 +134,20 @@ LINE = (
 )
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "agree"),
+    [
+        ("n_differ", "5", True),
+        ("p_value", "0.975", True),
+        ("p_holm", "0.99", False),
+        ("auroc", "0.972", False),
+    ],
+)
+def test_places_and_p_values_may_differ_by_more_than_other_values(column, value, agree):
+    stored = "0" if column == "n_differ" else "0.97"
+    assert tables_agree(f"{column}\n{stored}\n", f"{column}\n{value}\n") is agree
+
+
 def test_drawings_agree_if_points_move_less_than_a_tenth_of_a_point():
     moved = LINE.replace("3.25", "3.3").replace("l1", "l2").replace("p1", "p2")
     assert drawings_agree(LINE, moved)
