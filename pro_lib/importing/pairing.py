@@ -161,6 +161,9 @@ def pair(
         if target is None and response.problem is None:
             response.problem = _NOT_GIVEN
     _check_texts(responses, texts, targets, given, set(by_text))
+    for n, response in enumerate(responses):
+        if ids[n] is None and response.served_id is not None:
+            ids[n] = str(response.served_id)
     new_ids = {} if has_own_ids else _ids_of_file(ids, targets)
     for response, target in zip(responses, targets, strict=True):
         response.question_id = new_ids.get(str(target), target)

@@ -419,3 +419,19 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, response_for
             [log_prob] = run.answers["log_prob"]
             assert np.isnan(log_prob) or log_prob in (-0.75, -0.25, -0.5)
     assert n_refused > 10
+
+
+def test_output_ids_are_those_of_the_responses_if_the_questions_have_none(tmp_path):
+    lines = []
+    for number, answer in enumerate(["Rome", "Oslo"]):
+        token = {"token": answer, "logprob": -0.1}
+        choice = {"message": {"content": answer}, "logprobs": {"content": [token]}, "index": 0}
+        choice["finish_reason"] = "stop"
+        request = {"messages": [{"role": "user", "content": f"Capital {number}?"}]}
+        lines.append({"id": f"chatcmpl-{number}", "choices": [choice], "request": request})
+    path = tmp_path / "responses.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    questions = tmp_path / "questions.csv"
+    questions.write_text("question,answer\nCapital 0?,Rome\nCapital 1?,Oslo\n")
+    run = import_answers(path, questions=questions)
+    assert list(run.questions["question_id"]) == ["chatcmpl-0", "chatcmpl-1"]
