@@ -18,6 +18,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.app.made_from import NAME
+from pro_lib.app.notebook_parameters import cell_values
+from pro_lib.common import catalog
 
 
 def count_differences(stored: pd.DataFrame, computed: pd.DataFrame) -> dict[str, float]:
@@ -43,7 +45,11 @@ def notebook_parameters(entries: dict, files: Path) -> dict[str, dict]:
     parameters: dict[str, dict] = {}
     for name, entry in entries.items():
         given = parameters.setdefault(name[:2], {})
+        notebook = catalog.notebook(name[:2])
+        source = notebook.read_text(encoding="utf-8")
         for key, value in entry["parameters"].items():
+            if key not in cell_values(notebook) and f" {key}=" in source:
+                continue  # the notebook fixes it
             values = value if isinstance(value, list) else [value]
             found = [_path(each, files) for each in values]
             given[key] = found if isinstance(value, list) else found[0]
