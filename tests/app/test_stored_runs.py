@@ -8,8 +8,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 from test_cli import typed
 
-from pro_lib import app, generate, load_questions, read_run
-from pro_lib.app import explorer, scored_answers, verdicts
+from pro_lib import generate, load_questions, read_run
+from pro_lib.app import explorer, scored_answers, single_question, verdicts
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation.batching import Job
@@ -40,7 +40,7 @@ READERS = {
         verdicts,
         "answers_to_judge",
     ),
-    "ask": (["ask", "Who?", "--calibration", RUN], app, "ask"),
+    "ask": (["ask", "Who?", "--calibration", RUN], single_question, "ask"),
 }
 
 
