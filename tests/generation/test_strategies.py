@@ -59,7 +59,7 @@ def check_plain_passes(model, questions, answers, *, atol=1e-5):
 
 
 def check_greedy(model, questions, *, max_new_tokens):
-    """Greedy answers are what the library generates."""
+    """Greedy answers are what the library generates; the answers."""
     run = generate(
         model, questions, strategy="greedy", max_new_tokens=max_new_tokens, progress=False
     )
@@ -78,7 +78,7 @@ def check_greedy(model, questions, *, max_new_tokens):
         finished = generated[-1] in stop
         assert list(answer.token_ids) == (generated[:-1] if finished else generated)
         assert answer.finished == finished
-    check_plain_passes(model, questions, run.answers)
+    return run.answers
 
 
 WINDOWED = "mistral-window"  # texts are longer than its window
@@ -90,7 +90,10 @@ OF_WINDOW = pytest.mark.filterwarnings(
 @OF_WINDOW
 @pytest.mark.parametrize("family", [*FAMILIES, WINDOWED])
 def test_greedy_is_what_the_library_generates(ending_model, family):
-    check_greedy(ending_model(family), asked(), max_new_tokens=12)
+    model = ending_model(family)
+    questions = asked()
+    answers = check_greedy(model, questions, max_new_tokens=12)
+    check_plain_passes(model, questions, answers)
 
 
 @OF_WINDOW
