@@ -453,7 +453,7 @@ class Experiment(Parameters):
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         changes = decoder.changes() | questions.changes(chat=chat)
         folder /= files.folder_name(decoder.name, **changes)
-        if chat is None or self.loading or not storage.has_answers(folder):
+        if chat is None or self.loading or not storage.parts(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters
         # A model that is loaded without options has none of these.

@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +13,9 @@ import click
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import columns_option, question_file_parameters, strict_option
 from pro_lib.app.cli.output import say
-from pro_lib.common import catalog
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    from pro_lib.app.experiment import Experiment
     from pro_lib.runs.run import Run
 
 # With fewer questions in a split, an AUROC has an interval of more than ±0.1.
@@ -90,9 +87,8 @@ def generate_command(
             for line in _split_lines(run, experiment.split):
                 say(line)
         say(printable(run))
-        folder = _run_folder(experiment, run)
-        if folder is None:
-            continue
+        folder = run.folder
+        assert folder is not None  # the experiment stores its runs
         questions = experiment.questions(pair[1], *experiment.both_split_names)
         with RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
@@ -114,12 +110,3 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
             "methods: intervals of AUROC will be wide."
         )
     return lines
-
-
-def _run_folder(experiment: Experiment, run: Run) -> Path | None:
-    """Return the folder of a run, or None if it is gone."""
-    from pro_lib.runs import storage
-
-    model = catalog.model_folder_name(run.info.model)
-    folder = experiment.generations_dir / run.info.dataset / model
-    return storage.find_run(folder, run.info)
