@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from itertools import product
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import columns_option, question_file_parameters, strict_option
+from pro_lib.app.cli.options import columns_option, strict_option
 from pro_lib.app.cli.output import say
 from pro_lib.common.validation import printable
 
@@ -42,13 +41,7 @@ _FEW_QUESTIONS = 100
     help="Find every answer whose probability is at least this (strategy threshold).",
 )
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate_command(
-    strategies: Sequence[str],
-    dataset: Sequence[str],
-    columns: Sequence[str],
-    strict: bool,
-    **parameters: Any,
-) -> None:
+def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
     """Generate answers of MODEL with each of the STRATEGIES, for notebooks and pro score.
 
     Strategies are greedy, multinomial, diverse_beam and threshold. The model answers the
@@ -67,14 +60,7 @@ def generate_command(
             )
     if parameters["search_alpha"] != 0.02 and "threshold" not in strategies:
         raise click.UsageError("--search-alpha is for the strategy threshold; add this strategy")
-    parameters |= question_file_parameters(
-        columns, strict, option="--dataset", has_questions=any(map(os.path.isfile, dataset))
-    )
-    experiment = Experiment(
-        dataset=list(dataset),
-        strategy=strategies[0],
-        **parameters,
-    )
+    experiment = Experiment(dataset=list(dataset), strategy=strategies[0], **parameters)
     described = set()
     for strategy, pair in product(strategies, experiment.pairs()):
         # Notebooks 00 and 01 ask test questions only. They come first here, because answers are

@@ -13,6 +13,7 @@ from pro_lib.app.cli.options import (
     OUTPUT_FILE,
     answer_options,
     force_option,
+    input_paths,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
@@ -94,9 +95,12 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     from pro_lib.app import verdicts
     from pro_lib.common.files import csv_text
 
-    inputs = [path for path in (answers, reading["questions"]) if path]
     check_output(
-        output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
+        output,
+        option="--output",
+        inputs=input_paths(answers, reading),
+        force=force,
+        is_ours=verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
     table = verdicts.answers_to_judge(run, every_answer=every_answer)
