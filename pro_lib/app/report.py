@@ -104,9 +104,8 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     """Return the tables and figures that need right answers."""
     from pro_lib.plots import answered, benchmark, reliability
 
-    auroc_title = "AUROC of each method, with its 95 % interval"
     aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
-    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1, title=auroc_title)
+    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1)
     parts: dict[str, Any] = {
         "coverage": _coverage(scored, method) if method in scored.reported_scores else None,
         "auroc_figure": partial(_svg, auroc, "auroc"),
@@ -125,8 +124,7 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     if splits is None:
         return parts
     bins = reliability.table([splits], methods=[name])
-    title = f"Accuracy against the confidence that {method} gives"
-    figure = reliability.draw(bins, figure_columns=1, title=title)
+    figure = reliability.draw(bins, figure_columns=1)
     parts["reliability_figure"] = partial(_svg, figure, "reliability")
     return parts
 

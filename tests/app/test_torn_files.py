@@ -177,7 +177,7 @@ def draw(_, out, x):
     from pro_lib.plots.figure import labelled_figure
 
     table = pd.DataFrame({"x": [x, 1.0], "y": [1.0, x]})
-    with labelled_figure(table, title="A line") as (figure, [(ax, _, rows)]):
+    with labelled_figure(table, title="A line") as (figure, [(ax, rows)]):
         ax.plot(rows["x"], rows["y"])
     plots.save_figure(figure, table, "figure", caption=f"x is {x}.", figures_dir=out)
 
