@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from pro_lib import evaluation, importing, metrics, runs, scoring
+from pro_lib import evaluation, metrics, runs, scoring
+from pro_lib.app.correctness import Correctness, read_correctness
 from pro_lib.app.label_files import label_file
 from pro_lib.app.made_from import file_digest, named_files, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
@@ -34,8 +35,8 @@ from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.precision import resolved_dtype
-from pro_lib.labels import LabelSample, is_label_sample
-from pro_lib.metrics.correctness import CORRECTNESS, Choices
+from pro_lib.labels import LabelSample
+from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.runs.parameters import difference
@@ -101,6 +102,10 @@ class Experiment(Parameters):
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")
 
+    @cached_property
+    def _correctness(self) -> Correctness:
+        return read_correctness(self.correctness, **self._values("convention", "distinct"))
+
     @property
     def choices(self) -> Choices:
         """The choices of an evaluation: which answers are right, and which probability each has.
@@ -108,22 +113,12 @@ class Experiment(Parameters):
         If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
         `label_sample`.
         """
-        judge: dict[str, Any] = {}
-        if callable(self.correctness) or self.correctness in CORRECTNESS:
-            judge["correctness"] = self.correctness
-        elif self.label_sample is not None:
-            judge["correctness"] = "rouge_l"
-        else:
-            judge["labels"] = importing.read_labels(self.correctness)
-            judge["labels_name"] = Path(self.correctness).name
-        return Choices(**judge, **self._values("convention", "distinct"))
+        return self._correctness.choices
 
-    @cached_property
+    @property
     def label_sample(self) -> LabelSample | None:
         """The labels of a sample that `correctness` names; None for another rule or file."""
-        if callable(self.correctness) or self.correctness in CORRECTNESS:
-            return None
-        return LabelSample.read(self.correctness) if is_label_sample(self.correctness) else None
+        return self._correctness.sample
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, dataset), or those of the records.
@@ -453,7 +448,7 @@ class Experiment(Parameters):
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         changes = decoder.changes() | questions.changes(chat=chat)
         folder /= files.folder_name(decoder.name, **changes)
-        if chat is None or self.loading or not storage.has_answers(folder):
+        if chat is None or self.loading or not storage.parts(folder):
             return None  # without shots, or with options for loading, the model decides
         parameters = storage.read_info(folder).parameters
         # A model that is loaded without options has none of these.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,8 @@ from pro_lib.app.cli.options import (
     INPUT_FILE,
     all_option,
     alpha_option,
+    check_columns,
     columns_option,
-    question_file_parameters,
     strict_option,
 )
 from pro_lib.app.cli.output import json_line, say
@@ -175,7 +174,7 @@ def _read_prompt(
     *,
     has_calibration: bool,
     questions: str | None,
-    columns: Sequence[str],
+    columns: dict[str, list[str]] | None,
     strict: bool,
     n_shots: int | None,
     header: str,
@@ -187,15 +186,13 @@ def _read_prompt(
     """
     from pro_lib.questions import question_sets
 
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions)
-    )
+    check_columns(columns, questions)
     has_prompt_option = bool(questions or n_shots is not None or header or template)
     if has_calibration and not has_prompt_option:
         return None
     source: dict[str, Any] = {"name": "world-facts"}
     if questions:
-        source = {"path": questions, "split": None, **names}
+        source = {"path": questions, "split": None, "columns": columns, "strict": strict}
     return question_sets.load_questions(
         **source,
         limit=1,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import columns_option, question_file_parameters, strict_option
+from pro_lib.app.cli.options import columns_option, strict_option
 from pro_lib.app.cli.output import say
-from pro_lib.common import catalog
 from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
-    from pro_lib.app.experiment import Experiment
     from pro_lib.runs.run import Run
 
 # With fewer questions in a split, an AUROC has an interval of more than ±0.1.
@@ -45,13 +41,7 @@ _FEW_QUESTIONS = 100
     help="Find every answer whose probability is at least this (strategy threshold).",
 )
 @click.option("--limit", type=int, help="At most this many questions of each split.")
-def generate_command(
-    strategies: Sequence[str],
-    dataset: Sequence[str],
-    columns: Sequence[str],
-    strict: bool,
-    **parameters: Any,
-) -> None:
+def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parameters: Any) -> None:
     """Generate answers of MODEL with each of the STRATEGIES, for notebooks and pro score.
 
     Strategies are greedy, multinomial, diverse_beam and threshold. The model answers the
@@ -70,14 +60,7 @@ def generate_command(
             )
     if parameters["search_alpha"] != 0.02 and "threshold" not in strategies:
         raise click.UsageError("--search-alpha is for the strategy threshold; add this strategy")
-    parameters |= question_file_parameters(
-        columns, strict, option="--dataset", has_questions=any(map(os.path.isfile, dataset))
-    )
-    experiment = Experiment(
-        dataset=list(dataset),
-        strategy=strategies[0],
-        **parameters,
-    )
+    experiment = Experiment(dataset=list(dataset), strategy=strategies[0], **parameters)
     described = set()
     for strategy, pair in product(strategies, experiment.pairs()):
         # Notebooks 00 and 01 ask test questions only. They come first here, because answers are
@@ -90,9 +73,8 @@ def generate_command(
             for line in _split_lines(run, experiment.split):
                 say(line)
         say(printable(run))
-        folder = _run_folder(experiment, run)
-        if folder is None:
-            continue
+        folder = run.folder
+        assert folder is not None  # the experiment stores its runs
         questions = experiment.questions(pair[1], *experiment.both_split_names)
         with RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
@@ -114,12 +96,3 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
             "methods: intervals of AUROC will be wide."
         )
     return lines
-
-
-def _run_folder(experiment: Experiment, run: Run) -> Path | None:
-    """Return the folder of a run, or None if it is gone."""
-    from pro_lib.runs import storage
-
-    model = catalog.model_folder_name(run.info.model)
-    folder = experiment.generations_dir / run.info.dataset / model
-    return storage.find_run(folder, run.info)

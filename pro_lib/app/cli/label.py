@@ -9,7 +9,13 @@ from typing import Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options, requested_answers
+from pro_lib.app.cli.options import (
+    ANSWERS,
+    OUTPUT_FILE,
+    answer_options,
+    input_paths,
+    requested_answers,
+)
 from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
 from pro_lib.common.validation import printable
@@ -66,8 +72,7 @@ def label_command(
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    inputs = [each for each in (run, reading["questions"]) if each]
-    check_output(path, option="--labels", inputs=inputs)
+    check_output(path, option="--labels", inputs=input_paths(run, reading))
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
     answers = requested_answers(run, reading)

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
 from pro_lib.app.cli.output import json_line, say, table_text
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
     answer_sources,
-    check_scoring_output,
     ranking_method,
     requested_scores,
     scoring_options,
 )
-from pro_lib.common.files import write_whole
+from pro_lib.common.files import check_output, write_whole
 from pro_lib.common.nested import json_value
 from pro_lib.common.validation import printable
 
@@ -78,7 +77,13 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     output = options["output"]
     if output:
         score_table.check_suffix(output)
-        check_scoring_output(output, source, options, score_table.is_score_table)
+        check_output(
+            output,
+            option="--output",
+            inputs=input_paths(source, options),
+            force=options["force"],
+            is_ours=score_table.is_score_table,
+        )
     scored = requested_scores(source, options, accepts_sample=True)
     method = ranking_method(scored, options["sort"])
     mistrust = scored.mistrust(method, target=options["target"])

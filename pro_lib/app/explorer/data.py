@@ -28,7 +28,7 @@ from pro_lib.metrics.correctness import (
     rouge_and_correct,
     rule_in_words,
 )
-from pro_lib.runs.question_table import plain
+from pro_lib.runs.question_table import json_cell
 from pro_lib.runs.run import Run, identities
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.scoring.similarity import lexical
@@ -79,7 +79,8 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
-    answers, judgements = _answers_by_question(run, choices or Choices())
+    choices = choices or Choices()
+    answers, judgements = _answers_by_question(run, choices)
     reasons = run.reasons().to_numpy()
     table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
     rows = table.to_dict("records")
@@ -94,7 +95,7 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         "alpha": alpha,
         "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
-        "sweeps": sweeps(run, alphas, [question["correct"] for question in questions]),
+        "sweeps": sweeps(run, alphas, choices),
         "questions": questions,
         "answers": answers,
         "unused_answers": reasons_in_words(run.unused_answers()),
@@ -118,13 +119,13 @@ def _question_data(
     """Return a question with its references, its certificate, and why its answer is correct."""
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
     for name in _QUESTION_COLUMNS:
-        value = plain(row.get(name))
+        value = json_cell(row.get(name))
         if value is not None:
             question[name] = value
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers else None
     question["judgement"] = judgement
-    certificate = {name: plain(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
+    certificate = {name: json_cell(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
     if certificate:
         question["certificate"] = certificate
     return question
@@ -152,7 +153,7 @@ def _answers_by_question(
         text = answer.text if isinstance(answer.text, str) else default_text
         log_prob = float(answer.value)
         finished = bool(answer.finished)
-        question_answers.append([text, log_prob, number, finished, plain(answer.correct)])
+        question_answers.append([text, log_prob, number, finished, json_cell(answer.correct)])
     return answers, judgements
 
 
@@ -239,7 +240,7 @@ def comparison_data(
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),
-        "texts": [plain(text) for text in judged.answers["text"]],
+        "texts": [json_cell(text) for text in judged.answers["text"]],
         "correct": judged.correct.tolist(),
         "scores": judged.baselines.to_dict("list"),
         "counts": judged.exclusions,
