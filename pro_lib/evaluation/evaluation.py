@@ -16,6 +16,7 @@ from pro_lib.evaluation.judgement import Judgement, Verdicts
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray
+from pro_lib.questions.repeats import one_per_text
 
 DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 # α is chosen from these values, which include every α that the paper prints. On 100 questions, a
@@ -245,9 +246,7 @@ class Evaluation:
         """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
         if "text_number" not in self.answers:
             return self
-        order = np.random.default_rng(seed).permutation(len(self.answers))
-        _, first = np.unique(self.answers["text_number"].to_numpy()[order], return_index=True)
-        return self.rows(np.sort(order[first]))
+        return self.rows(one_per_text(self.answers["text_number"], seed=seed))
 
     def cautions(self) -> str:
         """Return sentences about what restricts the result, if there are any.

@@ -138,17 +138,10 @@ def guarantee(
     # The probability of so many right answers or more, if the accuracy were the target.
     p_values = bdtrc(n_right - 1, n_answered, target)
     last = _last_rejected(p_values, levels)
-    if last is None:
-        return Guarantee(target, confidence, None, 0, 0, len(values), n_repeats)
-    return Guarantee(
-        target,
-        confidence,
-        threshold=float(thresholds[last]),
-        n_answered=int(n_answered[last]),
-        n_right=int(n_right[last]),
-        n_validation=len(values),
-        n_repeats=n_repeats,
-    )
+    shown: tuple[float | None, int, int] = (None, 0, 0)
+    if last is not None:
+        shown = (float(thresholds[last]), int(n_answered[last]), int(n_right[last]))
+    return Guarantee(target, confidence, *shown, len(values), n_repeats)
 
 
 def _starting_levels(

@@ -252,6 +252,7 @@ def _evaluation(
         reasons=reasons,
     )
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
+    is_scored = compared_methods.notna().all(axis=1)
     info = runs.beams.info
     return Evaluation(
         model=info.model,
@@ -266,7 +267,7 @@ def _evaluation(
         strategy=info.strategy,
         alpha_scores={name: scores.alpha_scores[name] for name in with_alpha},
         note=info.provenance.get("note", ""),
-        n_unlabelled=_count_unlabelled(answers, compared_methods),
+        n_unlabelled=int((is_scored & answers["correct"].isna()).sum()),
         reasons=count_reasons(reasons),
         is_judged=is_usable,
         left_out=not_compared,
@@ -293,12 +294,6 @@ def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
     for name, (n_scored, n_questions) in left_out.items():
         parts.append(f"{name} ({n_scored:,} of {n_questions:,} questions have it)")
     return f" Left out of the comparison: {', '.join(parts)}."
-
-
-def _count_unlabelled(answers: pd.DataFrame, scores: pd.DataFrame) -> int:
-    """Return the number of questions that have scores, but no label and no reference."""
-    is_scored = scores.notna().all(axis=1).to_numpy()
-    return int((answers["correct"].isna() & is_scored).sum())
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
 from pro_lib.questions.file_readers import (
+    NUMBER_AS_TEXT,
     Identity,
     Source,
     TextList,
@@ -51,21 +52,12 @@ class _Columns(Format, extra="forbid"):
     separator: _OneText | None = None
 
 
-def _number_as_text(value: Any) -> Any:
-    """Return a whole number as text. Pandas makes floats of a column with gaps."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return str(int(value)) if is_number and value % 1 == 0 else value
-
-
-_AsText = BeforeValidator(_number_as_text)
-
-
 class _Question(Format):
     """A question, read from the columns of a row."""
 
-    question_id: Annotated[Identity, _AsText]
+    question_id: Identity
     question: Name
-    split: Annotated[Name, _AsText]
+    split: Annotated[Name, NUMBER_AS_TEXT]
 
 
 @dataclass(frozen=True)
