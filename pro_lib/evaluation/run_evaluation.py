@@ -189,21 +189,20 @@ class _EvaluatedRuns:
         # This is decided on all questions of the run, so that its splits are scored alike.
         has_few_log_probs = 0 < beams.n_with_log_probs() < beams.n_texts_alone()
         are_texts = samples is not None and has_few_log_probs
-        are_samples = samples is beams
-        if split is not None:
-            beams = beams.select(split=split)
-        n_with_log_probs = beams.n_with_log_probs()
-        question_ids = list(beams.questions["question_id"])
-        if are_samples:
-            samples = beams
-        elif samples is not None:
-            samples = samples.select(question_ids=question_ids)
-        others = [run.select(question_ids=question_ids) for run in others]
-        if are_texts:
-            beams = beams.as_texts()
-            samples = samples.as_texts() if samples is not None else None
-            others = [run.as_texts() for run in others]
-        return cls(beams, samples, others, are_texts, n_with_log_probs)
+        selected = beams if split is None else beams.select(split=split)
+        question_ids = list(selected.questions["question_id"])
+
+        def prepared(run: Run) -> Run:
+            run = selected if run is beams else run.select(question_ids=question_ids)
+            return run.as_texts() if are_texts else run
+
+        prepared_beams = prepared(beams)
+        prepared_samples = None
+        if samples is not None:
+            prepared_samples = prepared_beams if samples is beams else prepared(samples)
+        prepared_others = [prepared(run) for run in others]
+        n_with_log_probs = selected.n_with_log_probs()
+        return cls(prepared_beams, prepared_samples, prepared_others, are_texts, n_with_log_probs)
 
 
 def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:

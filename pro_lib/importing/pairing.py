@@ -237,11 +237,8 @@ def _last_question(words: str, questions: Collection[str]) -> str | None:
         return words
     prompt = f" {words} "  # so that only whole words match
     contained = [question for question in questions if f" {question} " in prompt]
-
-    def end_and_length(question: str) -> tuple[int, int]:
-        return prompt.rfind(f" {question} ") + len(question), len(question)
-
-    return max(contained, key=end_and_length, default=None)
+    ends = {each: prompt.rfind(f" {each} ") + len(each) for each in contained}
+    return max(contained, key=lambda question: (ends[question], len(question)), default=None)
 
 
 def _check_texts(

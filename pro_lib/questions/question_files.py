@@ -1,5 +1,6 @@
 """Read questions from files and tables, and leave out unusable rows."""
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,18 +178,9 @@ def _question(row: Any, used: Mapping[str, list[str]], default_id: str) -> dict[
         if field in used:
             values[field] = row.get(used[field][0])
     question = _Question.model_validate(values)
-    if _has_damage(row):
+    if is_damaged(json.dumps(row, default=str, ensure_ascii=False, skipkeys=True)):
         raise ValueError("a text has an unpaired surrogate, which is not valid Unicode")
     return question.model_dump()
-
-
-def _has_damage(value: object) -> bool:
-    """Return whether a text within a value has an unpaired surrogate."""
-    if isinstance(value, str):
-        return is_damaged(value)
-    if isinstance(value, Mapping):
-        return _has_damage([*value, *value.values()])
-    return isinstance(value, (list, tuple)) and any(map(_has_damage, value))
 
 
 def _table(
