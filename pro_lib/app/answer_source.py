@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
-from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.metrics.correctness import Choices
     from pro_lib.questions.question_sets import QuestionSet
     from pro_lib.runs.run import Run
 
 STDIN = "-"  # the path of a file on standard input
-LOG = "log"  # begins the name of a verdict in a log, as in log:exact_match
 
 
 def locate_answers(path: str) -> str | None:
@@ -107,26 +104,3 @@ def _given_questions(
     if "split" not in question_set.source["columns"]:
         questions = questions.assign(split=run.questions["split"].to_numpy()[is_in_file])
     return questions
-
-
-def read_choices(correctness: str) -> Choices:
-    """Return the rule for right answers: a rule, a file of labels, or the verdict of a log.
-
-    Raises:
-        SentenceError: if there is neither a rule nor a file of this name.
-    """
-    from pro_lib import importing
-    from pro_lib.metrics.correctness import CORRECTNESS, Choices
-
-    if correctness in CORRECTNESS:
-        return Choices(correctness=correctness)
-    if correctness.startswith(f"{LOG}:"):
-        return Choices()
-    if not os.path.isfile(correctness):
-        raise SentenceError(
-            f"correctness={correctness!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
-            "labels, or log:NAME for a verdict of a log."
-        )
-    return Choices(
-        labels=importing.read_labels(correctness), labels_name=os.path.basename(correctness)
-    )

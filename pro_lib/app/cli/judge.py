@@ -13,12 +13,12 @@ from pro_lib.app.cli.options import (
     OUTPUT_FILE,
     answer_options,
     force_option,
+    input_paths,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,42 +94,41 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     from pro_lib.app import verdicts
     from pro_lib.common.files import csv_text
 
-    inputs = [path for path in (answers, reading["questions"]) if path]
     check_output(
-        output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
+        output,
+        option="--output",
+        inputs=input_paths(answers, reading),
+        force=force,
+        is_ours=verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
     table = verdicts.answers_to_judge(run, every_answer=every_answer)
-    judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
+
+    def confirm(prompts: list[str]) -> None:
+        say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
+        if server and prompts and not yes:
+            n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
+            cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
+            click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
+
+    if server is None:
+        from pro_lib.generation.models import cached_model
+
+        judge: ChoiceModel = cached_model(model)
+    else:
+        from pro_lib.generation.choice_server import ChoiceServer
+
+        judge = ChoiceServer(
+            server,
+            model,
+            endpoint=endpoint,  # type: ignore[arg-type]  # click checks the choice
+            api_key_env=api_key_env,
+            concurrency=concurrency,
+        )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    prompts = verdicts.prompts_to_send(table, judge, cache)
-    say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
-    if server and prompts and not yes:
-        n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
-        cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
-        click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
-    table = verdicts.verdicts(table, model=judge, cache=cache)
+    table = verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
-
-
-def _judge_model(
-    model: str, server: str | None, endpoint: str, api_key_env: str, concurrency: int
-) -> ChoiceModel:
-    """Return the local judge, or the one behind a server."""
-    if server is None:
-        from pro_lib.generation import models
-
-        return models.cached_model(model)
-    from pro_lib.generation.choice_server import connect_choice_server
-
-    return connect_choice_server(
-        server,
-        model=model,
-        endpoint=endpoint,  # type: ignore[arg-type]  # click checks the choice
-        api_key_env=api_key_env,
-        concurrency=concurrency,
-    )
 
 
 def _summary(table: pd.DataFrame, output: Path) -> str:
@@ -139,7 +138,7 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     n_close = int(table["p_right"].between(*_CLOSE).sum())
     low, high = _CLOSE
     text = (
-        f"{printable(output)}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
+        f"{output}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
         f"{n_close:,} of them close (probability between {low} and {high})"
     )
     for status, reason in _WITHOUT_VERDICT.items():

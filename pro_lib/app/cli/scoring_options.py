@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +15,10 @@ from pro_lib.app.cli.options import (
     correctness_option,
     example_option,
     force_option,
-    method_names,
     methods_option,
     requested_answers,
 )
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
@@ -80,27 +77,19 @@ def requested_scores(
             answers.
         accepts_sample: whether the file of `pro label` may judge the answers.
     """
-    from pro_lib.app.answer_source import read_choices
+    from pro_lib.app.correctness import read_correctness
     from pro_lib.app.scored_answers import score_answers
 
-    correctness = options["correctness"]
-    sample = None
-    if accepts_sample and os.path.isfile(correctness):
-        from pro_lib.labels import LabelSample, is_label_sample
-
-        if is_label_sample(correctness):
-            sample = LabelSample.read(correctness)
-    choices = None if sample else read_choices(correctness)
-    run = requested_answers(source, options)
-    alpha = None if options["alpha"] == "auto" else options["alpha"]
+    rule = read_correctness(options["correctness"], accepts_sample=accepts_sample)
+    run = requested_answers(source, options, verdict=rule.verdict)
     return score_answers(
         run,
-        choices=choices,
-        alpha=alpha,
-        methods=method_names(options["methods"]),
+        choices=rule.choices,
+        sample=rule.sample,
+        alpha=None if options["alpha"] == "auto" else options["alpha"],
+        methods=options["methods"],
         is_fixed=is_fixed,
-        must_judge=bool(options["questions"]) or os.path.isfile(correctness),
-        sample=sample,
+        must_judge=bool(options["questions"]) or os.path.isfile(options["correctness"]),
     )
 
 
@@ -111,20 +100,6 @@ def answer_sources(responses: Sequence[str], options: dict[str, Any]) -> list[st
             "give either RESPONSES, a file or a run folder, or --example for the bundled answers"
         )
     return list(responses) or [str(catalog.EXAMPLE)]
-
-
-def check_scoring_output(
-    output: Path, source: str, options: dict[str, Any], is_ours: Callable[[Path], bool]
-) -> None:
-    """Raise `RunError` if writing the output would lose an input or a foreign file."""
-    inputs = [source, options["questions"], options["correctness"]]
-    check_output(
-        output,
-        option="--output",
-        inputs=[path for path in inputs if path],
-        force=options["force"],
-        is_ours=is_ours,
-    )
 
 
 def ranking_method(scored: ScoredAnswers, sort: str | None) -> str:

@@ -79,7 +79,8 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
-    answers, judgements = _answers_by_question(run, choices or Choices())
+    choices = choices or Choices()
+    answers, judgements = _answers_by_question(run, choices)
     reasons = run.reasons().to_numpy()
     table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
     rows = table.to_dict("records")
@@ -94,7 +95,7 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         "alpha": alpha,
         "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
-        "sweeps": sweeps(run, alphas, [question["correct"] for question in questions]),
+        "sweeps": sweeps(run, alphas, choices),
         "questions": questions,
         "answers": answers,
         "unused_answers": reasons_in_words(run.unused_answers()),
