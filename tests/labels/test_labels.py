@@ -20,7 +20,6 @@ from pro_lib.labels import (
     label_table,
     labeller_agreement,
     merge_labels,
-    plan_path,
     read_label_file,
 )
 from pro_lib.labels.estimates import estimate_words
@@ -497,18 +496,6 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     few, sentences = estimate_words(table, ["ada"])
     assert set(few["AUROC by labels"]) == {"not shown"}
     assert sentences[2] == f"Not shown: {table['shown'].iloc[0]}."
-
-
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [
-        ("quiz.labels.jsonl", "quiz.labels.plan.json"),
-        ("a.json", "a.plan.json"),
-        ("answers.1", "answers.1.plan.json"),
-    ],
-)
-def test_each_label_file_has_its_own_plan_file(name, plan):
-    assert plan_path(name).name == plan
 
 
 def test_an_answer_without_text_cannot_be_labelled():

@@ -79,7 +79,6 @@ def test_what_is_not_defined_is_an_error_that_names_it():
 NAN = np.nan
 # By case: the scores, whether answers are right, the reasons of questions, and the sentence.
 LEFT_OUT = {
-    "none": ({"PRO": [1.0, 2.0]}, [True] * 2, "", "All 2 questions are used."),
     "scores and a reference": (
         {"PRO": [1.0, NAN, 2.0, 3.0, 4.0], "SE": [1.0, NAN, NAN, 3.0, 4.0]},
         [True, False, True, None, False],

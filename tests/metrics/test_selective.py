@@ -8,13 +8,7 @@ from test_auroc import QUESTIONS
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import OneClassError, wilson
-from pro_lib.metrics.selective import (
-    accuracy_curve,
-    answered_weights,
-    bin_numbers,
-    oracle_accuracy,
-    rejection_table,
-)
+from pro_lib.metrics.selective import answered_weights
 
 VALIDATION = [1.0, 2.0], [True, False]
 
@@ -184,29 +178,3 @@ def test_weights_of_the_answered_questions_give_the_accuracy_of_the_curve(rows):
     accuracies = weights @ correct / np.arange(1, n + 1)
     curve = metrics.accuracy_coverage(scores, correct.astype(bool))["accuracy"]
     np.testing.assert_allclose(accuracies, curve)
-
-
-def test_estimates_of_right_answers_have_a_curve():
-    # Least uncertain first: 1.2, then the mean 0.4 of two that tie.
-    curve = accuracy_curve(np.array([0.5, 0.1, 0.5]), np.array([0.9, 1.2, -0.1]))
-    np.testing.assert_allclose(curve, [1.2, 0.8, 2 / 3])
-
-
-def test_rejection_by_estimates_of_right_answers():
-    scores = pd.DataFrame({"perfect": [0.1, 0.2, 0.3, 0.4]})
-    right = np.array([0.5, 0.5, 0.0, 0.0])
-    table = rejection_table(scores, right)
-    # One answer of four is right: the oracle has 1, 1/2, 1/3 and 1/4.
-    oracle = (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
-    auarc = (0.5 + 0.5 + 1 / 3 + 0.25) / 4
-    assert table["auarc"][0] == pytest.approx(auarc)
-    assert table["prr"][0] == pytest.approx((auarc - 0.25) / (oracle - 0.25))
-
-
-def test_the_oracle_of_a_fractional_number_of_right_answers():
-    np.testing.assert_allclose(oracle_accuracy(np.full(4, 0.6)), [1, 1, 0.8, 0.6])
-
-
-def test_bins_may_be_fewer_than_ten():
-    assert bin_numbers(np.arange(6) / 6, 3).tolist() == [0, 0, 1, 1, 2, 2]
-    assert bin_numbers(np.arange(6) / 6, 1).tolist() == [0] * 6
