@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import evaluation_of
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Evaluation
 from pro_lib.labels import (
     Label,
     LabelPlan,
@@ -20,7 +20,6 @@ from pro_lib.labels import (
     label_table,
     labeller_agreement,
     merge_labels,
-    plan_path,
     read_label_file,
 )
 from pro_lib.labels.estimates import estimate_words
@@ -42,39 +41,21 @@ def label(question_id, correct, *, text="Paris", labeller="ada", **values):
     return Label(question_id=question_id, text=text, correct=correct, labeller=labeller, **place)
 
 
-def evaluation(n=120, *, seed=0, model="m", prefix="answer"):
+def evaluation(n=120, *, seed=0, prefix="answer"):
     """An evaluation whose judge is right four times in five, and the true labels by question."""
     rng = np.random.default_rng(seed)
     truth = rng.random(n) < 0.4
     nll = rng.normal(size=n) + 1.2 * ~truth
     verdict = np.where(rng.random(n) < 0.8, truth, ~truth)
-    answers = pd.DataFrame(
-        {
-            "question_id": [f"q{number}" for number in range(n)],
-            "question": None,
-            "references": None,
-            "text": [f"{prefix} {number}" for number in range(n)],
-            "rouge_l": np.where(verdict, 1.0, 0.0),
-            "correct": verdict,
-            "exact_match": verdict,
-            "alias_match": verdict,
-        }
-    )
-    baselines = pd.DataFrame(
-        {"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1}
-    )
+    baselines = {"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1}
     log_probs = np.column_stack([-np.abs(nll) - 0.1, -np.abs(nll) - 2])
-    result = Evaluation(
-        model=model,
-        dataset="toy",
-        split="test",
-        answers=answers,
-        log_probs=log_probs,
-        baselines=baselines,
-        exclusions="",
-        unavailable=(),
-    )
-    return result, dict(zip(answers["question_id"], truth.tolist(), strict=True))
+    result = evaluation_of(log_probs, verdict, **baselines)
+    ids = [f"q{number}" for number in range(n)]
+    texts = [f"{prefix} {number}" for number in range(n)]
+    answers = result.answers.assign(question_id=ids, text=texts, question=None, references=None)
+    answers = answers.assign(exact_match=verdict, alias_match=verdict)
+    result = replace(result, answers=answers, dataset="toy", exclusions="")
+    return result, dict(zip(ids, truth.tolist(), strict=True))
 
 
 def estimated(plan, labels, judged, **options):
@@ -211,8 +192,7 @@ def test_the_agreement_of_two_labellers_by_hand():
     table = labeller_agreement(label_table(rows))
     assert table["labeller"].tolist() == ["ada", "ben", "ada"]
     row = table.iloc[-1]
-    assert (row["n_both"], row["n_same"]) == (10, 7)
-    assert row["kappa"] == pytest.approx((0.7 - 0.5) / 0.5)
+    assert [*row[["n_both", "n_same", "kappa"]]] == pytest.approx([10, 7, (0.7 - 0.5) / 0.5])
     assert row["agreement_low"] < 0.7 < row["agreement_high"]
     alike = labeller_agreement(label_table(votes_of("1", True, True))).iloc[-1]
     assert alike["agreement"] == 1
@@ -226,10 +206,9 @@ def test_the_consistency_of_each_labeller():
     again = {"1": True, "2": False, "3": True, "4": False}
     rows += [label(question_id, correct, repetition=True) for question_id, correct in again.items()]
     ada, ben, _ = labeller_agreement(label_table(rows)).to_dict("records")
-    assert (ada["other_labeller"], ada["n_both"], ada["n_same"]) == (None, 2, 1)
-    assert ada["agreement"] == 0.5
-    assert (ben["other_labeller"], ben["n_both"]) == (None, 0)
-    assert np.isnan(ben["agreement"])
+    for row, n_both, agreement in ((ada, 2, 0.5), (ben, 0, np.nan)):
+        assert (row["other_labeller"], row["n_both"]) == (None, n_both)
+        assert row["agreement"] == pytest.approx(agreement, nan_ok=True)
 
 
 # The plan
@@ -391,12 +370,9 @@ def test_with_all_labels_the_tables_hold_what_is_true():
     ]
     np.testing.assert_allclose(table["auroc"].iloc[[0, 2, 3]], expected)
     np.testing.assert_allclose(table["auroc_low"], table["auroc"])
-    np.testing.assert_allclose(
-        table["auroc_minus_nll"], table["auroc"] - table["auroc"].iloc[0], atol=1e-12
-    )
-    np.testing.assert_allclose(
-        table["auroc_minus_pro"], table["auroc"] - table["auroc"].iloc[1], atol=1e-12
-    )
+    for place, name in enumerate(("nll", "pro")):
+        difference = table["auroc"] - table["auroc"].iloc[place]
+        np.testing.assert_allclose(table[f"auroc_minus_{name}"], difference, atol=1e-12)
     np.testing.assert_allclose(
         table["auroc_by_judge"].iloc[0], metrics.auroc(judged.baselines["NLL"], judged.correct)
     )
@@ -472,9 +448,8 @@ def test_undecided_answers_are_counted_and_others_stand_for_them():
 
 
 def test_clusters_widen_intervals_of_the_population_only():
-    judged, truth = evaluation(200)
+    judged, plan, labels = labelled(200, 100)
     clustered = replace(judged, answers=judged.answers.assign(cluster=np.arange(200) // 40))
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=100), truth)
     for scope, is_same in (("questions", True), ("population", False)):
         widths = []
         for each in (judged, clustered):
@@ -486,32 +461,17 @@ def test_clusters_widen_intervals_of_the_population_only():
     assert shown == "only 4 clusters of questions; 5 are needed"
 
 
-def test_errors_of_estimates_name_the_reason():
-    judged, truth = evaluation()
-    other, _ = evaluation(prefix="other")
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=60), truth)
-    with pytest.raises(RunError, match="120 of 120 answers are not among those of the label plan"):
-        estimated(plan, labels, other)
-    with pytest.raises(RunError, match="unknown scope 'all'"):
-        estimated(plan, labels, judged, scope="all")
-
-
 def test_answers_that_the_plan_did_not_know_are_refused():
     judged, truth = evaluation(120)
     known = judged.rows(np.arange(70))
     plan, labels = label_all(LabelPlan.create(known, n_labels=60), truth)
+    sample = LabelSample(label_table(labels), plan)
     with pytest.raises(RunError, match="50 of 120 answers are not among those of the label plan"):
-        estimated(plan, labels, judged)
+        sample.estimate(judged)
     with pytest.raises(RunError, match="50 of the 120 answers are not in the plan"):
-        LabelSample(label_table(labels), plan).judgement(collect_answers(judged))
-
-
-def test_an_accuracy_needs_twenty_labels_among_the_answered():
-    judged, plan, labels = labelled(200, 60)
-    judgement = LabelSample(label_table(labels), plan).with_labels(judged).labels
-    few, every = judgement.accuracy_at(judged.baselines["NLL"], [10, 200]).value
-    assert np.isnan(few)
-    assert 0 < every < 1
+        sample.judgement(collect_answers(judged))
+    with pytest.raises(RunError, match="unknown scope 'all'"):
+        sample.estimate(known, scope="all")
 
 
 # Words
@@ -536,18 +496,6 @@ def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     few, sentences = estimate_words(table, ["ada"])
     assert set(few["AUROC by labels"]) == {"not shown"}
     assert sentences[2] == f"Not shown: {table['shown'].iloc[0]}."
-
-
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [
-        ("quiz.labels.jsonl", "quiz.labels.plan.json"),
-        ("a.json", "a.plan.json"),
-        ("answers.1", "answers.1.plan.json"),
-    ],
-)
-def test_each_label_file_has_its_own_plan_file(name, plan):
-    assert plan_path(name).name == plan
 
 
 def test_an_answer_without_text_cannot_be_labelled():

@@ -1,5 +1,7 @@
 """AUROC and its interval: by hand, against sklearn and scipy, and how often it covers."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,81 +31,54 @@ NO_LABELS = (
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
-    uncertainty, correct = (
-        np.array([u for u, _ in rows], dtype=float),
-        np.array([c for _, c in rows]),
-    )
+    uncertainty, correct = map(np.array, zip(*rows, strict=True))
     columns = np.column_stack(
         [uncertainty, -uncertainty, np.zeros(len(rows)), np.arange(len(rows))]
     )
-    expected, aurocs = (
-        [roc_auc_score(~correct, of) for of in columns.T],
-        metrics.auroc_intervals(columns, correct)[0],
-    )
+    expected = [roc_auc_score(~correct, column) for column in columns.T]
+    aurocs = metrics.auroc_intervals(columns, correct)[0]
     np.testing.assert_allclose(aurocs, expected, rtol=0, atol=1e-12)
     assert metrics.auroc(uncertainty, correct) == aurocs[0]
-    of_tables = (
-        pd.Series([False, True, True], dtype=object),
-        pd.array([False, True, True], dtype="boolean"),
-    )
-    for labels in ([False, True, True], [0, 1, 1], [0.0, 1.0, 1.0], *of_tables):
-        assert metrics.auroc([np.inf, 1.0, -np.inf], labels) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "named"),
-    [
-        (lambda: metrics.auroc([1.0, 2.0], [True] * 2), metrics.OneClassError, "all 2 are right"),
-        (lambda: metrics.auroc([1.0, 2.0], [False] * 2), metrics.OneClassError, "all 2 are wrong"),
-        (
-            lambda: metrics.auroc([], np.array([], dtype=bool)),
-            metrics.OneClassError,
-            "none are given",
-        ),
-        (
-            lambda: metrics.auroc([1.0, np.nan, np.nan], [True, False, True]),
-            ValueError,
-            "2 of 3 rows, first in row 1",
-        ),
-        (
-            lambda: metrics.auroc(np.ma.array([1.0, 2.0], mask=[0, 1]), [True, False]),
-            ValueError,
-            "1 of 2 rows, first in row 1",
-        ),
-        (
-            lambda: metrics.auroc_intervals([[1.0], [np.nan]], [True, False]),
-            ValueError,
-            "1 of 2 rows, first in row 1",
-        ),
-        (
-            lambda: metrics.auroc([1.0, 2.0], [True] * 3),
-            ValueError,
-            r"uncertainty must have the shape \(3, A\)",
-        ),
-        *((lambda no=no: metrics.auroc([1.0, 2.0], no), ValueError, "correct") for no in NO_LABELS),
-        (lambda: metrics.auroc([[1.0], [2.0]], [True, False]), ValueError, "uncertainty"),
-        (lambda: metrics.auroc_intervals([1.0, 2.0], [True, False]), ValueError, "uncertainty"),
-        (
-            lambda: metrics.usable(pd.DataFrame({"PRO": [1.0, 2.0]}), [True]),
-            ValueError,
-            "Length of values",
-        ),
-        (
-            lambda: metrics.auroc_intervals([[1.0], [2.0]], [True, False], clusters=["a"]),
-            ValueError,
-            r"clusters must have one name per question; got \(1,\), expected \(2,\)",
-        ),
-    ],
-)
-def test_what_is_not_defined_is_an_error_that_names_it(call, kind, named):
-    with pytest.raises(kind, match=named):
-        call()
+LABELS = ([False, True, True], [0, 1, 1], [0.0, 1.0, 1.0])
+TABLE_LABELS = (pd.Series(LABELS[0], dtype=object), pd.array(LABELS[0], dtype="boolean"))
+
+
+@pytest.mark.parametrize("labels", [*LABELS, *TABLE_LABELS])
+def test_labels_may_have_any_type_of_true_and_false(labels):
+    assert metrics.auroc([np.inf, 1.0, -np.inf], labels) == 1.0
+
+
+TWO = [1.0, 2.0]
+BOTH = [True, False]
+of_cluster = partial(metrics.auroc_intervals, clusters=["a"])
+REFUSED = [
+    (metrics.auroc, [1.0, np.nan, np.nan], [True, False, True], "2 of 3 rows, first in row 1"),
+    (metrics.auroc, np.ma.array(TWO, mask=[0, 1]), BOTH, "1 of 2 rows, first in row 1"),
+    (metrics.auroc_intervals, [[1.0], [np.nan]], BOTH, "1 of 2 rows, first in row 1"),
+    (metrics.auroc, TWO, [True] * 3, r"uncertainty must have the shape \(3, A\)"),
+    *((metrics.auroc, TWO, labels, "correct must be") for labels in NO_LABELS),
+    (metrics.auroc, [[1.0], [2.0]], BOTH, "uncertainty must have"),
+    (metrics.auroc_intervals, TWO, BOTH, "uncertainty must have"),
+    (metrics.usable, pd.DataFrame({"PRO": TWO}), [True], "Length of values"),
+    (of_cluster, [[1.0], [2.0]], BOTH, r"clusters must .*; got \(1,\), expected \(2,\)"),
+]
+
+
+def test_what_is_not_defined_is_an_error_that_names_it():
+    for call, scores, labels, words in REFUSED:
+        with pytest.raises(ValueError, match=words):
+            call(scores, labels)
+    one_class = {"all 2 are right": [True] * 2, "all 2 are wrong": [False] * 2}
+    for words, labels in (one_class | {"none are given": np.array([], dtype=bool)}).items():
+        with pytest.raises(metrics.OneClassError, match=words):
+            metrics.auroc(TWO[: len(labels)], labels)
 
 
 NAN = np.nan
 # By case: the scores, whether answers are right, the reasons of questions, and the sentence.
 LEFT_OUT = {
-    "none": ({"PRO": [1.0, 2.0]}, [True] * 2, "", "All 2 questions are used."),
     "scores and a reference": (
         {"PRO": [1.0, NAN, 2.0, 3.0, 4.0], "SE": [1.0, NAN, NAN, 3.0, 4.0]},
         [True, False, True, None, False],
@@ -122,6 +97,12 @@ LEFT_OUT = {
         [True] * 8,
         "",
         "7 of 8 questions are left out (0, 1, 2, 3, 4, …): NLL is missing for 7.",
+    ),
+    "five": (
+        {"NLL": [NAN] * 5 + [1.0]},
+        [True] * 6,
+        "",
+        "5 of 6 questions are left out (0, 1, 2, 3, 4): NLL is missing for 5.",
     ),
     "no answer and no reference": (
         {"NLL": [NAN, NAN, 1.0]},
@@ -224,49 +205,34 @@ def test_the_jackknife_is_the_auroc_without_each_cluster(rows):
             np.testing.assert_allclose(jackknifed[:, cluster], expected, rtol=0, atol=1e-12)
 
 
-def test_five_questions_that_are_left_out_are_named_without_an_ellipsis():
-    scores = [np.nan] * 5 + [1.0]
-    table = pd.DataFrame({"NLL": scores, "PRO": scores})
-    _, sentence = metrics.usable(table, [True] * 6)
-    assert "(0, 1, 2, 3, 4):" in sentence
-
-
-def test_an_interval_by_cluster_by_hand():
-    """Six clusters of a right and a wrong answer; the wrong answer wins in all clusters but one."""
-    values = np.array([0.0, 1.0] * 5 + [1.0, 0.0])[:, None]
-    correct = np.array([True, False] * 6)
-    # a = (5/6)² + 2 (5/6) (1/6) / 2 = 30/36 = 5/6. Without the odd cluster it is 1, without one of
-    # the others (4/5)² + (4/5) (1/5) = 4/5. V = 5/6 ((1/6)² + 5 (1/30)²) = 1/36.
-    assert jackknifed_aurocs(values, correct, np.repeat(range(6), 2)).tolist() == [[0.8] * 5 + [1]]
-    # 1/n = V / (a (1 - a)) = 1/5, larger than the one of 1/6 to 1/3 that questions give. Its
-    # effective number of clusters is (1/30)² / ((1/6)⁴ + 5 (1/30)⁴) = 10/7, so that Student's t has
-    # 15/7 degrees of freedom.
-    inverse_n = (student.isf(0.025, 15 / 7) / norm.isf(0.025)) ** 2
-    _, low, high = metrics.auroc_intervals(values, correct)
-    by_question = 1 / n_of(low[0], high[0])
-    _, low, high = metrics.auroc_intervals(values, correct, clusters=np.repeat(list("abcdef"), 2))
-    assert 1 / n_of(low[0], high[0]) == pytest.approx(max(by_question, 0.2) * inverse_n)
-
-
-def n_of(low, high, area=5 / 6):
+def n_of(low, high, area):
     """Return the n of a Wilson interval from its ends: its middle is (a n + z²/2) / (n + z²)."""
     square = norm.isf(0.025) ** 2
     middle = (low + high) / 2
     return square * (middle - 0.5) / (area - middle)
 
 
-def test_an_interval_by_cluster_has_at_most_one_degree_of_freedom_less_than_clusters():
-    """As above, but the wrong answer wins in four clusters of six."""
-    values = np.array([0.0, 1.0] * 4 + [1.0, 0.0] * 2)[:, None]
+# If the wrong answer wins in five of six clusters, a = (5/6)² + 2 (5/6) (1/6) / 2 = 5/6. Without
+# the odd cluster it is 1, without one of the others (4/5)² + (4/5) (1/5) = 4/5. V = 5/6 ((1/6)² +
+# 5 (1/30)²) = 1/36. The effective number of clusters is (1/30)² / ((1/6)⁴ + 5 (1/30)⁴) = 10/7, and
+# 1.5 times that are 15/7 degrees of freedom. If it wins in four, a = 2/3, V = 5/6 (4 (1/15)² +
+# 2 (2/15)²) = 2/45 and the effective number is 12² / (4 + 2 · 4²) = 4; six clusters have at most 5
+# degrees of freedom. In both cases, 1/n = V / (a (1 - a)) = 1/5.
+@pytest.mark.parametrize(("n_won", "freedom", "left"), [(5, 15 / 7, [0.8, 1]), (4, 5, [0.6, 0.8])])
+def test_an_interval_by_cluster_by_hand(n_won, freedom, left):
+    """Six clusters of a right and a wrong answer, which wins in some of them."""
+    values = np.array([0.0, 1.0] * n_won + [1.0, 0.0] * (6 - n_won))[:, None]
     correct = np.array([True, False] * 6)
-    # a = 2/3, V = 5/6 (4 (1/15)² + 2 (2/15)²) = 2/45, and 1/n = V / (a (1 - a)) = 1/5. The
-    # effective number of clusters is 12² / (4 + 2 · 4²) = 4, and 5 is less than 1.5 · 4.
-    inverse_n = (student.isf(0.025, 5) / norm.isf(0.025)) ** 2
-    _, low, high = metrics.auroc_intervals(values, correct)
-    by_question = 1 / n_of(low[0], high[0], 2 / 3)
-    _, low, high = metrics.auroc_intervals(values, correct, clusters=np.repeat(list("abcdef"), 2))
-    by_cluster = 1 / n_of(low[0], high[0], 2 / 3)
-    assert by_cluster == pytest.approx(max(by_question, 0.2) * inverse_n)
+    codes = np.repeat(range(6), 2)
+    expected = np.repeat(left, [n_won, 6 - n_won])
+    np.testing.assert_allclose(jackknifed_aurocs(values, correct, codes)[0], expected)
+    inverse_n = []
+    for clusters in (None, codes):
+        _, [low], [high] = metrics.auroc_intervals(values, correct, clusters=clusters)
+        inverse_n.append(1 / n_of(low, high, n_won / 6))
+    by_question, by_cluster = inverse_n
+    quantile = student.isf(0.025, freedom) / norm.isf(0.025)
+    assert by_cluster == pytest.approx(max(by_question, 0.2) * quantile**2)
 
 
 def test_an_auroc_of_one_has_an_interval_by_cluster_that_ends_at_one():

@@ -1,6 +1,7 @@
 """A language model as judge: verdicts, refusals, and the file that keeps the verdicts."""
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -70,30 +71,22 @@ def test_equal_prompts_are_sent_once():
     assert (len(model.prompts), table["status"].tolist()) == (1, ["judged"] * 3)
 
 
-def test_stored_verdicts_are_not_asked_again(tmp_path):
+@pytest.mark.parametrize(
+    ("first", "second", "n_asked"),
+    [
+        (Judge(), Judge(), 0),
+        (Judge(fails_after=32), Judge(), 8),
+        (Judge(), Judge(fingerprint="2"), 40),
+    ],
+    ids=["stored", "interrupted", "another model"],
+)
+def test_a_model_is_asked_for_the_verdicts_that_it_has_not_stored(tmp_path, first, second, n_asked):
     cache = tmp_path / "verdicts.jsonl"
-    first = judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
-    silent = Judge(fails_after=0)
-    second = judge(QUESTIONS, REFERENCES, ANSWERS, model=silent, cache=cache)
-    assert second.equals(first)
-
-
-def test_an_interrupted_call_goes_on_where_it_stopped(tmp_path):
-    cache = tmp_path / "verdicts.jsonl"
-    with pytest.raises(ConnectionError):
-        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(fails_after=32), cache=cache)
-    model = Judge()
-    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=model, cache=cache)
-    assert len(model.prompts) == 8
+    with suppress(ConnectionError):
+        judge(QUESTIONS, REFERENCES, ANSWERS, model=first, cache=cache)
+    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=second, cache=cache)
+    assert len(second.prompts) == n_asked
     assert table.equals(judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge()))
-
-
-def test_another_model_does_not_read_the_verdicts(tmp_path):
-    cache = tmp_path / "verdicts.jsonl"
-    judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
-    other = Judge(fingerprint="2")
-    judge(QUESTIONS, REFERENCES, ANSWERS, model=other, cache=cache)
-    assert len(other.prompts) == 40
 
 
 def test_another_precision_of_a_model_does_not_read_its_verdicts(tmp_path):

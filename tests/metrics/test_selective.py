@@ -8,13 +8,7 @@ from test_auroc import QUESTIONS
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import OneClassError, wilson
-from pro_lib.metrics.selective import (
-    accuracy_curve,
-    answered_weights,
-    bin_numbers,
-    oracle_accuracy,
-    rejection_table,
-)
+from pro_lib.metrics.selective import answered_weights
 
 VALIDATION = [1.0, 2.0], [True, False]
 
@@ -31,8 +25,8 @@ def rejection(*uncertainties, correct):
     return table["prr"].to_numpy(), table["auarc"].to_numpy()
 
 
-@pytest.mark.parametrize("n", [9, 40])
-def test_prr_and_auarc_equal_those_of_rejecting_one_answer_after_the_other(n):
+def test_prr_and_auarc_equal_those_of_rejecting_one_answer_after_the_other():
+    n = 40
     rng = np.random.default_rng(n)
     uncertainty = rng.normal(size=n)
     correct = rng.random(n) < 0.6
@@ -55,10 +49,8 @@ def test_the_random_baseline_of_prr_is_the_mean_over_all_orders():
 
 
 def test_ties_count_with_the_mean_over_their_orders():
-    uncertainty, correct = (
-        np.array([1.0, 2.0, 2.0, 2.0, 3.0]),
-        np.array([True, True, False, False, True]),
-    )
+    uncertainty = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    correct = np.array([True, True, False, False, True])
     expected = np.mean(
         [naive_area([0, *tie, 4], correct) for tie in itertools.permutations([1, 2, 3])]
     )
@@ -137,10 +129,7 @@ def naive_isotonic(uncertainty, correct):
 
 @given(QUESTIONS)
 def test_calibration_fits_isotonic_regression(rows):
-    uncertainty, correct = (
-        np.array([u for u, _ in rows], dtype=float),
-        np.array([c for _, c in rows]),
-    )
+    uncertainty, correct = map(np.array, zip(*rows, strict=True))
     expected = naive_isotonic(uncertainty, correct)
     result = metrics.calibration(uncertainty, correct, uncertainty, correct)
     np.testing.assert_allclose(
@@ -189,29 +178,3 @@ def test_weights_of_the_answered_questions_give_the_accuracy_of_the_curve(rows):
     accuracies = weights @ correct / np.arange(1, n + 1)
     curve = metrics.accuracy_coverage(scores, correct.astype(bool))["accuracy"]
     np.testing.assert_allclose(accuracies, curve)
-
-
-def test_estimates_of_right_answers_have_a_curve():
-    # Least uncertain first: 1.2, then the mean 0.4 of two that tie.
-    curve = accuracy_curve(np.array([0.5, 0.1, 0.5]), np.array([0.9, 1.2, -0.1]))
-    np.testing.assert_allclose(curve, [1.2, 0.8, 2 / 3])
-
-
-def test_rejection_by_estimates_of_right_answers():
-    scores = pd.DataFrame({"perfect": [0.1, 0.2, 0.3, 0.4]})
-    right = np.array([0.5, 0.5, 0.0, 0.0])
-    table = rejection_table(scores, right)
-    # One answer of four is right: the oracle has 1, 1/2, 1/3 and 1/4.
-    oracle = (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
-    auarc = (0.5 + 0.5 + 1 / 3 + 0.25) / 4
-    assert table["auarc"][0] == pytest.approx(auarc)
-    assert table["prr"][0] == pytest.approx((auarc - 0.25) / (oracle - 0.25))
-
-
-def test_the_oracle_of_a_fractional_number_of_right_answers():
-    np.testing.assert_allclose(oracle_accuracy(np.full(4, 0.6)), [1, 1, 0.8, 0.6])
-
-
-def test_bins_may_be_fewer_than_ten():
-    assert bin_numbers(np.arange(6) / 6, 3).tolist() == [0, 0, 1, 1, 2, 2]
-    assert bin_numbers(np.arange(6) / 6, 1).tolist() == [0] * 6

@@ -84,20 +84,16 @@ def test_scores_by_hand():
     log_probs = log2 * np.array([[-3.0, -1.0], [-2.0, NAN]])
     means = log_probs / np.array([[3, 2], [1, NAN]])  # -1, -1/2; -2
     # PRO at α = 0.1 keeps both answers: 3 - (1/2) 2 - (1/8) 0 = 2; at α = 0.3 the first alone.
-    np.testing.assert_allclose(
-        scoring.pro(log_probs, alpha=[0.1, 0.3]), log2 * np.array([[2, 1], [2, 2]])
-    )
-    np.testing.assert_allclose(scoring.nll(log_probs), [log2, 2 * log2])
-    np.testing.assert_allclose(
-        scoring.average_log_likelihood(means, log_probs), [0.5 * log2, 2 * log2]
-    )
-    np.testing.assert_allclose(
-        scoring.predictive_entropy(log_probs), [(1 / 2 + 3 / 8) * log2, 2 / 4 * log2]
-    )
-    np.testing.assert_allclose(
-        scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2]
-    )
-    np.testing.assert_allclose(scoring.normalized_entropy(means), [(1 + 0.5) / 2 * log2, 2 * log2])
+    by_hand = [
+        (scoring.pro(log_probs, alpha=[0.1, 0.3]), [[2, 1], [2, 2]]),
+        (scoring.nll(log_probs), [1, 2]),
+        (scoring.average_log_likelihood(means, log_probs), [1 / 2, 2]),
+        (scoring.predictive_entropy(log_probs), [1 / 2 + 3 / 8, 2 / 4]),
+        (scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2, 2]),
+        (scoring.normalized_entropy(means), [(1 + 1 / 2) / 2, 2]),
+    ]
+    for values, expected in by_hand:
+        np.testing.assert_allclose(values / log2, expected)
     # If answers tie, the highest mean counts; if the mean of the most probable is not known
     # there is none.
     means = [[-3.0, -2.0, -1.0], [-1.0, NAN, NAN], [NAN, -0.5, NAN]]
@@ -215,10 +211,8 @@ def test_the_alpha_floor_by_hand():
 
 
 def test_the_tree_bound_by_hand():
-    prefixes, entropies = (
-        np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]]),
-        np.array([[2.0, 1.0, 0.5], [0.3, 0, 0]]),
-    )
+    prefixes = np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]])
+    entropies = [[2.0, 1.0, 0.5], [0.3, 0, 0]]
     assert scoring.tree_bound(prefixes, entropies) == pytest.approx([2.45, 0.3])
     assert scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])[0] == pytest.approx(
         [2.4, 2.45]
@@ -240,26 +234,17 @@ def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_ent
 
 
 def test_a_certain_answer_has_no_negative_zero():
-    certain = [[0.0, np.nan]]
-    scores = [
-        scoring.nll(certain),
-        scoring.pro(certain, alpha=0.4),
-        scoring.predictive_entropy(certain),
-    ]
-    scores += [
-        scoring.predictive_entropy_mc(certain),
-        scoring.average_log_likelihood(certain, certain),
-    ]
-    assert [str(score[0]) for score in scores] == ["0.0"] * 5
+    certain = np.array([[0.0, np.nan]])
+    assert [str(score(certain)[0]) for score in ALL_SCORES] == ["0.0"] * len(ALL_SCORES)
 
 
-def test_pro_at_k_needs_k_answers_of_a_search_and_no_more():
+@pytest.mark.parametrize(
+    ("score", "search_alpha"),
+    [
+        (partial(scoring.pro_at_k, k=2), 0.2),  # the search found two answers, and no more is asked
+        (partial(scoring.pro, alpha=0.25), 0.25),
+    ],
+)
+def test_a_search_down_to_alpha_changes_no_score(score, search_alpha):
     log_probs = np.log([[0.5, 0.25]])
-    expected = scoring.pro_at_k(log_probs, 2)
-    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 2, search_alpha=0.2), expected)
-
-
-def test_pro_can_be_computed_at_the_alpha_of_the_search():
-    log_probs = np.log([[0.5, 0.25]])
-    expected = scoring.pro(log_probs, alpha=0.25)
-    np.testing.assert_array_equal(scoring.pro(log_probs, alpha=0.25, search_alpha=0.25), expected)
+    np.testing.assert_array_equal(score(log_probs, search_alpha=search_alpha), score(log_probs))
