@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib import Experiment, metrics
-from pro_lib.app.self_evaluation import P_TRUE
+from pro_lib.evaluation.self_evaluation import P_TRUE
 from pro_lib.metrics.judge_model import JUDGE_THRESHOLD
 from pro_lib.plots import benchmark
 

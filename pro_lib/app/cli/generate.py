@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +12,8 @@ import click
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import columns_option, strict_option
 from pro_lib.app.cli.output import say
-from pro_lib.common import catalog
 
 if TYPE_CHECKING:
-    from pro_lib.app.experiment import Experiment
     from pro_lib.runs.run import Run
 
 # With fewer questions in a split, an AUROC has an interval of more than ±0.1.
@@ -52,7 +49,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
     """
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.decoding.strategies import STRATEGIES
-    from pro_lib.runs.storage import RunFolder
+    from pro_lib.runs import storage
 
     for strategy in strategies:
         if strategy not in STRATEGIES:
@@ -74,11 +71,12 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
             described.add(run.info.dataset)
             say(*_split_lines(run, experiment.split))
         say(run)
-        folder = _run_folder(experiment, run)
+        model_folder = experiment.generations_dir / run.info.dataset / run.info.model
+        folder = storage.find_run(model_folder, run.info)
         if folder is None:
             continue
         questions = experiment.questions(pair[1], *experiment.both_split_names)
-        with RunFolder(folder, run.info) as stored:
+        with storage.RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
         name = shlex.quote(str(folder.relative_to(experiment.generations_dir)))
         say(f"  folder: {folder}", f"  next: pro score {name}, or pro explore {name}")
@@ -97,12 +95,3 @@ def _split_lines(run: Run, reported_split: str) -> list[str]:
             "methods: intervals of AUROC will be wide."
         )
     return lines
-
-
-def _run_folder(experiment: Experiment, run: Run) -> Path | None:
-    """Return the folder of a run, or None if it is gone."""
-    from pro_lib.runs import storage
-
-    model = catalog.model_folder_name(run.info.model)
-    folder = experiment.generations_dir / run.info.dataset / model
-    return storage.find_run(folder, run.info)

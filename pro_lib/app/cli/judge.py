@@ -91,7 +91,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib.app import verdicts
+    from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
     check_output(
@@ -99,19 +99,19 @@ def judge_command(  # noqa: PLR0913 - one argument per option
         option="--output",
         inputs=input_paths(answers, reading),
         force=force,
-        is_ours=verdicts.is_verdict_table,
+        is_ours=judge_verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
-    table = verdicts.answers_to_judge(run, every_answer=every_answer)
+    table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
     judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    prompts = verdicts.prompts_to_send(table, judge, cache)
+    prompts = judge_verdicts.prompts_to_send(table, judge, cache)
     say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
     if server and prompts and not yes:
         n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
         cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
         click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
-    table = verdicts.verdicts(table, model=judge, cache=cache)
+    table = judge_verdicts.verdicts(table, model=judge, cache=cache)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 
