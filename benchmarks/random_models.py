@@ -96,13 +96,11 @@ class Shape(NamedTuple):
 
     Attributes:
         mean_length: the mean number of tokens, including the ending.
-        sd_length: the standard deviation of the number of tokens.
         share_likely: the share of answers with p >= `LIKELY`.
         share_possible: the share of answers with p >= `POSSIBLE`.
     """
 
     mean_length: float
-    sd_length: float
     share_likely: float
     share_possible: float
 
@@ -322,7 +320,7 @@ def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
         [sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]
     ).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
-    return Shape(float(lengths.mean()), float(lengths.std()), *shares)
+    return Shape(float(lengths.mean()), *shares)
 
 
 def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings:
@@ -332,10 +330,3 @@ def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings
     )
     stops[list(stop)] = True
     return Endings(stops, torch.zeros_like(stops))
-
-
-def describe(constants: Peakedness, shape: Shape) -> str:
-    """Return one line about a model."""
-    return ", ".join(
-        f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items()
-    )

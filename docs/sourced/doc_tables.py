@@ -163,7 +163,7 @@ def small_models() -> pd.DataFrame:
     table = pd.concat(
         benchmark_rows(f"{folder}/06_benchmark.csv", protocol="paper") for folder in SMALL
     )
-    table = table[table["name"] != "PRO, validation"]
+    table = table[(table["name"] != "PRO, validation") & (table["similarity"] != "alias")]
     cell = with_interval("auroc_minus_pro") + "{mark}"
     return pivoted(table, {"method": "{name}"}, SETTING, cell)
 
@@ -215,14 +215,9 @@ def published_redraws() -> pd.DataFrame:
     return pivoted(table, {"answers": SETTING}, "{protocol}", cell)
 
 
-# Variants that are only in audit.csv
-AUDIT_LEFT_OUT = "finer|p > α|K = 7|exact match|averaged|discrete|farquhar|lm_poly|uq_nlg"
-
-
 @on_a_page
 def audit_choices() -> pd.DataFrame:
     """Return how much each choice of the released code changes the AUROC."""
-    table = rows(f"{DATA}/audit.csv").fillna({"option": ""})
     columns = {
         "method": "{method}",
         "choice": "{choice}",
@@ -231,8 +226,7 @@ def audit_choices() -> pd.DataFrame:
         "AUROC": "{auroc:.3f}",
         "difference": "{difference:+.3f} [{low:+.3f}, {high:+.3f}]",
     }
-    left_out = table["method"].str.contains("alias") | table["choice"].str.contains(AUDIT_LEFT_OUT)
-    return written(table[~left_out], columns)
+    return written(rows(f"{DATA}/audit.csv").fillna({"option": ""}), columns)
 
 
 @on_a_page
@@ -351,28 +345,18 @@ def speed_gpu() -> pd.DataFrame:
     return times(f"{DATA}/gpu_ladder.csv")
 
 
-def criteria(name: str) -> pd.DataFrame:
-    """Return the criteria of estimates from labels, with the worst setting of each."""
-    columns = {
-        "criterion": "{criterion}",
-        "settings": "{n_cells}",
-        "worst setting": "{worst:.3f}",
-        "settings beyond the limit": "{n_beyond}",
-        "significantly beyond": "{n_significant:.0f}",
-    }
-    return written(rows(f"{DATA}/{name}.csv"), columns)
-
-
 @on_a_page
 def label_criteria() -> pd.DataFrame:
-    """Return the criteria for the first simulation."""
-    return criteria("label_criteria")
-
-
-@on_a_page
-def label_criteria_again() -> pd.DataFrame:
-    """Return the criteria for the second simulation."""
-    return criteria("label_criteria_again")
+    """Return the criteria of estimates from labels, with the worst setting of two simulations."""
+    columns = {
+        "criterion": "{criterion}",
+        "settings": "{n_cells}; {n_cells_again}",
+        "worst setting": "{worst:.3f}; {worst_again:.3f}",
+        "beyond the limit": "{n_beyond}; {n_beyond_again}",
+        "significantly beyond": "{n_significant:.0f}; {n_significant_again:.0f}",
+    }
+    again = rows(f"{DATA}/label_criteria_again.csv").add_suffix("_again")
+    return written(rows(f"{DATA}/label_criteria.csv").join(again), columns)
 
 
 @on_a_page

@@ -14,6 +14,8 @@ from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pro_lib.questions.question_sets import QuestionSet
     from pro_lib.runs.run import Run
 
@@ -73,11 +75,14 @@ def read_answers(
         # The references are replaced.
         warnings.simplefilter("ignore", OldReferencesWarning)
         run = runs.read_run(path, all_questions=all_questions)
-    return _with_references(run, question_set, questions, strict=strict)
+    table = _given_questions(run, question_set, questions, strict=strict)
+    return runs.read_run(path, questions=table)
 
 
-def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: bool) -> Run:
-    """Return the run of the questions in a file, with the references and splits of the file.
+def _given_questions(
+    run: Run, question_set: QuestionSet, path: str, *, strict: bool
+) -> pd.DataFrame:
+    """Return the questions of a run with the ids, references and splits of a file.
 
     A file without a column of splits leaves the splits of the run.
     """
@@ -98,4 +103,4 @@ def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: 
     questions = question_set.table.iloc[rows[is_in_file]]
     if "split" not in question_set.source["columns"]:
         questions = questions.assign(split=run.questions["split"].to_numpy()[is_in_file])
-    return run.for_questions(questions)
+    return questions

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
 from pro_lib.common.files import RunError
 from pro_lib.metrics.correctness import joined_references
-from pro_lib.metrics.judge_model import JUDGE_THRESHOLD, judge, judge_prompts
-from pro_lib.metrics.yes_no import ChoiceModel, missing_prompts
+from pro_lib.metrics.judge_model import JUDGE_THRESHOLD, judge
+from pro_lib.metrics.yes_no import ChoiceModel
 from pro_lib.runs.run import Run
 
 _COLUMNS = ["question_id", "question", "text", "correct", "p_right", "mass", "status"]
@@ -44,19 +45,20 @@ def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
     return table.assign(references=table["references"].map(list))
 
 
-def prompts_to_send(answers: pd.DataFrame, model: ChoiceModel, cache: Path) -> list[str]:
-    """Return the prompts about the result of `answers_to_judge` whose replies are not stored."""
-    prompts = judge_prompts(answers["question"], answers["references"], answers["text"])
-    return missing_prompts(model, prompts, cache)
-
-
-def verdicts(answers: pd.DataFrame, *, model: ChoiceModel, cache: Path) -> pd.DataFrame:
+def verdicts(
+    answers: pd.DataFrame,
+    *,
+    model: ChoiceModel,
+    cache: Path,
+    confirm: Callable[[list[str]], None],
+) -> pd.DataFrame:
     """Return a judge's verdicts, a row per answer.
 
     Args:
         answers: the result of `answers_to_judge`.
         model: the judge.
         cache: the file in which its replies are kept.
+        confirm: called with the prompts that will be sent.
 
     Returns:
         The columns question_id, question, text, correct (whether the probability is at least 0.5;
@@ -64,7 +66,7 @@ def verdicts(answers: pd.DataFrame, *, model: ChoiceModel, cache: Path) -> pd.Da
         accepted_answers, the references as the judge read them.
     """
     columns = (answers["question"], answers["references"], answers["text"])
-    table = judge(*columns, model=model, cache=cache, progress=True)
+    table = judge(*columns, model=model, cache=cache, progress=True, confirm=confirm)
     is_right = table["p_right"] >= JUDGE_THRESHOLD
     table["correct"] = is_right.astype("boolean").where(table["status"] == "judged")
     references = answers["references"].map(joined_references)

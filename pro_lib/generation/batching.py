@@ -29,8 +29,6 @@ from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measur
 from pro_lib.generation.decoding.packed_tree import (
     ForwardCounts,
     Tree,
-    common_prefix_length,
-    encode_prefix,
 )
 from pro_lib.generation.decoding.steps import Outcome
 from pro_lib.generation.decoding.strategies import Strategy, Threshold
@@ -40,11 +38,6 @@ from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import Cost, part_table
 
-# Measured on two cores with the bundled model. In smaller batches, calls of the network cost more
-# per question; larger ones compute more attention that is masked.
-DEFAULT_BATCH_SIZE = 32
-# On CUDA, a step of few rows takes as long as launching its kernels (docs/results/speed.md).
-_CUDA_BATCH_SIZE = 128
 # Measured errors of log-probabilities, by network, then by prompts, T and texts that end an answer.
 _EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()
 # Messages about lacking memory in errors of other types: from the CPU's allocator, CUDA or MPS, and
@@ -85,7 +78,7 @@ class Job:
         self._prefix = None
         # Each prompt is encoded twice: for its length, and for its answers.
         self._encode = lru_cache(2**14)(self.model.encode)
-        self.batch_size = self.batch_size or self._default_batch_size()
+        self.batch_size = self.batch_size or self.model.prompts_at_once
         # The most questions at once that may fit into memory.
         self.fitting = sys.maxsize
         if not len(self.questions):
@@ -96,12 +89,6 @@ class Job:
         longest = max(map(len, prompts))
         self.fit = self.model.fit_for(longest + self.strategy.max_new_tokens)
         self._check_token_ids(prompts)
-
-    def _default_batch_size(self) -> int:
-        """Return the number of questions in one batch if the caller does not set it."""
-        if self.model.is_remote:
-            return self.model.concurrency
-        return _CUDA_BATCH_SIZE if self.model.device.type == "cuda" else DEFAULT_BATCH_SIZE
 
     def _check_template(self) -> None:
         """Raise `UnsupportedModelError` for a chat template whose prompts lack the question."""
@@ -288,23 +275,16 @@ class Job:
 
     def _tree(self, prompts: list[list[int]]) -> Tree:
         """Return the tree of some prompts."""
-        # The states of their common prefix are computed once.
+        # The states of the shots are computed once. A tree uses as much of them as its own prompts
+        # have in common.
         network = self.model.network
         if self._prefix is None:
-            # A tree uses as much of the prefix as its own prompts have in common.
-            prefix_ids = self._shared_prefix()
-            self._prefix = encode_prefix(network, prefix_ids, counts=self.counts)
+            shots = self.questions.prefix()
+            sequences = [self._encode(shots)] if shots else [[]]
+            if shots and self.chat:
+                sequences = self._prompts(self._two_examples())
+            self._prefix = self.fit.prefix(network, sequences, self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
-
-    def _shared_prefix(self) -> list[int]:
-        """Return the token ids with which all prompts begin: the shots, if the tree uses them."""
-        shots = self.questions.prefix()
-        if not shots or self.fit.plain:
-            return []
-        if not self.chat:
-            return self.model.encode(shots)
-        prompts = self._prompts(self._two_examples())
-        return prompts[0][: common_prefix_length(prompts)]
 
     def _prompts(self, table: pd.DataFrame) -> list[list[int]]:
         """Return the token ids of the prompts of some questions."""

@@ -13,7 +13,6 @@ from pro_lib.generation.decoding.packed_tree import (
     ForwardCounts,
     Tree,
     common_prefix_length,
-    encode_prefix,
     to_device,
 )
 
@@ -59,16 +58,15 @@ def choice_log_probs(
     if not choices:
         raise SentenceError("choices must have at least one text; got []")
     counts = counts or ForwardCounts()
-    places = [place for place, prompt in enumerate(prompts) if _can_encode(model, prompt)]
     results = np.full((len(prompts), len(choices)), np.nan)
+    places = [place for place, prompt in enumerate(prompts) if _can_encode(model, prompt)]
     if not places:
         return results
-    encoded = [encode_choices(model, prompts[place], choices) for place in places]
+    encoded = [_encode_choices(model, prompts[place], choices) for place in places]
     prompt_ids = [ids for ids, _ in encoded]
     choice_ids = [continuations for _, continuations in encoded]
     fit = model.fit_for(max(len(ids) + max(map(len, ends)) for ids, ends in encoded))
-    shared = common_prefix_length([ids[:-1] for ids in prompt_ids])
-    prefix = encode_prefix(model.network, prompt_ids[0][:shared], counts=counts)
+    prefix = fit.prefix(model.network, [ids[:-1] for ids in prompt_ids], counts)
     for start in range(0, len(places), batch_size):
         batch = slice(start, start + batch_size)
         tree = fit.tree(model.network, prompt_ids[batch], prefix=prefix, counts=counts)
@@ -85,14 +83,12 @@ def _can_encode(model: "Model", prompt: str) -> bool:
     return True
 
 
-def encode_choices(
+def _encode_choices(
     model: "Model", prompt: str, choices: Sequence[str]
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the tokens of a prompt and of its choices.
-
-    A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
-    begin at the first token that is not the same for the prompt and for every choice.
-    """
+    """Return the tokens of a prompt and of its choices."""
+    # A tokenizer may join the end of the prompt with the beginning of a choice. The choices then
+    # begin at the first token that is not the same for the prompt and for every choice.
     prompt_ids = model.encode(prompt)
     with_choices = [model.encode(prompt + choice) for choice in choices]
     start = common_prefix_length([prompt_ids, *with_choices])
@@ -117,8 +113,11 @@ def _follow(tree: Tree, choices: Sequence[Sequence[Sequence[int]]]) -> NDArray[n
     rows = np.repeat(np.arange(len(choices)), len(choices[0]))
     for depth in range(max(map(len, paths))):
         tokens = np.array([paths[number][depth] for number in numbers])
-        device_rows, device_tokens = to_device(log_probs.device, rows, tokens)
-        totals[numbers] += log_probs[device_rows, device_tokens].double().cpu().numpy()
+        if hasattr(tree, "log_probs_of"):  # a server lists only some tokens
+            totals[numbers] += tree.log_probs_of(rows, tokens)
+        else:
+            device_rows, device_tokens = to_device(log_probs.device, rows, tokens)
+            totals[numbers] += log_probs[device_rows, device_tokens].double().cpu().numpy()
         is_longer = np.array([len(paths[number]) > depth + 1 for number in numbers])
         numbers = numbers[is_longer]
         if len(numbers):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ from pro_lib.generation.tokens import (
     text_before,
     token_texts,
 )
-from pro_lib.runs.question_table import plain
+from pro_lib.runs.question_table import json_cell
 
 # Options of `from_pretrained` that configurations and tokenizers accept too.
 _SHARED_OPTIONS = (
@@ -75,6 +75,11 @@ _SHARED_OPTIONS = (
 # The model that `cached_model` loaded last, by its name, options and fingerprint.
 _LAST: "dict[tuple, Model]" = {}
 _HUB_TIMEOUT = 10.0  # seconds
+# Measured on two cores with the bundled model. In smaller batches, calls of the network cost more
+# per question; larger ones compute more attention that is masked.
+_BATCH_SIZE = 32
+# On CUDA, a step of few rows takes as long as launching its kernels (docs/results/speed.md).
+_CUDA_BATCH_SIZE = 128
 
 
 class UnsupportedModelError(SentenceError):
@@ -105,6 +110,8 @@ class Model:
     endings: Endings = field(repr=False)
     fit: Fit
     ends: tuple[str, ...] = NEWLINE
+    # Whether a server has the weights. The answers are then stored question by question.
+    is_remote: ClassVar[bool] = False
     overrides: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @property
@@ -126,17 +133,9 @@ class Model:
         return None
 
     @property
-    def is_remote(self) -> bool:
-        """Whether the weights are behind a server.
-
-        The answers of such a model are stored question by question.
-        """
-        return False
-
-    @property
-    def concurrency(self) -> int:
-        """How many requests a server gets at the same time."""
-        return 1
+    def prompts_at_once(self) -> int:
+        """The number of prompts in one batch if the caller does not set it."""
+        return _CUDA_BATCH_SIZE if self.device.type == "cuda" else _BATCH_SIZE
 
     def parameters(self) -> dict[str, Any]:
         """Return the properties of the model that decide a run, as JSON can store them."""
@@ -144,7 +143,7 @@ class Model:
         if self.quantization:
             parameters["quantization"] = self.quantization
         if self.overrides:
-            loading = {name: plain(value) for name, value in self.overrides.items()}
+            loading = {name: json_cell(value) for name, value in self.overrides.items()}
             return parameters | {"loading": loading}
         return parameters
 

@@ -174,7 +174,6 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
         for piece in folder.path.glob(f"{name}.*"):
             piece.unlink()
         raise
-    storage.join_pieces(folder.path, folder.info)
 
 
 def _check_server(job: Job, info: RunInfo) -> None:

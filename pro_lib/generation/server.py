@@ -26,7 +26,6 @@ with extra("models", "the tokenizer of a model behind a server"):
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import tokens
-from pro_lib.generation.choices import encode_choices
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Children, Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts
@@ -35,7 +34,6 @@ from pro_lib.generation.server_client import (
     LOWEST,
     PROBE_PROMPTS,
     ROUNDING,
-    Connection,
     Server,
     short_digest,
 )
@@ -93,7 +91,7 @@ def connect_server(
         network=network,
         tokenizer=tokenizer,
         endings=endings,
-        fit=Fit(0.0, ServedModel.plain),
+        fit=ServerFit(0.0, "is asked through a server", server=server),
         server=server,
     )
     served_model.parameters()  # probes the server
@@ -111,6 +109,17 @@ def _folder_name(model: str) -> str:
 
 
 @dataclass(frozen=True)
+class ServerFit(Fit):
+    """The tree whose prefixes a server evaluates."""
+
+    server: Server = field(kw_only=True)
+
+    def tree(self, network: Any, prompts: Sequence, *, prefix: Any, counts: ForwardCounts) -> Any:
+        """Return the tree of some prompts, as `Fit.tree` does."""
+        return ServerTree(self.server, prompts, counts)
+
+
+@dataclass(frozen=True)
 class ServedModel(Model):
     """A model whose weights are behind a server."""
 
@@ -118,18 +127,10 @@ class ServedModel(Model):
     device = torch.device("cpu")
     dtype = "served"
     quantization = None
-    plain = "is asked through a server"
+    is_remote = True
 
     @property
-    def is_remote(self) -> bool:
-        """Whether the weights are behind a server.
-
-        The answers of such a model are stored question by question.
-        """
-        return True
-
-    @property
-    def concurrency(self) -> int:
+    def prompts_at_once(self) -> int:
         """How many requests the server gets at the same time."""
         return self.server.concurrency
 
@@ -182,57 +183,9 @@ class ServedModel(Model):
             )
         return self
 
-    def fit_for(self, n_tokens: int) -> Any:
-        """Return the model itself, which creates the trees whose prefixes the server evaluates."""
-        return self
-
-    def tree(
-        self,
-        network: Any,
-        prompts: Sequence[Sequence[int]],
-        *,
-        prefix: Any,
-        counts: ForwardCounts,
-    ) -> "ServerTree":
-        """Return the tree of some prompts, as `Fit.tree` does."""
-        return ServerTree(self.server, prompts, counts)
-
-    @property
-    def prompts_at_once(self) -> int:
-        """How many prompts are sent before their log-probabilities are stored."""
-        return 1
-
-    def choice_log_probs(self, prompts: Sequence[str], choices: Sequence[str]) -> np.ndarray:
-        """Return log P(choice | prompt) in nats, (n, C), from the server's lists of next tokens.
-
-        One list is requested for each token of a choice; choices that begin alike share their
-        first lists. A value is NaN if a token of the choice is not in its list.
-
-        Raises:
-            SentenceError: there is no choice, or a choice adds no token to a prompt.
-            RunError: the server does not answer, or its reply is not a list of log-probabilities.
-        """
-        with self.server.connect() as connection:
-            rows = [self._choices_of(connection, prompt, choices) for prompt in prompts]
-        return np.array(rows).reshape(len(prompts), len(choices))
-
-    def _choices_of(
-        self, connection: Connection, prompt: str, choices: Sequence[str]
-    ) -> list[float]:
-        """Return the log-probabilities of the choices after one prompt."""
-        prompt_ids, choice_ids = encode_choices(self, prompt, choices)
-        lists: dict[tuple[int, ...], dict[int, float]] = {}
-        totals = []
-        for token_ids in choice_ids:
-            total = 0.0
-            for depth, token in enumerate(token_ids):
-                prefix = (*prompt_ids, *token_ids[:depth])
-                if prefix not in lists:
-                    top = min(self.server.top, len(self.server.texts))
-                    lists[prefix] = self.server.request_list(connection, prefix, top)
-                total += lists[prefix].get(token, np.nan)
-            totals.append(total)
-        return totals
+    def fit_for(self, n_tokens: int) -> Fit:
+        """Return the tree whose prefixes the server evaluates, for texts of any length."""
+        return self.fit
 
 
 class ServerTree:
@@ -265,6 +218,18 @@ class ServerTree:
         self._rows = kept_rows + self._added
         self._counts.token_forwards += len(self._added)
         return torch.arange(len(self._added))
+
+    def log_probs_of(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities of tokens after new prefixes; NaN if one is not listed."""
+        prefixes = [self._added[row] for row in rows]
+        n_listed = min(self._server.top, len(self._server.texts))
+        with self._server.connect() as connection:
+            lists = {
+                prefix: self._server.request_list(connection, prefix, n_listed)
+                for prefix in dict.fromkeys(prefixes)
+            }
+        pairs = zip(prefixes, tokens.tolist(), strict=True)
+        return np.array([lists[prefix].get(token, np.nan) for prefix, token in pairs])
 
     def children(
         self, rows: Tensor, endings: Endings, floors: np.ndarray, greedy: np.ndarray

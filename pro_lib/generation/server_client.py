@@ -21,7 +21,7 @@ import numpy as np
 from pydantic_core import from_json
 
 from pro_lib.common.files import RunError, sha256
-from pro_lib.common.nested import inner_value
+from pro_lib.common.nested import as_items, inner_value
 from pro_lib.common.validation import (
     NotNegative,
     Positive,
@@ -48,9 +48,6 @@ _BACKOFF = tenacity.wait_random_exponential(multiplier=0.2, max=5.0)
 ROUNDING = 1e-3  # by how much probabilities may add up to more than 1
 LOWEST = -1e4  # stands for the logarithm of 0
 _N_STORED = 20  # number of likely tokens of the probe that are stored
-# Paths to the list of the likeliest tokens in a chat completion and in a text completion.
-_CHAT_LIST = ("choices", 0, "logprobs", "content", 0, "top_logprobs")
-_TEXT_LIST = ("choices", 0, "logprobs", "top_logprobs", 0)
 _SAMPLED_LIST = ("choices", 0, "logprobs", "content", 0, "top_probs")  # of llama.cpp
 # The prompts of the probe. No model is certain of the token after the first two prompts; most
 # models are certain of the token after the third.
@@ -151,7 +148,7 @@ class Server:
         """
         fields = {"prompt": list(prefix), "logprobs": n_tokens, "return_tokens_as_token_ids": True}
         reply = connection.post(fields | sampling)
-        pairs = _token_pairs(reply)
+        pairs = listed_tokens(reply, "id")
         log_probs = _by_token_id(pairs)
         fault = _list_fault(reply, log_probs, len(pairs))
         # A model may have a few unused tokens more than its tokenizer. A likely one leaves a gap.
@@ -385,23 +382,25 @@ class Connection:
         return failure
 
 
-def _token_pairs(reply: object) -> list[tuple[str, Any]]:
-    """Return the tokens that a reply lists, as pairs of the token's id or name and its value."""
-    listing = inner_value(reply, *_CHAT_LIST)
+def listed_tokens(reply: object, key: str, place: int = 0) -> list[tuple[Any, Any]]:
+    """Return the tokens that a reply lists at a place, as pairs of a token and its value.
+
+    The token is the value of `key`, or the name if a text completion lists tokens by their names.
+    """
+    log_probs = inner_value(reply, "choices", 0, "logprobs")
+    listing = inner_value(log_probs, "content", place, "top_logprobs")
     if listing is None:
-        listing = inner_value(reply, *_TEXT_LIST)
-    if isinstance(listing, list):
-        return [(str(inner_value(item, "id")), inner_value(item, "logprob")) for item in listing]
+        listing = inner_value(log_probs, "top_logprobs", place)
     if isinstance(listing, dict):
         return list(listing.items())
-    return []
+    return [(inner_value(item, key), inner_value(item, "logprob")) for item in as_items(listing)]
 
 
-def _by_token_id(pairs: Sequence[tuple[str, Any]]) -> dict[int, float]:
+def _by_token_id(pairs: Sequence[tuple[Any, Any]]) -> dict[int, float]:
     """Return the values of the pairs that have a token id and a number, the likeliest first."""
     log_probs: dict[int, float] = {}
     for name, value in pairs:
-        token = name.removeprefix("token_id:")
+        token = str(name).removeprefix("token_id:")
         if type(value) in (float, int) and re.fullmatch(r"\d{1,9}", token, re.ASCII):
             log_probs[int(token)] = float(value)
     return dict(sorted(log_probs.items(), key=lambda item: -item[1]))

@@ -70,7 +70,7 @@ def stored_run(
     decoder = strategies.strategy(strategy, chat=chat, **settings)
     name = catalog.model_folder_name(model) if isinstance(model, str) else model.name
     folder = run_folder(out, name, questions, decoder, chat=chat)
-    if not storage.has_answers(folder):
+    if not storage.parts(folder):
         return None
     parameters = storage.read_info(folder).parameters
     stored_dtype = parameters.get("dtype")

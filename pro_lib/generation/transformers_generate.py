@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from pro_lib.common.validation import extra
@@ -23,12 +22,7 @@ from pro_lib.generation.batching import by_probability
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generation.decoding.exact_search import measured_epsilon
 from pro_lib.generation.decoding.next_tokens import Endings
-from pro_lib.generation.decoding.packed_tree import (
-    ForwardCounts,
-    Tree,
-    common_prefix_length,
-    encode_prefix,
-)
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.decoding.steps import Outcome
 from pro_lib.generation.decoding.strategies import DiverseBeam, Strategy, Threshold
 from pro_lib.generation.models import UnsupportedModelError
@@ -208,10 +202,13 @@ def _generate(
     longest = max(map(len, prompts)) + strategy.max_new_tokens
     try:
         endings = find_endings(tokenizer, network, config=config)
-        fit = _fit(network, longest)
+        if network not in _FITS:
+            _FITS[network] = best_fit(network)
+        fit = fit_for_length(network, _FITS[network], longest)
     except PackingError as reason:
         raise UnsupportedModelError(f"{type(network).__name__} {reason}") from reason
-    tree_of = _tree_function(network, fit, prompts)
+    prefix = fit.prefix(network, prompts)
+    tree_of = partial(fit.tree, network, prefix=prefix, counts=ForwardCounts())
     largest_error: ArrayLike = 0.0
     if epsilon is not None:
         largest_error = epsilon
@@ -223,30 +220,19 @@ def _generate(
         tree_of(prompts), endings, question_ids=question_ids, epsilon=largest_error
     )
     ranked = [_ranked_answers(*result) for result in results]
-    if config.return_dict_in_generate:
-        certificates = tuple(certificate for _, certificate in results)
-        return _output(input_ids, ranked, certificates, config, endings)
-    first_answers = [answers[:1] for answers in ranked]
-    return _sequences(input_ids, first_answers, config, endings)
-
-
-def _fit(network: PreTrainedModel, n_tokens: int) -> Fit:
-    """Return the kind of tree for texts of up to `n_tokens` tokens."""
-    if network not in _FITS:
-        _FITS[network] = best_fit(network)
-    return fit_for_length(network, _FITS[network], n_tokens)
-
-
-def _tree_function(
-    network: PreTrainedModel, fit: Fit, prompts: Sequence[list[int]]
-) -> Callable[[Sequence[list[int]]], Tree]:
-    """Return the function that makes trees of prompts."""
-    # Their common prefix is computed once.
-    shared: Sequence[int] = ()
-    if not fit.plain:
-        shared = prompts[0][: common_prefix_length(prompts)]
-    prefix = encode_prefix(network, shared)
-    return partial(fit.tree, network, prefix=prefix, counts=ForwardCounts())
+    if not config.return_dict_in_generate:
+        first_answers = [answers[:1] for answers in ranked]
+        return _sequences(input_ids, first_answers, config, endings)
+    log_probs = [
+        torch.tensor([_log_prob(answer) for answer in answers], dtype=torch.float64)
+        for answers in ranked
+    ]
+    return GenerateOutput(
+        sequences=_sequences(input_ids, ranked, config, endings),
+        n_answers=torch.tensor([len(answers) for answers in ranked]),
+        log_probs=pad_sequence(log_probs, batch_first=True, padding_value=math.nan),
+        certificates=tuple(certificate for _, certificate in results),
+    )
 
 
 def _check_arguments(
@@ -323,26 +309,6 @@ def _ranked_answers(answers: list[Outcome], certificate: Certificate | None) -> 
 def _log_prob(answer: Outcome) -> float:
     """Return the log-probability of a complete answer in nats, or NaN if the answer was cut."""
     return answer.complete_log_prob if answer.finished else math.nan
-
-
-def _output(
-    prompts: Tensor,
-    answers_by_prompt: Sequence[list[Outcome]],
-    certificates: tuple[Certificate | None, ...],
-    config: GenerationConfig,
-    endings: Endings,
-) -> GenerateOutput:
-    """Return all answers as a `GenerateOutput`."""
-    log_probs = []
-    for answers in answers_by_prompt:
-        values = np.array([_log_prob(answer) for answer in answers])
-        log_probs.append(torch.from_numpy(values))
-    return GenerateOutput(
-        sequences=_sequences(prompts, answers_by_prompt, config, endings),
-        n_answers=torch.tensor([len(answers) for answers in answers_by_prompt]),
-        log_probs=pad_sequence(log_probs, batch_first=True, padding_value=math.nan),
-        certificates=certificates,
-    )
 
 
 def _sequences(

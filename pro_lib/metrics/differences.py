@@ -61,10 +61,8 @@ class DeLong:
 
     def readings(self) -> list[str]:
         """Return the reading of each difference (`read_difference`); "" for the reference."""
-        words = [
-            read_difference(*values, problem=self.problem)
-            for values in zip(self.low, self.high, self.n_differ, strict=True)
-        ]
+        values = zip(self.low, self.high, self.n_differ, strict=True)
+        words = [read_difference(*value, problem=self.problem) for value in values]
         words[self.reference] = ""
         return words
 
@@ -110,8 +108,9 @@ def delong(
         >>> tests.difference.round(2).tolist()
         [0.0, 0.39]
     """
-    column = _reference_column(uncertainties, reference)
     values, labels = aligned(uncertainties, correct, columns=True)
+    is_position = isinstance(reference, int)
+    column = reference if is_position else pd.DataFrame(uncertainties).columns.get_loc(reference)
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     n_differ = count_moved(values, values[:, column])
     problem = _too_few(labels, codes)
@@ -120,10 +119,8 @@ def delong(
         if 0 < np.count_nonzero(labels) < len(labels):
             areas = auroc_intervals(values, labels)[0]
             difference = areas - areas[column]
-        unknown = np.full_like(difference, np.nan)
-        return DeLong(
-            difference, unknown, unknown, unknown, unknown, n_differ, column, problem=problem
-        )
+        unknown = [np.full_like(difference, np.nan)] * 4
+        return DeLong(difference, *unknown, n_differ, column, problem)
     difference, variance, freedom = _moments(values, labels, column, n_differ, codes)
     standard_error = np.sqrt(variance)
     half_width = -stdtrit(freedom, 0.025) * standard_error
@@ -171,19 +168,6 @@ def _moments(
     # It is NaN if a class is in one cluster, and so is the interval then.
     variance = np.maximum(variance, by_cluster + pseudo_variance)
     return difference, variance, np.minimum(freedom, jackknifed.shape[1] - 1)
-
-
-def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
-    """Return the position of the reference among the columns, or raise `KeyError`."""
-    if isinstance(reference, int):
-        return reference
-    names = pd.DataFrame(uncertainties).columns
-    column = int(names.get_indexer_for([reference])[0])
-    if column < 0:
-        raise KeyError(
-            f"reference {reference!r} is not among the columns {', '.join(map(str, names))}"
-        )
-    return column
 
 
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
@@ -372,7 +356,7 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
         name = f"{row['method']} minus {reference}"
         size = signed(row["difference"])
         ends = [row["difference_low"], row["difference_high"]]
-        if row["reading"] == "identical":
+        if row["reading"] == IDENTICAL:
             texts.append(f"{name} {size}, the same order of all questions")
         elif np.isnan(ends).any():
             texts.append(f"{name} {size}, without an interval: {row['reading']}")

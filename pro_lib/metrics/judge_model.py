@@ -5,7 +5,7 @@ two continuations. Its verdict is the probability of the first one. `judge` neve
 or a value that the model did not return, for a verdict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +79,7 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
     least_mass: float = LEAST_MASS,
     cache: str | Path | None = None,
     progress: bool = False,
+    confirm: Callable[[list[str]], None] | None = None,
 ) -> pd.DataFrame:
     """Ask a language model how probable it is that each answer is right.
 
@@ -93,6 +94,8 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
         cache: an append-only file of verdicts. A prompt that the same model has already answered
             is read from it, so an interrupted call continues where it stopped.
         progress: show a progress bar.
+        confirm: called once with the prompts that will be sent, such as to ask about the cost. An
+            error that it raises sends none.
 
     Returns:
         One row per answer, with the columns
@@ -117,29 +120,6 @@ def judge(  # noqa: PLR0913 - the settings of a judge, all by name
            p_right  mass  status
         0     0.25   0.8  judged
     """
-    prompts = judge_prompts(questions, references, answers, shots=shots)
-    log_probs = yes_no_log_probs(model, prompts, cache=cache, progress=progress)
-    mass = np.nansum(np.exp(log_probs), axis=1)
-    is_unknown = np.isnan(log_probs).all(axis=1)
-    is_refused = (mass < least_mass) | np.isnan(log_probs).any(axis=1)
-    status = np.select([is_unknown, is_refused], ["unknown", "refused"], "judged")
-    p_right = np.where(status == "judged", expit(log_probs[:, 0] - log_probs[:, 1]), np.nan)
-    mass = np.where(is_unknown, np.nan, mass)
-    return pd.DataFrame({"p_right": p_right, "mass": mass, "status": status})
-
-
-def judge_prompts(
-    questions: Sequence[str],
-    references: Sequence[Sequence[str]],
-    answers: Sequence[str],
-    *,
-    shots: str = JUDGE_SHOTS,
-) -> list[str]:
-    """Return the prompt of each answer, as `judge` sends it.
-
-    Raises:
-        SentenceError: the arguments have different lengths, or a question has no reference.
-    """
     if not len(questions) == len(references) == len(answers):
         raise SentenceError(
             f"questions, references and answers must have the same length; "
@@ -148,7 +128,13 @@ def judge_prompts(
     for row, accepted in enumerate(references):
         if isinstance(accepted, str) or not len(accepted):
             raise SentenceError(f"references must be a list of texts for each question; row {row}")
-    return [
-        judge_prompt(question, accepted, answer, shots=shots)
-        for question, accepted, answer in zip(questions, references, answers, strict=True)
-    ]
+    rows = zip(questions, references, answers, strict=True)
+    prompts = [judge_prompt(*row, shots=shots) for row in rows]
+    log_probs = yes_no_log_probs(model, prompts, cache=cache, progress=progress, confirm=confirm)
+    mass = np.nansum(np.exp(log_probs), axis=1)
+    is_unknown = np.isnan(log_probs).all(axis=1)
+    is_refused = (mass < least_mass) | np.isnan(log_probs).any(axis=1)
+    status = np.select([is_unknown, is_refused], ["unknown", "refused"], "judged")
+    p_right = np.where(status == "judged", expit(log_probs[:, 0] - log_probs[:, 1]), np.nan)
+    mass = np.where(is_unknown, np.nan, mass)
+    return pd.DataFrame({"p_right": p_right, "mass": mass, "status": status})

@@ -1,16 +1,17 @@
 """Ask a model a question with the choices (A) and (B), and keep its replies in a file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from tqdm.auto import tqdm
 
-from pro_lib.common.files import sha256
+from pro_lib.common.files import parse, sha256
 from pro_lib.common.line_file import append_lines, read_lines
-from pro_lib.common.validation import SentenceError
+from pro_lib.common.validation import Format
 
 CHOICES = (" (A)", " (B)")  # yes and no, after the end of a prompt
 _AT_ONCE = 32  # prompts whose replies are stored together
@@ -46,12 +47,23 @@ class ChoiceModel(Protocol):
         """
 
 
+class _Reply(Format):
+    """A line of the file of replies. An unknown log-probability is null."""
+
+    model: str
+    fingerprint: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+    prompt_sha256: str
+    log_probs: Annotated[list[float | None], Field(min_length=2, max_length=2)]
+
+
 def yes_no_log_probs(
     model: ChoiceModel,
     prompts: Sequence[str],
     *,
     cache: str | Path | None = None,
     progress: bool = False,
+    confirm: Callable[[list[str]], None] | None = None,
 ) -> NDArray[np.float64]:
     """Return the log-probabilities (n, 2) of yes and no in nats, from the file or from the model.
 
@@ -64,30 +76,36 @@ def yes_no_log_probs(
         prompts: n prompts that end before the choice.
         cache: an append-only file, which is created if it does not exist. None stores nothing.
         progress: show a progress bar.
+        confirm: called with the prompts that will be sent; an error that it raises sends none.
 
     Raises:
-        SentenceError: a line of the file is not a stored reply.
-        RunError: the file cannot be read or written.
+        RunError: the file cannot be read or written, or a line is not a stored reply.
     """
-    replies = {} if cache is None else _stored_replies(model, cache)
-    missing = [prompt for prompt in dict.fromkeys(prompts) if _key(prompt) not in replies]
+    identity: dict[str, Any] = {}
+    replies: dict[str, list[float | None]] = {}
+    if cache is not None:
+        settings = getattr(model, "reply_settings", {})
+        identity = {"model": model.name, "fingerprint": model.fingerprint, "settings": settings}
+        replies = _stored_replies(identity, cache)
+    keys = [sha256("\n".join([*CHOICES, prompt]).encode()) for prompt in prompts]
+    missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in replies}
+    if confirm is not None:
+        confirm(list(missing.values()))
     at_once = getattr(model, "prompts_at_once", _AT_ONCE)
     with tqdm(total=len(missing), disable=not progress, unit="prompt") as bar:
         for start in range(0, len(missing), at_once):
-            batch = missing[start : start + at_once]
-            log_probs = np.asarray(model.choice_log_probs(batch, CHOICES), dtype=np.float64)
-            new = {_key(prompt): row.tolist() for prompt, row in zip(batch, log_probs, strict=True)}
-            replies |= new
+            batch = list(missing)[start : start + at_once]
+            log_probs = model.choice_log_probs([missing[key] for key in batch], CHOICES)
+            lines = []
+            for key, row in zip(batch, np.asarray(log_probs, dtype=np.float64), strict=True):
+                replies[key] = [None if np.isnan(value) else float(value) for value in row]
+                if replies[key] != [None, None]:
+                    lines.append(identity | {"prompt_sha256": key, "log_probs": replies[key]})
             if cache is not None:
-                append_lines(cache, _lines(model, new))
+                append_lines(cache, lines)
             bar.update(len(batch))
-    return _with_rest(np.array([replies[_key(prompt)] for prompt in prompts]).reshape(-1, 2))
-
-
-def missing_prompts(model: ChoiceModel, prompts: Sequence[str], cache: str | Path) -> list[str]:
-    """Return the different prompts that the model would be asked, because they are not stored."""
-    replies = _stored_replies(model, cache)
-    return [prompt for prompt in dict.fromkeys(prompts) if _key(prompt) not in replies]
+    rows = np.array([replies[key] for key in keys], dtype=np.float64)
+    return _with_rest(rows.reshape(-1, 2))
 
 
 def _with_rest(log_probs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -98,40 +116,11 @@ def _with_rest(log_probs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(is_filled, rest, log_probs)
 
 
-def _key(prompt: str) -> str:
-    """Return the digest of a prompt and of the choices."""
-    return sha256("\n".join([*CHOICES, prompt]).encode())
-
-
-def _identity(model: ChoiceModel) -> dict[str, Any]:
-    """Return the fields of a line that say which model has replied."""
-    settings = getattr(model, "reply_settings", {})
-    return {"model": model.name, "fingerprint": model.fingerprint, "settings": settings}
-
-
-def _lines(model: ChoiceModel, replies: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Return the lines of the file for replies, in which an unknown value is null."""
-    lines = []
-    for key, row in replies.items():
-        log_probs = [None if np.isnan(value) else value for value in row]
-        if log_probs != [None, None]:
-            lines.append(_identity(model) | {"prompt_sha256": key, "log_probs": log_probs})
-    return lines
-
-
-def _stored_replies(model: ChoiceModel, cache: str | Path) -> dict[str, list[float]]:
-    """Return the replies of a model in a file, by the digest of the prompt."""
-    identity = _identity(model)
+def _stored_replies(identity: dict[str, Any], cache: str | Path) -> dict[str, list[float | None]]:
+    """Return the replies of a model in a file, by the digest of the prompt and the choices."""
     replies = {}
     for number, line in enumerate(read_lines(cache), 1):
-        try:
-            yes, no = np.array(line["log_probs"], dtype=np.float64).tolist()
-            is_own = identity.items() <= {"settings": {}, **line}.items()
-            key = str(line["prompt_sha256"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise SentenceError(
-                f"{cache}, line {number} is not a stored verdict; use another file as cache"
-            ) from error
-        if is_own:
-            replies[key] = [yes, no]
+        reply = parse(_Reply, line, f"{cache}, line {number}")
+        if identity.items() <= dict(reply).items():
+            replies[reply.prompt_sha256] = reply.log_probs
     return replies

@@ -1,7 +1,6 @@
 """Why questions and answers are not used, as the commands say it."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,9 +213,6 @@ def test_reasons_survive_a_selection_of_questions():
     selected = run.select(question_ids=["c", "a"])
     assert selected.reasons().tolist() == ["tool call", ""]
     assert selected.unused_answers() == {"tool call": 1, "unreadable": 1}
-    named = replace(run, questions=run.questions.assign(question=["x?", "y?", "z?"]))
-    others = named.questions.assign(question_id=["x", "y", "z"])[::-1]
-    assert named.for_questions(others).reasons().tolist() == ["tool call", "cut", ""]
 
 
 def test_the_most_frequent_reason_of_a_question_counts():

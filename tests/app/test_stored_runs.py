@@ -209,7 +209,7 @@ def test_a_killed_call_leaves_the_questions_of_the_last_finished_one(monkeypatch
     assert references_in(folder) == {f"q{n}": "wrong" for n in range(4)}
     answer([*NEW[:4], MORE])
     assert references_in(folder) == {f"q{n}": "new" for n in range(4)} | {"more": "new"}
-    [table] = storage.question_files(storage.Path(folder))
+    [table] = storage.parts(storage.Path(folder), "questions")
     assert table.name.startswith("questions-00001-")
 
 
@@ -252,7 +252,7 @@ def test_questions_that_the_last_call_did_not_ask_have_their_latest_references()
 
 def test_an_old_run_has_the_references_that_it_holds_and_says_so():
     folder = answer(ROWS[:4])
-    [table] = storage.question_files(storage.Path(folder))
+    [table] = storage.parts(storage.Path(folder), "questions")
     table.unlink()
     with pytest.warns(OldReferencesWarning, match="4 of its 4 questions have the references and"):
         run = read_run(folder)

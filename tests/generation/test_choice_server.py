@@ -9,7 +9,7 @@ from fake_server import connected, replying, serving
 
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation.choice_server import connect_choice_server
+from pro_lib.generation.choice_server import ChoiceServer
 from pro_lib.metrics.judge_model import judge
 from pro_lib.metrics.yes_no import CHOICES, yes_no_log_probs
 
@@ -31,7 +31,7 @@ def chat(*tokens):
 def probabilities(reply, **options):
     """Return the probabilities of A and B that one reply shows."""
     with replying(reply) as (url, _):
-        server = connect_choice_server(url, model="judge", **options)
+        server = ChoiceServer(url, model="judge", **options)
         return np.exp(server.choice_log_probs(["Is it?"], CHOICES))[0]
 
 
@@ -65,7 +65,7 @@ def test_an_unlisted_letter_gets_the_rest_or_there_is_no_verdict(kind, tmp_path)
     arguments = (["Who?"], [["Ada"]], ["Bob"])
     cache = tmp_path / "replies.jsonl"
     with replying(chat(reply)) as (url, requests):
-        server = connect_choice_server(url, model="judge")
+        server = ChoiceServer(url, model="judge")
         first = judge(*arguments, model=server, cache=cache)
         again = judge(*arguments, model=server, cache=cache)
     assert len(requests) == 1
@@ -98,7 +98,7 @@ def test_an_endpoint_for_texts_gets_the_common_beginning_of_the_choices():
         "choices": [{"logprobs": {"top_logprobs": [{"A": math.log(0.7), "B": math.log(0.2)}]}}]
     }
     with replying(reply) as (url, requests):
-        server = connect_choice_server(url, model="judge", endpoint="completions")
+        server = ChoiceServer(url, model="judge", endpoint="completions")
         values = np.exp(server.choice_log_probs(["Is it?"], CHOICES))
     np.testing.assert_allclose(values, [[0.7, 0.2]])
     path, _, body = requests[0]
@@ -111,7 +111,7 @@ def test_verdicts_before_a_failure_are_kept(tmp_path):
     arguments = (questions, [["Ada"]] * 40, ["Ada"] * 40)
     good = chat(token("A", **SURE))
     with replying(*[good] * 35, (401, {}), good) as (url, requests):
-        server = connect_choice_server(url, model="judge", concurrency=1)
+        server = ChoiceServer(url, model="judge", concurrency=1)
         with pytest.raises(RunError, match="401"):
             judge(*arguments, model=server, cache=cache)
         table = judge(*arguments, model=server, cache=cache)
@@ -133,13 +133,13 @@ def test_replies_of_another_server_are_not_used(tmp_path, change):
     ]
     options = {"model": "judge"}
     with replying(right, wrong) as (url, _), replying(wrong) as (other_url, _):
-        server = connect_choice_server(url, **options)
+        server = ChoiceServer(url, **options)
         judge(*arguments, model=server, cache=cache)
         address = {"port": other_url, "path": f"{url}/other"}.get(change, url)
         options |= {"endpoint": {"endpoint": "completions"}, "name": {"model": "other"}}.get(
             change, {"top": 5} if change == "top" else {}
         )
-        table = judge(*arguments, model=connect_choice_server(address, **options), cache=cache)
+        table = judge(*arguments, model=ChoiceServer(address, **options), cache=cache)
     assert table["p_right"].tolist() == [pytest.approx(1 / 9)]
 
 
@@ -153,7 +153,7 @@ def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch,
             requests,
         ),
     ):
-        server = connect_choice_server(url, model="judge")
+        server = ChoiceServer(url, model="judge")
         judge(["Who?"], [["Ada"]], ["Ada"], model=server, cache=cache)
         with pytest.raises(RunError) as error:
             server.choice_log_probs(["Is it?"], CHOICES)
@@ -167,7 +167,7 @@ def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("choices", [(" (A)", " A"), (" (", " (B)")])
 def test_choices_need_different_letters(choices):
-    server = connect_choice_server("http://localhost:1/v1", model="judge")
+    server = ChoiceServer("http://localhost:1/v1", model="judge")
     with pytest.raises(SentenceError, match="a different letter each"):
         server.choice_log_probs(["Is it?"], choices)
 

@@ -253,10 +253,7 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
 
 
 def test_a_run_of_other_questions_than_its_answers_is_refused(run):
-    words = (
-        "has answers to question 'a', which is not among its questions; "
-        "use Run.for_questions or Run.select"
-    )
+    words = "has answers to question 'a', which is not among its questions; use Run.select"
     with pytest.raises(RunError, match=words):
         replace(run, questions=run.questions.iloc[1:])
     assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == [

@@ -63,16 +63,9 @@ def naive_clusters(there, label):
 
 def test_clusters_by_hand():
     assert scoring.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
-    for rule in ("non_contradiction", "either_entailment", "not_both_neutral"):
-        assert scoring.clusters(variants.matches(FOUR, rule)).tolist() == [[0, 0, 0, 1]]
-    neutral = FOUR.copy()
-    neutral[0, 2, 0] = N  # both ways
-    for rule, expected in (("non_contradiction", [0, 0, 0, 1]), ("not_both_neutral", [0, 0, 1, 2])):
-        assert scoring.clusters(variants.matches(neutral, rule)).tolist() == [expected]
     # 0 matches 1, 1 matches 2, 0 does not match 2: a chain.
     chain = np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]], dtype=float)
     assert scoring.clusters(chain).tolist() == [[0, 0, 1]]
-    assert variants.clusters_by_last_match(chain).tolist() == [[0, 0, 0]]
     # Similarities must reach the threshold in both directions.
     assert scoring.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [
         [0, 1],
@@ -94,7 +87,10 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
     meaning = scoring.clusters(nli)
     meant = np.exp(scoring.meaning_log_probs(log_probs, meaning))
     results = {
-        variant: entropy(log_probs, meaning) for variant, entropy in variants.ENTROPIES.items()
+        "kuhn2023": variants.mean_over_meanings(log_probs, meaning),
+        "farquhar2024": scoring.semantic_entropy(log_probs, meaning),
+        "discrete": variants.discrete_entropy(log_probs, meaning),
+        "lm_polygraph": variants.mean_over_answers(log_probs, meaning),
     }
     assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
     for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
@@ -107,7 +103,6 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
             "farquhar2024": -sum(mass / total * math.log(mass / total) for mass in masses),
             "discrete": -sum(size / count * math.log(size / count) for size in sizes),
             "lm_polygraph": -sum(size * log for size, log in zip(sizes, logs, strict=True)) / count,
-            "uq_nlg": -math.log(total / len(masses)),
         }
         assert {variant: values[q] for variant, values in results.items()} == pytest.approx(
             expected, abs=1e-12
@@ -123,8 +118,7 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     results = {
         "lin2023": scoring.degree(nli),
         "qiu2024": scoring.semantic_density(counted, nli),
-        "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep, with_itself=True),
-        "uqlm": variants.forward_density(log_probs, nli, keep=keep, with_itself=False),
+        "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep),
         "release": variants.mean_distance(nli, keep),
     }
     assert all(math.isnan(values[-1]) for values in results.values())
@@ -136,7 +130,6 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
         terms = {
             "lin2023": [(1, 1 - nli[q, i, j, 0]) for i in there for j in there],
             "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
-            "uqlm": [(math.exp(row[i]), distance[0, i]) for i in others],
             "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others]
             + [(math.exp(row[0]), 0)],
             "release": [(1, 1 - (nli[q, 0, i, 0] + nli[q, i, 0, 0]) / 2) for i in kept],
@@ -194,10 +187,7 @@ def test_the_scores_are_those_of_lm_polygraph():
         "DegMat_NLI_score_contra": scoring.degree(1 - samples[..., 2]),
         "DegMat_Jaccard_score": scoring.degree(variants.jaccard([row[1:] for row in texts])),
         # Theirs is minus the density, ours 1 minus the density.
-        "SemanticDensityOutput": variants.forward_density(
-            means, nli, keep=sampled_once, with_itself=True
-        )
-        - 1,
+        "SemanticDensityOutput": variants.forward_density(means, nli, keep=sampled_once) - 1,
     }
     assert golden["lm_polygraph"].startswith("0.7.")
     assert set(ours) == set(expected)

@@ -71,10 +71,8 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
             described.add(run.info.dataset)
             say(*_split_lines(run, experiment.split))
         say(run)
-        model_folder = experiment.generations_dir / run.info.dataset / run.info.model
-        folder = storage.find_run(model_folder, run.info)
-        if folder is None:
-            continue
+        folder = run.folder
+        assert folder is not None  # the experiment stores its runs
         questions = experiment.questions(pair[1], *experiment.both_split_names)
         with storage.RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)

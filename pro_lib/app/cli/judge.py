@@ -103,36 +103,32 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     )
     run = requested_answers(answers, reading)
     table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
-    judge = _judge_model(model, server, endpoint, api_key_env, concurrency)
+
+    def confirm(prompts: list[str]) -> None:
+        say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
+        if server and prompts and not yes:
+            n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
+            cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
+            click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
+
+    if server is None:
+        from pro_lib.generation.models import cached_model
+
+        judge: ChoiceModel = cached_model(model)
+    else:
+        from pro_lib.generation.choice_server import ChoiceServer
+
+        judge = ChoiceServer(
+            server,
+            model,
+            endpoint=endpoint,  # type: ignore[arg-type]  # click checks the choice
+            api_key_env=api_key_env,
+            concurrency=concurrency,
+        )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    prompts = judge_verdicts.prompts_to_send(table, judge, cache)
-    say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
-    if server and prompts and not yes:
-        n_tokens = sum(map(len, prompts)) // _CHARACTERS_PER_TOKEN
-        cost = f"{len(prompts):,} requests with about {n_tokens:,} tokens in all"
-        click.confirm(f"Send {cost} to {server}?", abort=True, err=True)
-    table = judge_verdicts.verdicts(table, model=judge, cache=cache)
+    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
-
-
-def _judge_model(
-    model: str, server: str | None, endpoint: str, api_key_env: str, concurrency: int
-) -> ChoiceModel:
-    """Return the local judge, or the one behind a server."""
-    if server is None:
-        from pro_lib.generation import models
-
-        return models.cached_model(model)
-    from pro_lib.generation.choice_server import connect_choice_server
-
-    return connect_choice_server(
-        server,
-        model=model,
-        endpoint=endpoint,  # type: ignore[arg-type]  # click checks the choice
-        api_key_env=api_key_env,
-        concurrency=concurrency,
-    )
 
 
 def _summary(table: pd.DataFrame, output: Path) -> str:

@@ -28,7 +28,7 @@ from pro_lib.metrics.correctness import (
     rouge_and_correct,
     rule_in_words,
 )
-from pro_lib.runs.question_table import plain
+from pro_lib.runs.question_table import json_cell
 from pro_lib.runs.run import Run, identities
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS, RunInfo
 from pro_lib.scoring.similarity import lexical
@@ -121,13 +121,13 @@ def _question_data(
     """Return a question with its references, its certificate, and why its answer is correct."""
     question = {"id": row["question_id"], "question": f"question {row['question_id']}"}
     for name in _QUESTION_COLUMNS:
-        value = plain(row.get(name))
+        value = json_cell(row.get(name))
         if value is not None:
             question[name] = value
     question["references"] = None if row["references"] is None else list(row["references"])
     question["correct"] = answers[0][4] if answers else None
     question["judgement"] = judgement
-    certificate = {name: plain(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
+    certificate = {name: json_cell(row[name]) for name in _CERTIFICATE_COLUMNS if name in row}
     if certificate:
         question["certificate"] = certificate
     return question
@@ -156,7 +156,7 @@ def _answer_lists(answers: pd.DataFrame, n_questions: int) -> list[list[list]]:
         entries = lists[answer.row]
         text = answer.text if isinstance(answer.text, str) else f"answer {len(entries) + 1}"
         number = numbers.setdefault(identity, len(numbers))
-        verdict = plain(answer.correct)
+        verdict = json_cell(answer.correct)
         entries.append([text, float(answer.value), number, bool(answer.finished), verdict])
     return lists
 
@@ -222,7 +222,7 @@ def comparison_data(
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),
-        "texts": [plain(text) for text in judged.answers["text"]],
+        "texts": [json_cell(text) for text in judged.answers["text"]],
         "correct": judged.correct.tolist(),
         "scores": judged.baselines.to_dict("list"),
         "counts": judged.exclusions,

@@ -24,6 +24,7 @@ from pro_lib.generation.decoding.packed_tree import (
     Prefix,
     Tree,
     attention_kernels,
+    common_prefix_length,
     encode_prefix,
     keep_logits,
 )
@@ -74,6 +75,16 @@ class Fit:
     error: float
     plain: str = ""
     cached: bool = True
+
+    def prefix(
+        self,
+        network: PreTrainedModel,
+        sequences: Sequence[Sequence[int]],
+        counts: ForwardCounts | None = None,
+    ) -> Prefix:
+        """Run the tokens with which all sequences begin; a plain tree does not use them."""
+        length = 0 if self.plain else common_prefix_length(sequences)
+        return encode_prefix(network, sequences[0][:length], counts=counts)
 
     def tree(
         self, network: PreTrainedModel, prompts: Sequence, *, prefix: Prefix, counts: ForwardCounts
