@@ -31,7 +31,7 @@ from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.generation import decoding
+from pro_lib.generation.decoding import strategies
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.precision import resolved_dtype
 from pro_lib.labels import LabelSample, is_label_sample
@@ -449,7 +449,7 @@ class Experiment(Parameters):
         """
         chat: Any = False if self.chat is None and questions.shots else self.chat
         settings = own_settings(strategy, vars(self))
-        decoder = decoding.strategy(strategy, chat=chat, **settings)
+        decoder = strategies.strategy(strategy, chat=chat, **settings)
         folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
         changes = decoder.changes() | questions.changes(chat=chat)
         folder /= files.folder_name(decoder.name, **changes)

@@ -17,7 +17,7 @@ from pro_lib.common.validation import not_empty
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.guarantees import Guarantee
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.generation import decoding
+from pro_lib.generation.decoding import strategies
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
 from pro_lib.metrics.roc import need_both
@@ -174,7 +174,7 @@ def _check_alpha(alpha: float, strategy: str, settings: Mapping[str, Any]) -> No
     """Check α and the settings of a strategy before the model is asked."""
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} must be one number")
-    decoder = decoding.strategy(strategy, **own_settings(strategy, settings))
+    decoder = strategies.strategy(strategy, **own_settings(strategy, settings))
     search_alpha = getattr(decoder, "search_alpha", None)
     scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
 
