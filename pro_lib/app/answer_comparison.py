@@ -16,6 +16,8 @@ from pro_lib.evaluation.judgement import Estimate
 from pro_lib.metrics.differences import FEWEST_OF_A_CLASS
 from pro_lib.metrics.roc import FloatArray
 
+_SECOND = " of the second run"  # ends the names of the second run's columns
+
 
 @dataclass(frozen=True)
 class AnswerComparison:
@@ -75,68 +77,57 @@ def compare_answers(first: ScoredAnswers, second: ScoredAnswers) -> AnswerCompar
         >>> comparison.n_questions, comparison.accuracy_difference.value
         (788, 0.0)
     """
-    both = (first, second)
-    places = _shared_questions(first, second)
-    judged = [scored.reported.rows(rows) for scored, rows in zip(both, places, strict=True)]
-    clusters = judged[0].answers.get("cluster")
-    correct = [evaluation.correct for evaluation in judged]
-    n = len(correct[0])
+    pairs = _paired_questions(first, second)
+    clusters = pairs.get("cluster")
+    methods = [name for name in first.reported_scores if name in second.reported_scores]
+    correct = [pairs[name].to_numpy(bool) for name in ("correct", f"correct{_SECOND}")]
     only_first = int((correct[0] & ~correct[1]).sum())
     only_second = int((correct[1] & ~correct[0]).sum())
     n_discordant = only_first + only_second
     # Twice the binomial tail of the rarer kind, as both kinds are equally probable.
     p_value = min(1.0, 2 * float(bdtr(min(only_first, only_second), n_discordant, 0.5)))
-    scores = [
-        scored.reported_scores.iloc[rows].reset_index(drop=True)
-        for scored, rows in zip(both, places, strict=True)
-    ]
     return AnswerComparison(
-        n_questions=n,
-        rule=judged[0].judgement.rule,
+        n_questions=len(pairs),
+        rule=first.reported.judgement.rule,
         accuracy=(float(correct[0].mean()), float(correct[1].mean())),
         only_first=only_first,
         only_second=only_second,
         accuracy_difference=_accuracy_difference(correct, clusters),
         p_value=p_value,
-        auroc=_auroc_differences(scores, correct, clusters),
+        auroc=_auroc_differences(pairs, methods, correct, clusters),
         by_cluster=clusters is not None,
     )
 
 
-def _shared_questions(
-    first: ScoredAnswers, second: ScoredAnswers
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the places of the shared questions in the judged answers of each run."""
-    tables = [_judged_questions(scored) for scored in (first, second)]
-    by_id = tables[0].merge(tables[1], on=["question_id", "question"], suffixes=("", "_second"))
-    if by_id.empty:
-        with_texts = [
+def _paired_questions(first: ScoredAnswers, second: ScoredAnswers) -> pd.DataFrame:
+    """Return a row per shared question, with the columns of both runs."""
+    suffixes = ("", _SECOND)
+    tables = [_judged_questions(first), _judged_questions(second)]
+    tables[1] = tables[1].drop(columns="cluster", errors="ignore")
+    pairs = tables[0].merge(tables[1], on=["question_id", "question"], suffixes=suffixes)
+    if pairs.empty:
+        once = [
             table[table["question"] != ""].drop_duplicates("question", keep=False)
             for table in tables
         ]
-        by_id = with_texts[0].merge(with_texts[1], on="question", suffixes=("", "_second"))
-    if by_id.empty:
-        names = " and ".join(scored.run.name for scored in (first, second))
+        pairs = once[0].merge(once[1], on="question", suffixes=suffixes)
+    if pairs.empty:
         raise RunError(
-            f"runs {names} share no judged question; they need questions with the same ids and "
-            "texts"
+            f"runs {first.run.name} and {second.run.name} share no judged question; they need "
+            "questions with the same ids and texts"
         )
-    return by_id["place"].to_numpy(), by_id["place_second"].to_numpy()
+    return pairs
 
 
 def _judged_questions(scored: ScoredAnswers) -> pd.DataFrame:
-    """Return the id, text and place of each judged question.
-
-    An unknown text is empty.
-    """
-    ids = scored.reported.answers["question_id"]
-    texts = scored.rows.drop_duplicates("question_id").set_index("question_id")["question"]
-    columns = {
-        "question_id": ids.to_numpy(),
-        "question": texts.reindex(ids).fillna("").to_numpy(),
-        "place": np.arange(len(ids)),
-    }
-    return pd.DataFrame(columns)
+    """Return id, text, verdict, cluster and scores of each question; an unknown text is empty."""
+    answers = scored.reported.answers.filter(["question_id", "question", "correct", "cluster"])
+    if answers.empty:
+        raise RunError(
+            f"run {scored.run.name} has no answer that can be judged; give right answers with "
+            "--questions or --labels"
+        )
+    return answers.fillna({"question": ""}).join(scored.reported_scores)
 
 
 def _accuracy_difference(correct: list[NDArray[np.bool_]], clusters: pd.Series | None) -> Estimate:
@@ -159,17 +150,19 @@ def _accuracy_difference(correct: list[NDArray[np.bool_]], clusters: pd.Series |
 
 
 def _auroc_differences(
-    scores: list[pd.DataFrame], correct: list[NDArray[np.bool_]], clusters: pd.Series | None
+    pairs: pd.DataFrame,
+    methods: list[str],
+    correct: list[NDArray[np.bool_]],
+    clusters: pd.Series | None,
 ) -> pd.DataFrame:
     """Return the AUROCs of each method of both runs, and their difference with its interval."""
     rows = []
     n_rarer = min(min(labels.sum(), (~labels).sum()) for labels in correct)
-    names = [name for name in scores[0] if name in scores[1]] if n_rarer else []
-    for name in names:
+    for name in methods if n_rarer else []:
         aurocs = []
         moves: list[FloatArray] = []
-        for table, labels in zip(scores, correct, strict=True):
-            shares = metrics.placements(table[name], labels)
+        for column, labels in zip((name, f"{name}{_SECOND}"), correct, strict=True):
+            shares = metrics.placements(pairs[column], labels)
             aurocs.append(float(shares[labels].mean()))
             moves.append(metrics.influence(shares, labels))
         difference = aurocs[1] - aurocs[0]
@@ -178,15 +171,7 @@ def _auroc_differences(
             n_independent = n_rarer if clusters is None else min(n_rarer, clusters.nunique())
             error = metrics.influence_error(moves[1] - moves[0], clusters)
             half_width = _student(n_independent) * error
-        row = {
-            "method": name,
-            "first": aurocs[0],
-            "second": aurocs[1],
-            "difference": difference,
-            "low": difference - half_width,
-            "high": difference + half_width,
-        }
-        rows.append(row)
+        rows.append((name, *aurocs, difference, difference - half_width, difference + half_width))
     columns = ["method", "first", "second", "difference", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 

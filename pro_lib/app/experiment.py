@@ -13,8 +13,7 @@ import pandas as pd
 
 from pro_lib import evaluation, metrics, runs, scoring
 from pro_lib.app.correctness import Correctness, read_correctness
-from pro_lib.app.label_files import label_file
-from pro_lib.app.made_from import file_digest, named_files, note_figure, run_digest, run_name
+from pro_lib.app.made_from import file_digest, named_paths, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
     BEAMS,
@@ -23,11 +22,10 @@ from pro_lib.app.parameters import (
     SAMPLES,
     Parameters,
     as_list,
+    changed_values,
     default_values,
-    plain_value,
-    same_value,
 )
-from pro_lib.app.recorded_answers import read_records, recorded_pairs, select_records
+from pro_lib.app.recorded_answers import read_records, select_records
 from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
@@ -35,7 +33,7 @@ from pro_lib.evaluation.evaluation import Evaluation, Splits
 from pro_lib.generation import decoding
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.precision import resolved_dtype
-from pro_lib.labels import LabelSample
+from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
@@ -83,22 +81,18 @@ class Experiment(Parameters):
             SentenceError: if a value is wrong, or contradicts another.
         """
         values = _with_model_names(parameters)
-        if notebook is None:
-            super().__init__(**values)
-            defaults = default_values()
-            known = [name for name in values if name in defaults]
-            self.check_contradictions(
-                [name for name in known if not same_value(values[name], defaults[name])]
-            )
-            return
-        values, changed = notebook_values(notebook, values)
-        parts = {name: plain_value(changed[name]) for name in changed if name[-4:] != "_dir"}
-        has_own_folder = bool(parts) and values.get("figures_dir") is None
+        original = default_values()
+        if notebook is not None:
+            values, original = notebook_values(notebook, values)
+        changed = changed_values(values, original)
+        parts = {name: value for name, value in changed.items() if not name.endswith("_dir")}
+        has_own_folder = notebook and parts and values.get("figures_dir") is None
         if has_own_folder:
             values["figures_dir"] = catalog.HOME / "figures" / "custom" / files.folder_name(**parts)
         super().__init__(**values)
         self.check_contradictions(changed)
-        _ = self.choices  # reads a file of labels, so that an error in it is raised here
+        if notebook is not None:
+            _ = self.choices  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")
 
@@ -126,7 +120,7 @@ class Experiment(Parameters):
         The pairs of one model follow each other, so that each model is loaded once.
         """
         if self.records is not None:
-            return recorded_pairs(self)
+            return list(self.record_files())
         return list(product(as_list(self.model), as_list(self.dataset)))
 
     def pair(self) -> tuple[str, str]:
@@ -171,7 +165,8 @@ class Experiment(Parameters):
         ones if the records list answers by probability.
         """
         if self.records is not None:
-            return self._noted(self._recorded_run(model, dataset, splits or (self.split,)))
+            records = read_records(self, model, dataset)
+            return self._noted(select_records(self, records, splits or (self.split,)))
         questions = self.questions(dataset, *splits)
         name = strategy or self.strategy
         stored = self._stored_run(model, questions, name)
@@ -189,8 +184,6 @@ class Experiment(Parameters):
 
         Each question is generated once, even if `split` is the validation split.
         """
-        if self.records is not None:
-            return self._noted(self._recorded_run(model, dataset, ("validation", self.split)))
         return self.run(model, dataset, *self.both_split_names, strategy=strategy)
 
     @property
@@ -226,7 +219,7 @@ class Experiment(Parameters):
             if not self.records:
                 options["samples"] = self.both_splits(model, dataset, SAMPLES)
                 options["others"] = [self.both_splits(model, dataset, GREEDY)]
-            if P_TRUE in as_list(self.methods or ()):
+            if P_TRUE in as_list(self.methods):
                 answers = self._with_p_true(answers, options["samples"], options["others"])
         evaluations: list[Evaluation] = []
         for name in splits:
@@ -368,13 +361,19 @@ class Experiment(Parameters):
 
         if table is None:
             raise SentenceError(f"save({name!r}) needs table=, the numbers that the figure shows")
-        inputs = [*as_list(self.dataset), *as_list(self.records or ())]
-        if not callable(self.correctness):
-            inputs.append(self.correctness)
-        options: dict[str, Any] = {"figures_dir": self.figures_dir, "inputs": inputs}
+        options: dict[str, Any] = {"figures_dir": self.figures_dir, "inputs": named_paths(self)}
         plots.save_figure(figure, table, name, caption=caption, **options)
         note_figure(name, self, self._digests, figures_dir=self.figures_dir)
         return table if figure is None else plots.SavedFigure(figure, caption)
+
+    def label_path(self, run: Run) -> Path:
+        """Return the label file of the tab Label, in the folder `labels` of the folder of runs.
+
+        Its name has the number of questions, because a plan is for all answers of a run or of a
+        part. It has no spaces, which a shell would divide.
+        """
+        name = f"{run.name}-{len(run.questions)}-questions".replace("/", "-").replace(" ", "_")
+        return self.generations_dir / "labels" / f"{name}.labels.jsonl"
 
     def loaded(self, model: str) -> Model:
         """Return a model, loaded with `device`, `dtype` and `loading`, or the one in memory."""
@@ -398,7 +397,7 @@ class Experiment(Parameters):
         """Return the labels of a pair; without any label if nobody has labelled its answers."""
         if self.label_sample is not None:
             return self.label_sample
-        path = label_file(self.generations_dir, self.run(*pair))
+        path = self.label_path(self.run(*pair))
         if not path.exists():
             path = catalog.EXAMPLE_LABELS
             if not LabelSample.read(path).covers(reported):
@@ -420,7 +419,7 @@ class Experiment(Parameters):
     @cached_property
     def _digests(self) -> dict[str, str]:
         """Digests of the files and runs that have been used, by their names."""
-        return {path.name: file_digest(path) for path in named_files(self)}
+        return {path.name: file_digest(path) for path in named_paths(self) if path.is_file()}
 
     def _noted(self, run: Run) -> Run:
         self._digests[run_name(run)] = run_digest(run)
@@ -428,9 +427,6 @@ class Experiment(Parameters):
 
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
-
-    def _recorded_run(self, model: str, dataset: str, splits: Sequence[str]) -> Run:
-        return select_records(self, read_records(self, model, dataset), splits)
 
     def _stored_run(
         self,

@@ -57,9 +57,9 @@ _OF_THE_MODEL = (
 )
 
 
-def as_list(names: str | Sequence[str]) -> list[str]:
-    """Return one name, or several, as a list."""
-    return [names] if isinstance(names, str) else list(names)
+def as_list(names: str | Sequence[str] | None) -> list[str]:
+    """Return one name, or several, or none, as a list."""
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def _is_name(value: object) -> bool:
@@ -267,9 +267,13 @@ class Parameters:
                 reason = f"the answers come from records={self.records!r}"
                 raise SentenceError(f"{name}={value!r} contradicts records: {reason}; remove it")
 
+    def record_files(self) -> dict[tuple[str, str], str]:
+        """Return the files of records by model and dataset."""
+        return importing.record_files(as_list(self.records))
+
     def _check_methods(self) -> None:
         """Check the methods that are not part of every comparison."""
-        names = as_list(self.methods or ())
+        names = as_list(self.methods)
         unknown = [name for name in find_methods(names) if name != P_TRUE and name not in METHODS]
         if unknown:
             raise ValueError(
@@ -285,7 +289,7 @@ class Parameters:
     def _check_record_files(self) -> None:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
-        if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
+        if self.record_files() and self.strategy == EXACT:
             problem = f"has no exact search, so strategy={EXACT!r} needs a model"
             raise ValueError(f"records={self.records!r} {problem}; give model= instead")
 
@@ -323,7 +327,7 @@ class Parameters:
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
-        values = as_list(getattr(self, name) or ())
+        values = as_list(getattr(self, name))
         for number, value in enumerate(values):
             for other in values[:number]:
                 if value == other:
@@ -367,9 +371,14 @@ def check_names(names: Iterable[str]) -> None:
             raise SentenceError(f"{name} is not a parameter; the nearest is {nearest}")
 
 
-def same_value(value: object, other: object) -> bool:
-    """Return whether two values of a parameter mean the same, such as a name and a list of it."""
-    return plain_value(value) == plain_value(other)
+def changed_values(values: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values of the parameters that are not the original ones, by name."""
+    changed = {}
+    for name in values:
+        value = plain_value(values[name])
+        if name in original and value != plain_value(original[name]):
+            changed[name] = value
+    return changed
 
 
 def plain_value(value: object) -> object:

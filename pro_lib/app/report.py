@@ -64,7 +64,6 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
     ranked = ranked[ranked[method].notna()]
     shown = {key: METHODS[key].meaning for key in scored.methods if key in METHODS}
     definitions = {key: f"{words[0].upper()}{words[1:]}." for key, words in shown.items()}
-    has_auroc = scored.n_judged > 0 and not scored.reported.one_class()
     environment = Environment(
         loader=PackageLoader("pro_lib.app", ""),
         autoescape=True,
@@ -77,8 +76,8 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
         title=f"Uncertainty of answers: {name}",
         method=method,
         summary=[*head_lines(scored, method), mistrust_line(scored, mistrust)],
-        has_auroc=has_auroc,
-        **(_judged_parts(scored, method) if has_auroc else {}),
+        has_auroc=scored.has_both_classes,
+        **(_judged_parts(scored, method) if scored.has_both_classes else {}),
         least=ranked.head(_N_LISTED),
         most=ranked.tail(_N_LISTED).iloc[::-1],
         definitions={**_TERMS, **definitions},

@@ -67,15 +67,13 @@ def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.
     """
     import pandas as pd
 
-    rows = scored.rows
-    marks = pd.Series(mistrust.is_mistrusted, index=rows.index).map({True: "!", False: ""})
-    marks += pd.Series(scored.run.has_likelier_cut(), index=rows.index).map({True: "…", False: ""})
+    rows = question_table(scored, mistrust)
+    marks = rows["mistrust"].map({True: "!", False: ""})
+    marks += rows["likelier_cut"].map({True: "…", False: ""})
     table = pd.DataFrame({"": marks})
-    question = rows["question"]
-    ids = rows["question_id"].astype(str)
-    table["question"] = question.where(question.notna(), ids)
-    reasons = [f"({reason})" if reason else "" for reason in scored.run.reasons()]
-    table["answer"] = rows["text"].fillna(pd.Series(reasons, index=rows.index))
+    table["question"] = rows["question"].fillna(rows["question_id"].astype(str))
+    reasons = rows["reason"].map(lambda reason: f"({reason})" if reason else "")
+    table["answer"] = rows["text"].fillna(reasons)
     if scored.n_judged:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
     table[method] = scored.scores_of(method)
@@ -87,18 +85,12 @@ def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.
 
 def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
     """Return the texts and probabilities of the answers that PRO keeps, for each question."""
-    import numpy as np
-
-    ranked = scored.run.ranked_answers()
-    n_kept = scored.rows["n_kept"].to_numpy()
-    ranked = ranked[ranked["value"].notna()]
-    ranks = ranked.groupby("row").cumcount().to_numpy()
-    kept = ranked[ranks < n_kept[ranked["row"]]]
-    probabilities = np.exp(kept["value"].to_numpy(float)).tolist()
-    answers: list[list[tuple[str, float]]] = [[] for _ in n_kept]
-    for row, text, probability in zip(kept["row"], kept["text"], probabilities, strict=True):
-        answers[row].append(("?" if text is None else str(text), probability))
-    return answers
+    table = answer_table(scored)
+    answers = {question_id: [] for question_id in scored.rows["question_id"]}
+    for answer in table[table["kept"]].itertuples():
+        text = "?" if answer.text is None else str(answer.text)
+        answers[answer.question_id].append((text, answer.probability))
+    return list(answers.values())
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:

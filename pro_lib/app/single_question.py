@@ -151,9 +151,7 @@ def ask(
         remedy = "generation.generate takes several questions"
         raise ValueError(f"question={question!r:.60} must be a text; {remedy}")
     _check_alpha(alpha, strategy, settings)
-    not_empty(calibration, "calibration")
-    if isinstance(calibration, str | Path):
-        calibration = read_run(calibration)
+    calibration = _read_calibration(calibration)
     run_parameters: Mapping[str, Any] = calibration.info.parameters if calibration else {}
     if questions is None and (n_shots is not None or not run_parameters):
         questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
@@ -170,13 +168,18 @@ def ask(
     return _read_answer(run, question, alpha, calibration)
 
 
+def _read_calibration(calibration: Run | str | Path | None) -> Any:
+    """Return a calibration run, which may be given by its folder."""
+    is_folder = isinstance(calibration, str | Path)
+    return read_run(not_empty(calibration, "calibration")) if is_folder else calibration
+
+
 def _check_alpha(alpha: float, strategy: str, settings: Mapping[str, Any]) -> None:
     """Check α and the settings of a strategy before the model is asked."""
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} must be one number")
     decoder = decoding.strategy(strategy, **own_settings(strategy, settings))
-    search_alpha = getattr(decoder, "search_alpha", None)
-    scoring.pro(np.zeros((1, 1)), alpha=alpha, search_alpha=search_alpha)
+    scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
 
 
 def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
@@ -352,9 +355,7 @@ def answerer(
     """
     from pro_lib.generation import models
 
-    not_empty(calibration, "calibration")
-    if isinstance(calibration, str | Path):
-        calibration = read_run(calibration)
+    calibration = _read_calibration(calibration)
     model = models.cached_model(model)
     check_calibration(calibration, {"quantization": None, "server": None} | model.parameters())
     guarantee = _calibrated_guarantee(
@@ -375,16 +376,15 @@ def _calibrated_guarantee(
     calibration: Run, *, target: float, confidence: float, alpha: float, choices: Choices | None
 ) -> Guarantee:
     """Return the guarantee that the validation questions of a run show, for PRO at `alpha`."""
-    splits = calibration.questions["split"].unique()
-    other_splits = [name for name in splits if name != "validation"]
-    has_both = 0 < len(other_splits) < calibration.questions["split"].nunique()
+    is_validation = calibration.questions["split"] == "validation"
+    has_both = 0 < is_validation.sum() < len(is_validation)
     split = "validation" if has_both else None
     validation = evaluate(calibration, split=split, choices=choices).judged
     thresholds = None
     if has_both:
-        others = [evaluate(calibration, split=name, choices=choices) for name in other_splits]
-        scores = [other.judged.pro(alpha) for other in others]
-        thresholds = np.concatenate(scores)
+        other_ids = list(calibration.questions["question_id"][~is_validation])
+        others = evaluate(calibration.select(question_ids=other_ids), choices=choices)
+        thresholds = others.judged.pro(alpha)
     return guarantees.guarantee(
         validation.pro(alpha),
         validation.judgement.verdicts,

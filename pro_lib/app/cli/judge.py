@@ -19,7 +19,6 @@ from pro_lib.app.cli.options import (
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +138,7 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     n_close = int(table["p_right"].between(*_CLOSE).sum())
     low, high = _CLOSE
     text = (
-        f"{printable(output)}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
+        f"{output}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
         f"{n_close:,} of them close (probability between {low} and {high})"
     )
     for status, reason in _WITHOUT_VERDICT.items():

@@ -18,7 +18,6 @@ from pro_lib.app.cli.scoring_options import (
     scoring_options,
 )
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import printable
 
 
 @click.command("report", cls=Command)
@@ -54,4 +53,4 @@ def report_command(responses: str | None, output: Path, **options: Any) -> None:
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)
     page = report.report_html(scored, mistrust, name=name)
     write_whole(page.encode(), output)
-    say(f"{len(scored.rows):,} questions; page: {printable(output)}")
+    say(f"{len(scored.rows):,} questions; page: {output}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
-from pro_lib.app.cli.output import json_line, say, table_text
+from pro_lib.app.cli.output import json_line, say, table_lines
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
     answer_sources,
@@ -18,11 +18,6 @@ from pro_lib.app.cli.scoring_options import (
     scoring_options,
 )
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.nested import json_value
-from pro_lib.common.validation import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
@@ -97,29 +92,23 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if as_json:
         content = score_summary.summary_data(scored, mistrust)
         content["answers"] = score_table.json_rows(rows)
-        say(json_line(json_value(content)))
+        say(json_line(content))
         return
-    for line in score_summary.summary(scored, method=method):
-        say(line)
+    say(*score_summary.summary(scored, method=method))
     if scored.texts is not None:
-        say("")
-        say("The texts of all questions, without their log-probabilities:")
-        for line in score_summary.summary(scored.texts, method=scored.texts.main_method):
-            say(line)
-    say("")
-    say(score_summary.mistrust_line(scored, mistrust))
+        say("", "The texts of all questions, without their log-probabilities:")
+        say(*score_summary.summary(scored.texts, method=scored.texts.main_method))
+    say("", score_summary.mistrust_line(scored, mistrust))
     if output:
-        say(f"{printable(output)}: {len(rows):,} questions")
-    else:
-        table = score_table.printed_table(scored, mistrust, method)
-        order = None if options["sort"] == FILE_ORDER else scored.ranking(method)
-        _say_first_rows(table if order is None else table.iloc[order], options["top"])
-
-
-def _say_first_rows(table: pd.DataFrame, n_rows: int) -> None:
-    say(table_text(table.head(n_rows), width=40))
-    if len(table) > n_rows:
-        say(f"… and {len(table) - n_rows:,} more; --output scores.csv writes all")
+        say(f"{output}: {len(rows):,} questions")
+        return
+    table = score_table.printed_table(scored, mistrust, method)
+    if options["sort"] != FILE_ORDER:
+        table = table.iloc[scored.ranking(method)]
+    say(*table_lines(table.head(options["top"])))
+    n_more = len(table) - options["top"]
+    if n_more > 0:
+        say(f"… and {n_more:,} more; --output scores.csv writes all")
 
 
 def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
@@ -134,8 +123,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     comparison = compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)
-        say(json_line(json_value({"files": list(sources), **content})))
+        say(json_line({"files": list(sources), **content}))
         return
-    for line in score_summary.comparison_lines(comparison, (sources[0], sources[1])):
-        say(line)
+    say(*score_summary.comparison_lines(comparison, (sources[0], sources[1])))
     say(both[0].alpha.reason)

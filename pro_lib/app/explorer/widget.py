@@ -12,7 +12,6 @@ from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.app.explorer.page import STYLES
 from pro_lib.app.explorer.search_tree import prefix_tree
-from pro_lib.app.label_files import label_file
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.app.single_question import answer_question
 from pro_lib.common.catalog import bundled_models, fingerprint, locate, scope
@@ -143,7 +142,7 @@ class Explorer(anywidget.AnyWidget):
         """Label the answers of the run that is shown; the label file is in `generations_dir`."""
         if self._label_session is None:
             split = self._experiment.split
-            path = label_file(self._experiment.generations_dir, labelled_part(self._run, split))
+            path = self._experiment.label_path(labelled_part(self._run, split))
             path.parent.mkdir(parents=True, exist_ok=True)
             self._label_session = LabelSession.open(self._run, path, split=split)
         return self._label_session.reply(**message)
