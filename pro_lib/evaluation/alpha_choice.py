@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from pro_lib.common.files import sha256
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.questions.repeats import normalized_question
@@ -132,17 +132,13 @@ def half_of_texts(
         names = rows[cluster].map(str)
     else:
         names = rows["question"].fillna(rows["question_id"]).map(normalized_question)
-    numbers = pd.Series([_hash_number(name) for name in names])
+    # The number of a name is below 2**32, and depends on the name alone.
+    digests = [sha256(name.encode(errors="replace")) for name in names]
+    numbers = pd.Series([int(digest[:8], 16) for digest in digests])
     if "cluster" in evaluation.answers:
         # Clusters that share a text are joined, and one of their numbers decides.
         numbers = numbers.groupby(evaluation.answers["cluster"]).transform("min")
     return np.asarray(numbers % 2 == 0)
-
-
-def _hash_number(name: str) -> int:
-    """Return a number below 2**32 that depends on a text alone."""
-    digest = hashlib.sha256(name.encode(errors="replace")).digest()
-    return int.from_bytes(digest[:4])
 
 
 def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:

@@ -71,15 +71,6 @@ def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelle
     assert planned.exclusions.endswith(expected)
 
 
-def test_too_few_labels_give_no_auroc_and_the_table_says_why(tmp_path):
-    judged, truth = evaluation(200)
-    sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    columns = aurocs(judged.baselines.to_numpy(), sample.with_labels(judged))
-    assert np.isnan(columns["auroc"]).all()
-    [note] = overview([sample.with_labels(judged)])["note"]
-    assert "No AUROC is shown: only 4 labels of right answers" in note
-
-
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
     judged, _, sample = labelled
     table = label_answers.table([label_answers.LabelledSplits(Splits(judged, judged), sample)])

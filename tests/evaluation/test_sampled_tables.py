@@ -1,6 +1,7 @@
 """The tables of notebooks 05 to 09 with labels of a sample as the correctness."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from pro_lib.plots import (
     reliability,
     rouge_thresholds,
 )
+from pro_lib.plots.settings import overview
 
 VALIDATION, _ = evaluation(100, seed=1)
 
@@ -51,14 +53,8 @@ def few_labels(tmp_path_factory):
     return Splits(VALIDATION, sample.with_labels(judged), None)
 
 
-def both_tables(complete, make_table):
-    """Return a table from labels of all answers, and from these labels as correctness."""
-    estimated, exact = complete
-    return make_table([estimated]), make_table([exact])
-
-
 def test_with_all_labels_the_benchmark_has_the_true_values(complete):
-    estimated, exact = both_tables(complete, benchmark.table)
+    estimated, exact = (benchmark.table([splits]) for splits in complete)
     columns = ["auroc", "auroc_minus_pro", "prr", "auarc", "brier", "n_differ", "n_correct"]
     pd.testing.assert_frame_equal(estimated[columns], exact[columns])
     assert set(estimated["judge"]) == {"labels"}
@@ -85,10 +81,12 @@ def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
     assert not table["significant"].any()
     readings = table["reading"][~table["reading"].isin(["", "identical"])]
     assert readings.str.startswith("only 4 labels of right answers").all()
+    [note] = overview([few_labels.reported])["note"]
+    assert "No AUROC is shown: only 4 labels of right answers" in note
 
 
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
-    estimated, exact = both_tables(complete, answered.table)
+    estimated, exact = (answered.table([splits]) for splits in complete)
     enough = estimated["accuracy"].notna()
     assert (enough == (estimated["n_answered"] >= 20) | (estimated["method"] == "oracle")).all()
     np.testing.assert_allclose(estimated["accuracy"][enough], exact["accuracy"][enough])
@@ -116,10 +114,7 @@ def test_with_all_labels_the_bins_of_reliability_have_the_true_accuracy(complete
 
 
 def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
-    def make_table(splits):
-        return guarantees.table(splits, targets=[0.2])
-
-    estimated, exact = both_tables(complete, make_table)
+    estimated, exact = (guarantees.table([splits], targets=[0.2]) for splits in complete)
     assert (exact["coverage"] > 0).any()
     np.testing.assert_array_equal(estimated["coverage"], exact["coverage"])
     shown = exact["coverage"] >= 0.2
@@ -159,26 +154,19 @@ def test_causes_are_estimated_from_the_labels(complete):
     np.testing.assert_allclose(unchanged["auroc_minus_nll"], by_truth["auroc_minus_nll"])
 
 
-class TrueLabels:
-    """Labels of all answers, as a sample whose labels agree with the judge."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.splits = []
-
-    def with_labels(self, reported):
-        ids = reported.answers["question_id"]
-        truth = dict(zip(ids, reported.correct.tolist(), strict=True))
-        self.splits.append(reported.split)
-        return sample_of(reported, truth, self.folder, n_labels=len(truth)).with_labels(reported)
-
-
 def test_the_search_is_compared_by_labels(tmp_path):
+    asked_splits = []
+
+    def with_labels(reported):
+        truth = dict(zip(reported.answers["question_id"], reported.correct.tolist(), strict=True))
+        asked_splits.append(reported.split)
+        return sample_of(reported, truth, tmp_path, n_labels=len(truth)).with_labels(reported)
+
     runs = judged_runs(48)
-    labels = TrueLabels(tmp_path)
-    estimated = exact_search_auroc.table([runs], n_validation=None, label_sample=labels)
+    sample = SimpleNamespace(with_labels=with_labels)
+    estimated = exact_search_auroc.table([runs], n_validation=None, label_sample=sample)
     exact = exact_search_auroc.table([runs], n_validation=None)
-    assert labels.splits == ["test"]
+    assert asked_splits == ["test"]
     assert set(estimated["judge"]) == {"labels"}
     assert set(estimated["interval"]) == {"from labels of a sample"}
     columns = ["method", "alpha", "n_differ", "auroc_minus_pro"]
