@@ -3,10 +3,10 @@
     python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]
 
 Every row changes one choice, by an option of the package or by a function of this module or of
-variants.py; docs/results/audit.md explains the rows. A row is compared with the project's choice on
-the same questions by the difference of the AUROCs. Its 95 % interval is that of the jackknife over
-the relations of the questions, or over the questions if they have no relations. The α of PRO is
-chosen on 100 validation questions under the same choice, unless the row states another α.
+variants.py; docs/explanation/protocols.md has the rules. A row is compared with the project's
+choice on the same questions by the difference of the AUROCs. Its 95 % interval is that of the
+jackknife over the relations of the questions. The α of PRO is chosen on 100 validation questions
+under the same choice, unless the row states another α.
 """
 
 import warnings
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 def pro_row(
-    choice: str, option: str, pair: Pair, *, alpha=None, alphas=None, score: Callable = scoring.pro
+    choice: str, option: str, pair: Pair, *, alpha=None, score: Callable = scoring.pro
 ) -> Row:
     """Return the row of PRO under one choice.
 
@@ -77,7 +77,6 @@ def pro_row(
         option: the code that makes the choice.
         pair: the evaluations of the validation questions and of the reported questions.
         alpha: the α of PRO; None chooses it on the validation questions.
-        alphas: the values that α is chosen from; None for steps of 0.05.
         score: a function of log-probabilities and `alpha` that returns uncertainties.
     """
     validation, reported = pair
@@ -85,7 +84,7 @@ def pro_row(
         inputs = {"log_probs": validation.log_probs}
         alpha_score = AlphaScore(Method(choice, score, ""), inputs)
         judged = replace(validation, alpha_scores={choice: alpha_score})
-        alpha = alpha_choice.select_alpha(judged, alphas=alphas, name=choice)
+        alpha = alpha_choice.select_alpha(judged, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
     above_one = int(scoring.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()
@@ -218,26 +217,13 @@ class ProRows:
         yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
         oracle = ours[1:] * 2
         yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", oracle)
-        yield pro_row(
-            "α from a grid with finer steps near 0",
-            "`alphas=DRAWN_ALPHAS`",
-            ours,
-            alphas=evaluation.DRAWN_ALPHAS,
-        )
-        yield pro_row("p > α", "`strictly` here", ours, score=strictly)
 
     def repeat_rows(self) -> Iterator[Row]:
         """Yield the choices of repeated beams and of a fixed K."""
         repeats = self.pair(Choices(distinct=False))
         yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
-        yield pro_row(
-            "repeated beams kept, the finer grid",
-            '`protocol="paper", alphas=DRAWN_ALPHAS`',
-            repeats,
-            alphas=evaluation.DRAWN_ALPHAS,
-        )
         for ending, pair in (("", self.ours), (", repeats kept", repeats)):
-            for k in (2, 7, 10):
+            for k in (2, 10):
                 yield pro_row(
                     f"K = {k}{ending}",
                     f"`pro_at_k(…, {k})`",
@@ -265,8 +251,6 @@ class ProRows:
         """Yield the choices of references, of correctness and of the labelled answer."""
         last = self.pair(run=with_last_reference(self.beams))
         yield pro_row("last reference only", "`with_last_reference` here", last)
-        exact = self.pair(Choices(correctness="exact_match"))
-        yield pro_row("exact match", '`correctness="exact_match"`', exact)
         alias = self.pair(Choices(correctness="alias_match"))
         yield pro_row("alias match", '`correctness="alias_match"`', alias)
         questions = self.beams.questions
@@ -309,14 +293,13 @@ def entropy_rows(
 
 
 def meaning_rows(
-    similarity: str,
     measure: Similarity,
     experiment: Experiment,
     beams: Run,
     samples: Run,
     others: list[Run],
 ) -> Iterator[Row]:
-    """Yield a row for each choice of SE, SD and Deg, for one similarity."""
+    """Yield a row for each choice of SE, SD and Deg, with ROUGE-L as similarity."""
     options = {"samples": samples, "others": others, "split": experiment.split}
     judged = evaluation.evaluate(beams, **options).judged
     ids = judged.answers["question_id"].to_numpy()
@@ -332,20 +315,14 @@ def meaning_rows(
     drawn = samples.matrix(every, "text", None)
 
     def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
-        return Row(f"{method}, {similarity}", choice, option, ids, uncertainty, judged.correct)
+        return Row(f"{method}, lexical", choice, option, ids, uncertainty, judged.correct)
 
     yield row("SE", "this project's", "", scoring.semantic_entropy(log_probs, meaning))
-    for variant, entropy in variants.ENTROPIES.items():
-        for name, values in (("", log_probs), (", token-averaged", means)):
-            if (variant, name) not in (("farquhar2024", ""), ("discrete", ", token-averaged")):
-                yield row(
-                    "SE", variant + name, f"`ENTROPIES[{variant!r}]`", entropy(values, meaning)
-                )
-    sampled = samples.log_probs(distinct=False)
+    option = "`variants.mean_over_meanings`"
+    yield row("SE", "kuhn2023", option, variants.mean_over_meanings(log_probs, meaning))
     of_samples = scoring.clusters(measure(drawn, samples.questions))
-    for variant in ("farquhar2024", "kuhn2023", "discrete"):
-        entropy = variants.ENTROPIES[variant]
-        yield row("SE", f"{variant} on samples", "samples' texts", entropy(sampled, of_samples))
+    sampled = variants.mean_over_meanings(samples.log_probs(distinct=False), of_samples)
+    yield row("SE", "kuhn2023 on samples", "samples' texts", sampled)
     density = scoring.semantic_density
     each_once = np.where(once, means, np.nan)
     yield row("SD", "this project's", "", density(each_once, pairs))
@@ -354,8 +331,6 @@ def meaning_rows(
     counted = density(kept.means, measure(kept.texts, beams.questions))
     yield row("SD", "repeats counted", '`protocol="paper"`', counted)
     yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
-    forward = variants.forward_density(means, pairs, with_itself=True, keep=once)
-    yield row("SD", "lm_polygraph", "`forward_density`", forward)
     yield row("Deg", "this project's", "", scoring.degree(measure(drawn, samples.questions)))
     yield row("Deg", "of the beams", "beams' texts", scoring.degree(pairs))
     compared_texts = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
@@ -389,16 +364,16 @@ def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[fl
     return difference, difference - half, difference + half
 
 
-def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.DataFrame:
+def table(rows: list[Row], relations: Mapping[str, str]) -> pd.DataFrame:
     """Tabulate a row per choice, compared with the first row of its method.
 
     Args:
         rows: the rows of all choices.
-        relations: the clusters of the questions by their ids; None if questions have no clusters.
+        relations: the clusters of the questions by their ids.
 
     Returns:
-        Columns: method, choice, option, alpha, n_questions, above_one, auroc, difference, low,
-        high, interval ("by cluster" or "by question").
+        Columns: method, choice, option, alpha, n_questions, above_one, auroc, difference, low and
+        high.
     """
     lines = []
     ours: dict[str, Row] = {}
@@ -407,40 +382,33 @@ def table(rows: list[Row], relations: Mapping[str, str] | None = None) -> pd.Dat
         ids, indices, reference_indices = np.intersect1d(
             row.question_ids, reference.question_ids, return_indices=True
         )
-        clusters = ids if relations is None else np.array([relations[name] for name in ids])
-        compared = paired_difference(
+        clusters = np.array([relations[name] for name in ids])
+        difference, low, high = paired_difference(
             row.select(indices), reference.select(reference_indices), clusters
         )
-        auroc = metrics.auroc(row.uncertainty, row.correct)
-        line = (
-            row.method,
-            row.choice,
-            row.option,
-            row.alpha,
-            len(row.correct),
-            row.above_one,
-            auroc,
+        lines.append(
+            {
+                "method": row.method,
+                "choice": row.choice,
+                "option": row.option,
+                "alpha": row.alpha,
+                "n_questions": len(row.correct),
+                "above_one": row.above_one,
+                "auroc": metrics.auroc(row.uncertainty, row.correct),
+                "difference": difference,
+                "low": low,
+                "high": high,
+            }
         )
-        lines.append((*line, *compared, "by question" if relations is None else "by cluster"))
-    names = "method choice option alpha n_questions above_one auroc difference low high interval"
-    return pd.DataFrame(lines, columns=names.split())
+    return pd.DataFrame(lines)
 
 
 def main(words: list[str] | None = None) -> None:
     """Print the table and write it to `--csv`."""
-    options = {
-        "--model": "facts-2m",
-        "--dataset": "world-facts",
-        "--similarity": ["lexical", "alias"],
-    }
-    arguments = parse_arguments(__doc__, options | {"--limit": int, "--csv": Path}, words)
+    options = {"--model": "facts-2m", "--dataset": "world-facts", "--limit": int, "--csv": Path}
+    arguments = parse_arguments(__doc__, options, words)
     pair = (arguments.model, arguments.dataset)
-    experiment = Experiment(
-        model=arguments.model,
-        dataset=arguments.dataset,
-        similarity=arguments.similarity,
-        limit=arguments.limit,
-    )
+    experiment = Experiment(model=arguments.model, dataset=arguments.dataset, limit=arguments.limit)
     with warnings.catch_warnings():
         # Some choices are known to break the premise of the bound; the table counts where.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
@@ -448,12 +416,9 @@ def main(words: list[str] | None = None) -> None:
             experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
         )
         runs = experiment, beams, samples, [greedy]
-        rows = [*ProRows(*runs).rows(), *entropy_rows(*runs)]
-        for similarity, measure in experiment.similarities(*pair).items():
-            rows += meaning_rows(similarity, measure, *runs)
-        relations = None
-        if "relation" in beams.questions:
-            relations = beams.questions.set_index("question_id")["relation"].to_dict()
+        measure = experiment.similarities(*pair)["lexical"]
+        rows = [*ProRows(*runs).rows(), *entropy_rows(*runs), *meaning_rows(measure, *runs)]
+        relations = beams.questions.set_index("question_id")["relation"].to_dict()
         result = table(rows, relations)
     print(result.round(3).to_string(index=False))
     if arguments.csv:

@@ -9,11 +9,10 @@ table reports the distributions in `SCORES`.
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import parse_arguments
+from measuring import ROOT, parse_arguments
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
@@ -79,17 +78,11 @@ def drawn(
         yield np.concatenate(parts), np.arange(n) < right
 
 
-def placements(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which share of the other class has a lower score than each answer.
-
-    The shares of wrong answers are (B, n_wrong), those of right answers (B, n_right).
-    """
-    of_wrong, of_right = metrics.pairs_won(uncertainty, correct)
-    return of_wrong / of_right.shape[1], of_right / of_wrong.shape[1]
-
-
-def delong(of_wrong: np.ndarray, of_right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def delong(uncertainty: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of DeLong's interval: the AUROC ± 1.96 standard errors."""
+    won_by_wrong, won_by_right = metrics.pairs_won(uncertainty, correct)
+    of_wrong = won_by_wrong / won_by_right.shape[1]
+    of_right = won_by_right / won_by_wrong.shape[1]
     # The variance is unknown if a class has one answer.
     classes = [shares for shares in (of_wrong, of_right) if shares.shape[1] > 1]
     variance = sum(shares.var(axis=1, ddof=1) / shares.shape[1] for shares in classes)
@@ -107,7 +100,7 @@ def covered(draw: Draw, truth: float, n: int, share: float, *, repetitions: int,
 
     for uncertainty, correct in drawn(draw, n, share, repetitions, rng):
         add("covered", *metrics.auroc_intervals(uncertainty, correct)[1:])
-        add("delong", *delong(*placements(uncertainty, correct)))
+        add("delong", *delong(uncertainty, correct))
     return {name: np.mean(values) for name, values in hits.items()}
 
 
@@ -134,12 +127,11 @@ def single(*, repetitions: int, seed: int) -> Iterator[dict]:
 
 
 def main() -> None:
-    """Write coverage.csv to the folder `--out`."""
-    arguments = parse_arguments(
-        __doc__, {"--repetitions": 4000, "--seed": 2, "--out": Path("docs")}
-    )
+    """Write a row for each cell to the file `--csv`."""
+    file = ROOT / "docs" / "results" / "data" / "coverage.csv"
+    arguments = parse_arguments(__doc__, {"--repetitions": 4000, "--seed": 2, "--csv": file})
     table = pd.DataFrame(single(repetitions=arguments.repetitions, seed=arguments.seed))
-    table.round(4).to_csv(arguments.out / "coverage.csv", index=False)
+    table.round(4).to_csv(arguments.csv, index=False)
 
 
 if __name__ == "__main__":

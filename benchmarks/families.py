@@ -1,16 +1,15 @@
 """Test each model family of the installed transformers with a tiny random model.
 
-    python benchmarks/families.py [FAMILY …] [--write]
+    python benchmarks/families.py [FAMILY …]
 
 A model is made from the configuration class of its family, saved, and loaded as by a user. Its
 answers to short prompts and to prompts beyond its windows are compared with plain forward passes
-and with `generate`. The script writes docs/results/data/families.csv. With names of families it
-replaces their rows in that file if `--write` is given, and otherwise only prints them.
+and with `generate`. The script prints a row for each family. If no families are named, it writes
+docs/results/data/families.csv.
 """
 
 import os
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -359,7 +358,6 @@ def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -
 def table(names: list[str]) -> Iterator[dict[str, object]]:
     """Yield a row for each family."""
     for name in names:
-        started = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -373,41 +371,26 @@ def table(names: list[str]) -> Iterator[dict[str, object]]:
                 }
             else:
                 row = tried(Path(folder) / name)
-        yield row | {"seconds": round(time.perf_counter() - started, 1)}
+        yield row
 
 
-COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said", "seconds")
+COLUMNS = ("family", "class", "tree", "cache", "error", "greedy", "said")
 
 
 def main() -> None:
     """Test the named families, or all, and write their rows."""
-    arguments = parse_arguments(__doc__, {"families": [], "--write": False})
-    rows = []
+    arguments = parse_arguments(__doc__, {"families": []})
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    rows = []
     for row in table(arguments.families or families()):
         rows.append(row)
         print(*(f"{name}={row[name]}" for name in COLUMNS if row.get(name) is not None), flush=True)
-    table_of_families = pd.DataFrame(rows).reindex(columns=COLUMNS)
-    print(
-        table_of_families["tree"].value_counts().to_string(),
-        f"{table_of_families['seconds'].sum():.0f} s",
-        sep="\n",
-    )
-    if arguments.write or not arguments.families:
+    if not arguments.families:
         path = ROOT / "docs" / "results" / "data" / "families.csv"
-        table_of_families["error"] = table_of_families["error"].map(
-            "{:.1e}".format, na_action="ignore"
-        )
-        others = (
-            pd.read_csv(path, dtype=str, keep_default_na=False)
-            if arguments.families
-            else table_of_families[:0]
-        )
-        table_of_families = pd.concat(
-            [others[~others["family"].isin(arguments.families)], table_of_families]
-        ).sort_values("family")
-        table_of_families.drop(columns="seconds").to_csv(path, index=False)
+        written = pd.DataFrame(rows).reindex(columns=COLUMNS)
+        written["error"] = written["error"].map("{:.1e}".format, na_action="ignore")
+        written.to_csv(path, index=False)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure how often guarantees are false, over 1,000 random splits of a pool of questions.
 
-    python benchmarks/guarantees.py [--splits 1000] [--published FILE …] [--replace]
+    python benchmarks/guarantees.py [--splits 1000] [--published FILE …]
 
 docs/explanation/guarantees.md explains the table. A pool is the population. Validation questions
 are drawn from it: 305 of all world-facts questions that facts-2m answered (the stored runs of
@@ -8,10 +8,6 @@ are drawn from it: 305 of all world-facts questions that facts-2m answered (the 
 makes. They are drawn uniformly, and with a shift that makes them easier. The shift draws questions
 of facts with an exposure of at least 8, or those in the lower half of `Deg, NLI agreement`, four
 times as often. Sizes, shifts and rules were fixed before the first run.
-
-With `--replace`, validation questions are drawn with replacement, as from an infinite population,
-and all questions of the pool are unlabelled scores. The script then only prints the largest share
-of false guarantees.
 """
 
 import itertools
@@ -102,33 +98,27 @@ def others(
 
 
 def drawn(
-    n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int, replace: bool = False
-) -> Iterator[tuple]:
-    """Yield validation questions, and the others in random order (all with replacement)."""
+    n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield validation questions, and the others in random order."""
     weights = np.where(easier & shift, 4.0, 1.0)
     rng = np.random.default_rng(0)
     for _ in range(splits):
-        validation = rng.choice(n, m, replace=replace, p=weights / weights.sum())
-        rest = n if replace else np.setdiff1d(np.arange(n), validation)
-        yield validation, rng.permutation(rest)
+        validation = rng.choice(n, m, replace=False, p=weights / weights.sum())
+        yield validation, rng.permutation(np.setdiff1d(np.arange(n), validation))
 
 
-def answering(
-    judged: Evaluation, m: int, easier: np.ndarray, splits: int, *, replace: bool
-) -> Iterator[dict]:
+def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> Iterator[dict]:
     """Yield a row for each score, target, rule and way of drawing `m` validation questions."""
     methods = judged.with_pro({"PRO": 0.4})
     correct = judged.correct
-    for shift in (False,) if replace else (False, True):
+    for shift in (False, True):
         scores = methods[["PRO", "NLL"]] if shift else methods
         outcomes: dict[tuple, list] = {}
-        splits_of_pool = drawn(len(correct), m, easier, shift=shift, splits=splits, replace=replace)
-        for validation, rest in splits_of_pool:
+        for validation, rest in drawn(len(correct), m, easier, shift=shift, splits=splits):
             for score, target in itertools.product(scores, TARGETS):
                 values = scores[score].to_numpy()
-                thresholds = rule_thresholds(
-                    values, correct, validation, rest, target, with_others=not replace
-                )
+                thresholds = rule_thresholds(values, correct, validation, rest, target)
                 for rule, threshold in thresholds.items():
                     result = outcome(values, correct, rest, threshold, target)
                     outcomes.setdefault((score, target, rule), []).append(result)
@@ -155,21 +145,17 @@ def rule_thresholds(
     validation: np.ndarray,
     rest: np.ndarray,
     target: float,
-    *,
-    with_others: bool,
 ) -> dict[str, float | None]:
     """Return the threshold of each rule for one split; None if a rule does not find one."""
     labelled = (values[validation], correct[validation])
     options = {"target": target, "confidence": CONFIDENCE}
     pool = guarantees.guarantee(*labelled, **options, unlabelled=values[rest])
     own_percentiles = guarantees.guarantee(*labelled, **options)
-    thresholds = {
+    return {
         "guarantee": pool.threshold,
         "guarantee, own percentiles": own_percentiles.threshold,
+        **others(*labelled, values[rest], target),
     }
-    if with_others:
-        thresholds |= others(*labelled, values[rest], target)
-    return thresholds
 
 
 def outcome(
@@ -249,10 +235,8 @@ def main() -> None:
     """Write the table and print the rows of PRO and NLL."""
     published = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"]
     table_file = ROOT / "docs" / "results" / "data" / "guarantees.csv"
-    arguments = parse_arguments(
-        __doc__,
-        {"--splits": 1000, "--published": published, "--replace": False, "--out": table_file},
-    )
+    options = {"--splits": 1000, "--published": published, "--out": table_file}
+    arguments = parse_arguments(__doc__, options)
     missing = [path for path in arguments.published if not path.is_file()]
     if missing:
         raise SystemExit(f"{missing[0]} does not exist; `python data/published/make.py` makes it")
@@ -265,14 +249,9 @@ def main() -> None:
         pools.append((published_run, 1000, (uncertainty < uncertainty.median()).to_numpy()))
     tables = []
     for pool in pools:
-        rows = answering(*pool, arguments.splits, replace=arguments.replace)
+        rows = answering(*pool, arguments.splits)
         setting = {"dataset": pool[0].dataset, "model": pool[0].model}
         tables.append(pd.DataFrame(rows).assign(**setting))
-    if arguments.replace:
-        for table in tables:
-            worst = table.groupby(["rule", "level"])["failed"].idxmax()
-            print(table.drop(columns=["dataset", "model"]).loc[worst].to_string(index=False))
-        return
     rows = pd.DataFrame(sets(experiment, arguments.splits))
     parts = [rows.assign(dataset="world-facts", model="facts-2m"), *tables]
     table = pd.concat(parts).assign(splits=arguments.splits)[COLUMNS]

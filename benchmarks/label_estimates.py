@@ -5,20 +5,15 @@
 Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and
 estimates AUROCs, their differences, the accuracy and the judge's agreement. The same number of
 random labels is the baseline. The script writes a row as soon as a cell is done; a second call with
-the same `--output` skips the cells in the file. Two calls at the same time need two outputs.
+the same `--output` skips the cells in the file.
 
-`--only` runs the cells whose name contains a text, `--part 1/50` one in fifty. `--records FOLDER`
-adds cells of records files with a column correct, `--world-facts FOLDER` those of runs of the
-bundled models (FOLDER has the runs, made by notebook 01). label_summary.py makes the tables of
-docs/results/labels.md from the output.
-docs/results/experiment_log.md explains how the method was chosen, with other seeds.
+`--only` runs the cells whose name contains a text. `--records FOLDER` adds cells of records files
+with a column correct, `--world-facts FOLDER` those of runs of the bundled models (FOLDER has the
+runs, made by notebook 01). label_summary.py makes the tables of docs/results/labels.md from the
+output. docs/results/experiment_log.md explains how the method was chosen, with other seeds.
 """
 
-import argparse
 import itertools
-import os
-import sys
-import time
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -26,18 +21,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+import numpy as np
+import pandas as pd
+from measuring import ROOT, parse_arguments
+from scipy.special import expit, logit, ndtri
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from scipy.special import expit, logit, ndtri  # noqa: E402
-
-from pro_lib.labels import answers, drawing  # noqa: E402
-from pro_lib.labels.estimates import FEWEST_OF_A_CLASS  # noqa: E402
-from pro_lib.labels.inference import Ranking, Sample, areas, label_weights  # noqa: E402
-from pro_lib.labels.label_model import cross_fitted  # noqa: E402
+from pro_lib.evaluation import Evaluation, evaluate
+from pro_lib.importing import from_records
+from pro_lib.labels import answers, drawing
+from pro_lib.labels.estimates import FEWEST_OF_A_CLASS
+from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
+from pro_lib.labels.label_model import cross_fitted
+from pro_lib.runs import read_run
 
 POPULATION = 300_000
 SHARES_RIGHT = (0.05, 0.2, 0.5)
@@ -129,36 +124,21 @@ def made_up_rouge(
 
 
 @cache
-def from_records(path: Path) -> Questions:
-    """Return the questions of a records file, scored by NLL, ALL and their mean rank."""
-    from pro_lib.evaluation import evaluate
-    from pro_lib.importing import from_records as read
-
-    with warnings.catch_warnings(action="ignore"):
-        return of_evaluation(evaluate(read(path), protocol="workbench").judged, truth="correct")
-
-
-@cache
-def from_runs(folder: Path, dataset: str, model: str) -> Questions:
-    """Return the questions of a run of a bundled model, with the alias table as the truth."""
-    from pro_lib.evaluation import evaluate
-    from pro_lib.runs import read_run
-
-    with warnings.catch_warnings(action="ignore"):
-        [path] = sorted((folder / dataset / model).glob("diverse_beam*"))
-        return of_evaluation(
-            evaluate(read_run(path), protocol="workbench").judged, truth="alias_match"
-        )
-
-
-def of_evaluation(evaluation, *, truth: str) -> Questions:
-    """Return scores, ROUGE-L and labels of an evaluation.
+def stored(path: Path, truth: str) -> Questions:
+    """Return the questions of a records file or of a run, scored by NLL, ALL and PRO.
 
     PRO has α = 0.1. Where it equals NLL, the sum of the ranks of NLL and ALL takes its place.
+
+    Args:
+        path: a records file, or the folder of a run.
+        truth: the column with the true labels.
     """
+    with warnings.catch_warnings(action="ignore"):
+        run = from_records(path) if path.is_file() else read_run(path)
+        evaluation: Evaluation = evaluate(run, protocol="workbench").judged
+        pro = evaluation.pro(0.1)
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
-    pro = evaluation.pro(0.1)
     if np.array_equal(pro, nll):
         pro = answers.ranks(nll) + answers.ranks(average)
     scores = np.column_stack([nll, average, pro])
@@ -172,9 +152,12 @@ def of_evaluation(evaluation, *, truth: str) -> Questions:
 def cells(records: Path | None = None, runs: Path | None = None) -> list[dict]:
     """Return all cells, each with a name."""
     every = [*made_up_cells(), *stored_cells(records, runs)]
-    for cell in every:
-        cell["cell"] = "; ".join(f"{name}={value}" for name, value in cell.items())
-    return every
+    return [cell | {"cell": name_of(cell)} for cell in every]
+
+
+def name_of(cell: dict) -> str:
+    """Return the settings of a cell in one line."""
+    return "; ".join(f"{name}={value}" for name, value in cell.items())
 
 
 def made_up_cells() -> Iterator[dict]:
@@ -194,16 +177,11 @@ def stored_cells(records: Path | None, runs: Path | None) -> Iterator[dict]:
     """
     sources = []
     if records is not None:
-        sources += [
-            {"kind": "records", "source": path.stem} for path in sorted(records.glob("*.jsonl"))
-        ]
+        paths = sorted(records.glob("*.jsonl"))
+        sources += [{"kind": "records", "source": path.stem} for path in paths]
     if runs is not None:
-        pairs = (
-            ("world-facts", "facts-2m"),
-            ("world-facts", "facts-1m"),
-            ("world-facts-reworded", "facts-2m"),
-        )
-        sources += [{"kind": "runs", "source": "/".join(pair)} for pair in pairs]
+        names = ("world-facts/facts-2m", "world-facts/facts-1m", "world-facts-reworded/facts-2m")
+        sources += [{"kind": "runs", "source": name} for name in names]
     for source, n, n_labels in itertools.product(sources, ("all", 1000), N_LABELS):
         yield {**source, "n_questions": n, "n_labels": n_labels}
 
@@ -211,10 +189,10 @@ def stored_cells(records: Path | None, runs: Path | None) -> Iterator[dict]:
 def population(cell: dict, folders: tuple[Path | None, Path | None]) -> Questions:
     """Return the questions whose AUROCs are the truth of the population."""
     records, runs = folders
-    if cell["kind"] == "records" and records is not None:
-        return from_records(records / f"{cell['source']}.jsonl")
-    if cell["kind"] == "runs" and runs is not None:
-        return from_runs(runs, *cell["source"].split("/"))
+    if cell["kind"] == "records":
+        return stored(records / f"{cell['source']}.jsonl", "correct")
+    if cell["kind"] == "runs":
+        return stored(runs / cell["source"] / "diverse_beam", "alias_match")
     return made_up(cell, POPULATION, np.random.default_rng(zlib.crc32(cell["cell"].encode())))
 
 
@@ -348,7 +326,6 @@ def measure(
     cell: dict, repetitions: int, seed: int, folders: tuple[Path | None, Path | None]
 ) -> dict:
     """Return the row of a cell."""
-    start = time.process_time()
     rng = np.random.default_rng([seed, zlib.crc32(cell["cell"].encode())])
     whole = population(cell, folders)
     truth = quantities(whole, Ranking.from_scores(whole.scores), whole.correct)
@@ -376,7 +353,6 @@ def measure(
         row |= (
             shown.filter(regex=f"^{name}_(questions|population)_(covered|width)$").mean().to_dict()
         )
-    row["cpu_seconds"] = time.process_time() - start
     return row
 
 
@@ -385,54 +361,26 @@ def root_mean_square(values: pd.Series) -> float:
     return float(np.sqrt((values**2).mean()))
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Measure the cells that are not in the output yet, and write them there."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repetitions", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=20)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--part", default="1/1", help="1/50 runs every fiftieth cell")
-    parser.add_argument(
-        "--records", type=Path, help="folder of records files with a column correct"
-    )
-    parser.add_argument("--world-facts", type=Path, help="folder of runs of the bundled models")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "label_estimates.csv")
-    given = parser.parse_args()
-    folders = (given.records, given.world_facts)
-    first, step = map(int, given.part.split("/"))
-    every = [cell for cell in cells(*folders) if given.only in cell["cell"]][first - 1 :: step]
-    done = pd.read_csv(given.output) if given.output.exists() else pd.DataFrame({"cell": []})
-    rows = done.to_dict("records")
-    check_repetitions(done, given.output, given.repetitions, parser)
-    names = set(done["cell"])
-    for number, cell in enumerate(every, start=1):
-        if cell["cell"] not in names:
-            rows.append(measure(cell, given.repetitions, given.seed, folders))
-            write(rows, given.output)
-        print(f"{number} of {len(every)} cells", flush=True)
-
-
-def check_repetitions(
-    done: pd.DataFrame, output: Path, repetitions: int, parser: argparse.ArgumentParser
-) -> None:
-    """Refuse to continue a file whose cells have another number of repetitions."""
-    numbers = set(done.get("repetitions", [])) - {repetitions}
-    if numbers:
-        parser.error(
-            f"{output} has cells with {numbers.pop()} repetitions, not {repetitions}; "
-            "use another --output"
-        )
-
-
-def write(rows: list[dict], output: Path) -> None:
-    """Write the rows through a second file, so that none is cut off."""
-    table = pd.DataFrame(rows)
-    table = table[[*table.columns.drop("cell"), "cell"]]
-    beside = output.with_suffix(".part")
-    table.round(5).to_csv(beside, index=False)
-    beside.replace(output)
+    options = {
+        "--repetitions": 2000,
+        "--seed": 20,
+        "--only": "",
+        "--records": Path,
+        "--world-facts": Path,
+        "--output": ROOT / "build" / "label_estimates.csv",
+    }
+    arguments = parse_arguments(__doc__, options, words)
+    folders = (arguments.records, arguments.world_facts)
+    output = arguments.output
+    table = pd.read_csv(output) if output.exists() else pd.DataFrame({"cell": []})
+    for cell in cells(*folders):
+        if arguments.only in cell["cell"] and cell["cell"] not in set(table["cell"]):
+            row = measure(cell, arguments.repetitions, arguments.seed, folders)
+            table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+            table.round(5).to_csv(output, index=False)
+            print(cell["cell"], flush=True)
 
 
 if __name__ == "__main__":

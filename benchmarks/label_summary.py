@@ -4,23 +4,21 @@
 
 The inputs are files that label_estimates.py writes; they may still grow. A cell of a later file
 replaces the same cell of an earlier one. The script writes label_cells.csv (every cell),
-label_coverage.csv, label_errors.csv, label_widths.csv and label_criteria.csv to docs/results/data.
+label_errors.csv, label_widths.csv and label_criteria.csv to docs/results/data.
 label_real.csv is about cells of records files (`--records`), whose questions are not in the
 repository. `make docs-numbers` then puts them into docs/results/labels.md.
 """
 
-import argparse
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import ROOT, parse_arguments
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from pro_lib.metrics.differences import holm
 
-ROOT = Path(__file__).resolve().parents[1]
 QUANTITIES = ("auroc", "difference_1", "difference_2", "accuracy", "agreement")
 SCOPES = ("questions", "population")
 AUROCS = QUANTITIES[:3]
@@ -59,26 +57,6 @@ def coverage_tests(table: pd.DataFrame, name: str, scope: str) -> pd.DataFrame:
     p_values = stats.binom.cdf((covered * n_draws).round(), n_draws, LEAST_COVERAGE)
     columns = {"cell": shown["cell"], "covered": covered, "n_draws": n_draws}
     return pd.DataFrame(columns).assign(p_value=p_values, p_holm=holm(np.asarray(p_values)))
-
-
-def coverage_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per quantity and scope: lowest and mean coverage, and significant cells."""
-    rows = []
-    for name, scope in itertools.product(QUANTITIES, SCOPES):
-        tests = coverage_tests(table, name, scope)
-        rows.append(
-            {
-                "quantity": name,
-                "scope": scope,
-                "n_cells": len(tests),
-                "lowest": tests["covered"].min(),
-                "mean": tests["covered"].mean(),
-                "n_below": int((tests["covered"] < LEAST_COVERAGE).sum()),
-                "lowest_p_holm": tests["p_holm"].min(),
-                "n_significant": int((tests["p_holm"] <= 0.05).sum()),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def error_summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -192,22 +170,14 @@ def cell_table(table: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     """Write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "inputs", type=Path, nargs="+", help="the files that label_estimates.py writes"
-    )
-    folder = ROOT / "docs" / "results" / "data"
-    parser.add_argument("--output", type=Path, default=folder, help="a folder")
-    given = parser.parse_args()
-    every = pd.concat([pd.read_csv(path) for path in given.inputs], ignore_index=True)
+    options = {"inputs": [], "--output": ROOT / "docs" / "results" / "data"}
+    arguments = parse_arguments(__doc__, options)
+    every = pd.concat([pd.read_csv(path) for path in arguments.inputs], ignore_index=True)
     every = every.drop_duplicates("cell", keep="last")
     is_real = every["kind"] == "records"
     table = every[~is_real]
     parts = {
         "cells": cell_table(table),
-        "coverage": coverage_summary(table),
         "errors": error_summary(table),
         "widths": width_summary(table),
         "criteria": criteria(table),
@@ -215,7 +185,7 @@ def main() -> None:
     if is_real.any():
         parts["real"] = cell_table(every[is_real]).dropna(axis=1, how="all")
     for name, part in parts.items():
-        part.round(4).to_csv(given.output / f"label_{name}.csv", index=False)
+        part.round(4).to_csv(arguments.output / f"label_{name}.csv", index=False)
     print(parts["criteria"].to_string(index=False))
 
 

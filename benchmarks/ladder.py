@@ -48,7 +48,6 @@ NAMES = RELEASE_ARMS | {
     "J": "library: samples, continuous batching",
 }
 ONE_BY_ONE = ("A", "B")
-MEASURED_MEMORY = ("C", "D")
 # Arms with the same answers; an arm is compared with the first of them that was run.
 SAME_ANSWERS = {"B": ("A",), "C": ("A", "B"), "D": ("A", "B", "C"), "E": ("G",), "H": ("G", "E")}
 CALIBRATION_QUESTIONS = 128
@@ -60,15 +59,6 @@ SETTINGS = {
 }
 # The largest difference in log-probability between two environments that counts as rounding
 TOLERANCE = 1e-3
-
-# Ratios of milliseconds per question, their goals, and the batch size; 0 is the largest.
-GOALS = (
-    *(("A", "B", "", 0), ("B", "C", "", 0), ("C", "D", "", 0), ("A", "D", "≥ 6", 0)),
-    *(("A", "F 0.05", "≥ 40", 0), ("A", "F 0.05", "≥ 20", 1), ("D", "F 0.05", "≥ 4", 0)),
-    *(("F 0.05", "E", "≤ 2", 0), ("F 0.01", "E", "≤ 5", 0), ("F 0.05", "E", "≤ 1.25", 1)),
-    *(("E", "G", "≤ 1", 0), ("E", "G", "≤ 1", 1), ("H", "E", "", 0), ("J", "I", "", 0)),
-)
-MEMORY_GOAL = ("D", "C", "≤ 0.5", 0)  # of `peak_mib`
 
 
 def our_arm(options: dict, network, prompts: Prompts, settings: Settings, batch_size: int) -> list:
@@ -159,16 +149,6 @@ def climb(job: Path, arguments: Namespace) -> tuple[pd.DataFrame, dict[str, str]
         for case, *replies in zip(all_cases, counted, zip(*rounds, strict=True), strict=True)
     ]
     _compare_answers(rows, counted)
-    largest = min(max(arguments.batch_sizes), arguments.questions)
-    for row, case in zip(rows, all_cases, strict=True):
-        if (
-            not arguments.no_memory
-            and case["arm"] in MEASURED_MEMORY
-            and case["batch_size"] == largest
-        ):
-            with worker(commands[_environment(case)], job) as (_, ask):
-                memory = ask("memory", case)
-            row["peak_mib"] = (memory["peak_bytes"] - memory["idle_bytes"]) / 2**20
     return pd.DataFrame(rows), versions
 
 
@@ -196,16 +176,14 @@ def _checked_versions(greetings: dict[str, dict]) -> dict[str, str]:
 def _row(case: dict, counted: dict, timed: Sequence[dict]) -> dict:
     """Return the counts and times of a case per question."""
     n = case["questions"]
-    times = pd.DataFrame(timed) * 1000 / case["questions"]
-    counts = {
-        name: counted[name] / n for name in ("token_forwards", "model_calls", "attended_positions")
-    }
-    wall = {"ms_min": times["seconds"].min(), "ms_median": times["seconds"].median()}
+    times = pd.DataFrame(timed) * 1000 / n
     return {
         **case,
         "what": NAMES[case["arm"]],
-        **counts,
-        **wall,
+        "token_forwards": counted["token_forwards"] / n,
+        "model_calls": counted["model_calls"] / n,
+        "ms_min": times["seconds"].min(),
+        "ms_median": times["seconds"].median(),
         "cpu_ms_min": times["cpu_seconds"].min(),
     }
 
@@ -220,37 +198,6 @@ def _compare_answers(rows: list[dict], counted: list[dict]) -> None:
             pairs = list(zip(reply["answers"], answers[arm], strict=False))
             row |= {"compared_with": arm, "compared": len(pairs)}
             row["differing"] = sum(sorted(one) != sorted(other) for one, other in pairs)
-
-
-def ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the ratios of the goals whose arms were run, by model and number of shots."""
-    rows = []
-    goals = [(*goal, "ms_min") for goal in GOALS] + [(*MEMORY_GOAL, "peak_mib")]
-    for ((model, shots), part), goal in itertools.product(
-        table.groupby(["model", "shots"], sort=False), goals
-    ):
-        numerator, denominator, goal_text, batch, column = goal
-        batch = batch or part["batch_size"].max()
-        values = [_value(part, arm, batch, column) for arm in (numerator, denominator)]
-        if None not in values:
-            ratio = values[0] / values[1]
-            sign, limit = goal_text.split() or (None, 0)
-            met = {"≥": ratio >= float(limit), "≤": ratio <= float(limit)}.get(sign)
-            what = "memory" if column == "peak_mib" else "time"
-            rows.append(
-                (model, shots, f"{numerator} ÷ {denominator}", what, batch, ratio, goal_text, met)
-            )
-    return pd.DataFrame(
-        rows, columns=["model", "shots", "ratio", "of", "batch_size", "value", "goal", "met"]
-    )
-
-
-def _value(part: pd.DataFrame, arm: str, batch_size: int, column: str) -> float | None:
-    is_case = (part["arm"] == arm) & (
-        part["batch_size"] == (1 if arm in ONE_BY_ONE else batch_size)
-    )
-    values = part.loc[is_case, column].dropna() if column in part else []
-    return float(values.iloc[0]) if len(values) else None
 
 
 def write_job(name: str, shots: int, folder: Path, arguments: Namespace) -> Path:
@@ -271,15 +218,16 @@ def write_job(name: str, shots: int, folder: Path, arguments: Namespace) -> Path
         )
         if arguments.device.startswith("cuda"):  # the workers need the memory
             torch.cuda.empty_cache()
-        print(f"{name}, {shots} shots: {random_models.describe(constants, shape)}", flush=True)
+        print(f"{name}, {shots} shots: {constants}, {shape}", flush=True)
     prefix = reader.encode(questions.prefix()) if questions.prefix() else []
-    settings = {"stop": stop, "pad": pad, "prefix": prefix}
     job = {
         "folder": str(weights),
         "prompts": prompts[: arguments.questions],
-        "settings": settings | SETTINGS,
+        "settings": {"stop": stop, "pad": pad, "prefix": prefix, **SETTINGS},
+        "threads": arguments.threads,
+        "dtype": arguments.dtype,
+        "device": arguments.device,
     }
-    job |= {"threads": arguments.threads, "dtype": arguments.dtype, "device": arguments.device}
     path = folder / f"{name}-{shots}.json"
     path.write_text(json.dumps(job))
     return path
@@ -287,16 +235,11 @@ def write_job(name: str, shots: int, folder: Path, arguments: Namespace) -> Path
 
 def machine() -> dict[str, str]:
     """Return the CPU, the number of cores, the versions of Python and of the code."""
-    git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
-    commit = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip()
-    changed = (
-        "+" if git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip() else ""
-    )
-    cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    named = re.search(r"model name\s*:\s*(.*)", cpuinfo)
-    processor = named.group(1) if named else platform.processor() or platform.machine()
-    place = f"{processor}, {os.cpu_count()} cores, {platform.system()}"
-    return {"machine": place, "python": platform.python_version(), "commit": commit + changed}
+    command = ["git", "describe", "--always", "--dirty=+"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    processor = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())[1]
+    machine = f"{processor}, {os.cpu_count()} cores, {platform.system()}"
+    return {"machine": machine, "python": platform.python_version(), "commit": commit}
 
 
 def parse() -> Namespace:
@@ -306,25 +249,15 @@ def parse() -> Namespace:
         "--shots": [0, 10],
         "--arms": list(NAMES),
         "--batch-sizes": [1, 32],
-    }
-    options |= {
         "--questions": 32,
         "--release-questions": int,
         "--repeats": 5,
         "--threads": os.cpu_count(),
-    }
-    options |= {
         "--device": "cpu",
         "--dtype": "float32",
-        "--no-memory": False,
         "--out": ROOT / "build" / "ladder.csv",
     }
     arguments = parse_arguments(__doc__, options)
-    unknown = sorted(set(arguments.arms) - set(NAMES))
-    if unknown:
-        sys.exit(f"unknown arm {unknown[0]!r}; choose from {', '.join(NAMES)}")
-    if min(arguments.questions, arguments.repeats, arguments.threads, *arguments.batch_sizes) < 1:
-        sys.exit("questions, batch sizes, repeats and threads must be positive")
     if set(arguments.arms) & set(RELEASE_ARMS) and not RELEASE_PYTHON.exists():
         sys.exit(f"arms A, B and C need transformers 4.56.2 in {RELEASE_PYTHON}: make golden")
     arguments.release_questions = min(
@@ -357,9 +290,6 @@ def main() -> None:
     table = pd.concat(parts, ignore_index=True)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out, index=False)
-    table_of_ratios = ratios(table)
-    table_of_ratios.to_csv(arguments.out.with_name(arguments.out.stem + "_ratios.csv"), index=False)
-    print(table_of_ratios.round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

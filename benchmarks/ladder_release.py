@@ -4,7 +4,6 @@ It does not import pro_lib, because arms A, B and C run in another environment w
 4.56.2. `ladder.py` starts the process. Jobs, requests and replies are JSON.
 """
 
-import ctypes
 import json
 import re
 import sys
@@ -38,30 +37,15 @@ class Settings:
 
 @dataclass
 class Counts:
-    """Counts of forward passes.
-
-    `attended_positions` is the sum of the positions that each token attends to.
-    """
+    """Counts of forward passes and of their tokens."""
 
     token_forwards: int = 0
     model_calls: int = 0
-    attended_positions: int = 0
 
     def hook(self, network, arguments: tuple, named: dict) -> None:
-        """Count a call from its inputs and its mask, as a forward pre-hook."""
-        ids = named["input_ids"]
-        mask = named.get("attention_mask")
-        cache = named.get("past_key_values")
-        rows, width = ids.shape
-        past = cache.get_seq_length() if cache is not None else 0
+        """Count a call from its inputs, as a forward pre-hook."""
         self.model_calls += 1
-        self.token_forwards += ids.numel()
-        if mask is None:
-            self.attended_positions += rows * (width * past + width * (width + 1) // 2)
-        elif mask.dim() == 4:
-            self.attended_positions += int((mask if mask.dtype == torch.bool else mask == 0).sum())
-        else:
-            self.attended_positions += int((mask.cumsum(1) * mask)[:, -width:].sum())
+        self.token_forwards += named["input_ids"].numel()
 
 
 # An arm turns prompts into the answers to each: token ids without the ending.
@@ -76,10 +60,12 @@ def in_packs(
     n = settings.n_answers
     options = {}
     if beams:
-        options = {"num_beams": n, "num_return_sequences": n}
-        options |= (
-            {"num_beam_groups": n, "diversity_penalty": settings.diversity_penalty} if n > 1 else {}
-        )
+        options = {
+            "num_beams": n,
+            "num_return_sequences": n,
+            "num_beam_groups": n,
+            "diversity_penalty": settings.diversity_penalty,
+        }
     batches = (prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size))
     return [
         answers for batch in batches for answers in _generate(network, batch, settings, **options)
@@ -105,24 +91,23 @@ def continuous(
     """
     n = settings.n_answers if sample else 1
     pages = -(-(max(map(len, prompts)) + settings.max_new_tokens) // PAGE)
-    cache_options = {
-        "page_size": PAGE,
-        "num_blocks": (pages + 1) * batch_size * n,
-        "max_batch_tokens": 2048,
-    }
-    cache_options |= {"max_requests_per_batch": batch_size * n}
-    config = transformers.ContinuousBatchingConfig(**cache_options, return_logprobs=True, seed=0)
-    options_of_generate = {
-        "eos_token_id": list(settings.stop),
-        "pad_token_id": settings.pad,
-        "num_return_sequences": n,
-    }
-    options_of_generate |= {"max_new_tokens": settings.max_new_tokens} | (
-        {"do_sample": True, "top_k": 0} if sample else {}
-    )
+    sampling = {"do_sample": True, "top_k": 0} if sample else {}
     configurations = {
-        "generation_config": transformers.GenerationConfig(**options_of_generate),
-        "continuous_batching_config": config,
+        "generation_config": transformers.GenerationConfig(
+            eos_token_id=list(settings.stop),
+            pad_token_id=settings.pad,
+            num_return_sequences=n,
+            max_new_tokens=settings.max_new_tokens,
+            **sampling,
+        ),
+        "continuous_batching_config": transformers.ContinuousBatchingConfig(
+            page_size=PAGE,
+            num_blocks=(pages + 1) * batch_size * n,
+            max_batch_tokens=2048,
+            max_requests_per_batch=batch_size * n,
+            return_logprobs=True,
+            seed=0,
+        ),
     }
     answers_by_prompt = [[] for _ in prompts]
     for name, output in network.generate_batch(
@@ -142,16 +127,14 @@ def _generate(network, prompts: Prompts, settings: Settings, **options) -> list[
         [[settings.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     )
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    options_of_generate = {
-        "do_sample": False,
-        "max_new_tokens": settings.max_new_tokens,
-        "pad_token_id": settings.pad,
-        **options,
-    }
-    ids = ids.to(network.device)
-    mask = mask.to(network.device)
     sequences = network.generate(
-        ids, attention_mask=mask, eos_token_id=list(settings.stop), **options_of_generate
+        ids.to(network.device),
+        attention_mask=mask.to(network.device),
+        eos_token_id=list(settings.stop),
+        pad_token_id=settings.pad,
+        do_sample=False,
+        max_new_tokens=settings.max_new_tokens,
+        **options,
     )
     answers = [until_stop(tokens, settings.stop) for tokens in sequences[:, width:].tolist()]
     per_prompt = len(answers) // len(prompts)
@@ -185,8 +168,7 @@ def serve(arms: dict[str, Arm], job_path: str) -> None:
     form = {"dtype": getattr(torch, job["dtype"]), "attn_implementation": "sdpa"}
     network = AutoModelForCausalLM.from_pretrained(job["folder"], **form).to(job["device"]).eval()
     settings = Settings(**job["settings"])
-    versions = {"torch": torch.__version__}
-    versions["transformers"] = transformers.__version__
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     _reply({"versions": versions, "log_probs": _first_log_probs(network, job["prompts"][0])})
     for line in sys.stdin:
         request = json.loads(line)
@@ -211,20 +193,13 @@ def _first_log_probs(network, prompt: list[int]) -> list[float]:
 def _measure(
     mode: str, arm: Arm, network, prompts: Prompts, settings: Settings, batch_size: int
 ) -> dict:
-    """Run an arm once: `count` its forwards, `time` it, or read its peak `memory`."""
+    """Run an arm once: `count` its forward passes, or `time` it."""
     if mode == "count":
         counts = Counts()
         with network.register_forward_pre_hook(counts.hook, with_kwargs=True):
             answers = arm(network, prompts, settings, batch_size)
         return {"answers": answers, **asdict(counts)}
     on_cuda = network.device.type == "cuda"
-    if mode == "memory":
-        idle = _idle_memory(arm, network, prompts, settings)
-        arm(network, prompts, settings, batch_size)
-        peak = (
-            torch.cuda.max_memory_allocated(network.device) if on_cuda else _status_bytes("VmHWM")
-        )
-        return {"idle_bytes": idle, "peak_bytes": peak}
     wait = partial(torch.cuda.synchronize, network.device) if on_cuda else lambda: None
     wait()
     wall = time.perf_counter()
@@ -232,26 +207,6 @@ def _measure(
     arm(network, prompts, settings, batch_size)
     wait()
     return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-
-
-def _idle_memory(arm: Arm, network, prompts: Prompts, settings: Settings) -> int:
-    """Return the bytes of the loaded model after one question, from which the peak counts."""
-    arm(network, prompts[:1], settings, 1)
-    for parameter in network.parameters():
-        parameter.sum()
-    if network.device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(network.device)
-        return torch.cuda.memory_allocated(network.device)
-    ctypes.CDLL(None).malloc_trim(0)
-    # On Linux this resets the peak of the resident memory.
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status_bytes("VmRSS")
-
-
-def _status_bytes(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
 if __name__ == "__main__":

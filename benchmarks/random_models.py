@@ -39,12 +39,11 @@ def _shape(
     return {**sizes, "num_hidden_layers": layers, "num_attention_heads": heads, **options}
 
 
-# The last three have the matrix sizes of the named models in the Llama architecture, for a GPU.
+# The last two have the matrix sizes of the named models in the Llama architecture, for a GPU.
 SHAPES = {
     "random-35m": _shape(16_000, 512, 1376, 6, 8),
     "random-200m": _shape(16_000, 1024, 2816, 13, 16),
     "random-gemma-2b": _shape(256_000, 2048, 16_384, 18, 8, num_key_value_heads=1, head_dim=256),
-    "random-gemma-7b": _shape(256_000, 3072, 24_576, 28, 16, head_dim=256),
     "random-llama-2-7b": _shape(32_000, 4096, 11_008, 32, 32),
 }
 POSITIONS = 1024
@@ -96,13 +95,11 @@ class Shape(NamedTuple):
 
     Attributes:
         mean_length: the mean number of tokens, including the ending.
-        sd_length: the standard deviation of the number of tokens.
         share_likely: the share of answers with p >= `LIKELY`.
         share_possible: the share of answers with p >= `POSSIBLE`.
     """
 
     mean_length: float
-    sd_length: float
     share_likely: float
     share_possible: float
 
@@ -322,7 +319,7 @@ def measure(network: LlamaForCausalLM, prompts: Sequence[list[int]]) -> Shape:
         [sum(answer.token_log_probs) + (answer.end_log_prob or 0.0) for answer in answers]
     ).exp()
     shares = (float((p >= limit).double().mean()) for limit in (LIKELY, POSSIBLE))
-    return Shape(float(lengths.mean()), float(lengths.std()), *shares)
+    return Shape(float(lengths.mean()), *shares)
 
 
 def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings:
@@ -332,10 +329,3 @@ def endings(network: LlamaForCausalLM, stop: Sequence[int] = (STOP,)) -> Endings
     )
     stops[list(stop)] = True
     return Endings(stops, torch.zeros_like(stops))
-
-
-def describe(constants: Peakedness, shape: Shape) -> str:
-    """Return one line about a model."""
-    return ", ".join(
-        f"{name} {value:.3g}" for name, value in {**constants._asdict(), **shape._asdict()}.items()
-    )

@@ -8,15 +8,14 @@ answer counts once, or the judge on a question set. Replies of the model are kep
 interrupted run continues.
 """
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from measuring import parse_arguments
 
 from pro_lib import Experiment, metrics
-from pro_lib.app.self_evaluation import P_TRUE
+from pro_lib.evaluation.self_evaluation import P_TRUE
 from pro_lib.metrics.judge_model import JUDGE_THRESHOLD
 from pro_lib.plots import benchmark
 
@@ -88,14 +87,8 @@ def judged(experiment: Experiment, dataset: str) -> dict[str, Any]:
 
 def main() -> None:
     """Write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--dataset", nargs="+", default=["world-facts"])
-    parser.add_argument("--generations", type=Path, help="folder of the runs")
-    parser.add_argument("--output", type=Path, help="a CSV file to which rows are added")
-    arguments = parser.parse_args()
+    options = {"--model": "smollm2-135m", "--dataset": ["world-facts"], "--generations": Path}
+    arguments = parse_arguments(__doc__, {**options, "--output": Path})
     experiment = Experiment(
         model=arguments.model,
         dataset=arguments.dataset,
@@ -107,8 +100,8 @@ def main() -> None:
     )
     rows = [judged(experiment, dataset) for dataset in arguments.dataset]
     table = pd.concat([methods(experiment), pd.DataFrame(rows)])[COLUMNS]
+    print(table.to_string(index=False))
     if arguments.output is None:
-        table.to_csv(sys.stdout, index=False, float_format="%.6g")
         return
     if arguments.output.exists():
         earlier = pd.read_csv(arguments.output)

@@ -1,4 +1,4 @@
-"""Formulas of other releases for SE, Deg, SD and clusters, for the audit and the tests.
+"""Formulas of other releases for SE, Deg and SD, for the audit and the tests.
 
 docs/explanation/semantic_scores.md states the source of each formula. As in `pro_lib.scoring`,
 `nli` is (n, N, N, 3), and `log_probs` and `meaning` are (n, N). The functions return scores (n,),
@@ -8,39 +8,6 @@ higher = more uncertain, unless they state another shape.
 import numpy as np
 
 from pro_lib import scoring
-
-
-def matches(nli: np.ndarray, rule: str) -> np.ndarray:
-    """Return which answers match, as 0 or 1 (n, N, N), from the most probable labels.
-
-    The rules are `non_contradiction` in both directions (releases of Kuhn et al. and of PRO,
-    UQ-NLG), `not_both_neutral`, which also excludes pairs that are neutral in both directions (the
-    looser rule of Farquhar et al. 2024), and `either_entailment` (uqlm).
-    """
-    label = np.nan_to_num(nli).argmax(axis=-1)
-    reverse = label.transpose(0, 2, 1)
-    same = {
-        "non_contradiction": (label != 2) & (reverse != 2),
-        "not_both_neutral": (label != 2) & (reverse != 2) & ~((label == 1) & (reverse == 1)),
-        "either_entailment": (label == 0) | (reverse == 0),
-    }[rule]
-    return np.where(np.isnan(nli[..., 0]), np.nan, same | np.eye(label.shape[1], dtype=bool))
-
-
-def clusters_by_last_match(same: np.ndarray) -> np.ndarray:
-    """Return meanings (n, N) as `clusters` does, by the last earlier match (Kuhn's release)."""
-    meaning = np.full(same.shape[:2], -1)
-    for numbers, matching in zip(meaning, same, strict=True):
-        for i in np.flatnonzero(~np.isnan(np.diagonal(matching))):
-            before = np.flatnonzero((matching[:i, i] == 1) & (matching[i, :i] == 1))
-            numbers[i] = numbers[before[-1]] if len(before) else numbers.max(initial=-1) + 1
-    return meaning
-
-
-def flattened(nli: np.ndarray, temperature: float) -> np.ndarray:
-    """Return the probabilities at a temperature, which is 3 in the release of Lin et al."""
-    powers = nli ** (1 / temperature)
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def mean_over_meanings(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
@@ -68,41 +35,14 @@ def mean_over_answers(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
     return _ratio(-np.where(is_present, of_answer, 0).sum(axis=1), is_present.sum(axis=1))
 
 
-def log_of_the_mean(log_probs: np.ndarray, meaning: np.ndarray) -> np.ndarray:
-    """Return SE as -log mean_c P(c) (UQ-NLG)."""
-    return -np.log(
-        _ratio(np.nansum(np.exp(log_probs), axis=1), meaning.max(axis=1, initial=-1) + 1)
-    )
-
-
-ENTROPIES = {
-    "kuhn2023": mean_over_meanings,
-    "farquhar2024": scoring.semantic_entropy,
-    "discrete": discrete_entropy,
-    "lm_polygraph": mean_over_answers,
-    "uq_nlg": log_of_the_mean,
-}
-
-
-def degree_of_uq_nlg(similarity: np.ndarray) -> np.ndarray:
-    """Return Deg of the release of Lin et al.: with 1 on the diagonal, and m times the paper's."""
-    diagonal = np.eye(similarity.shape[1], dtype=bool) & ~np.isnan(similarity)
-    return scoring.degree(np.where(diagonal, 1.0, similarity)) * diagonal.any(axis=2).sum(axis=1)
-
-
 def forward_density(
-    mean_log_probs: np.ndarray,
-    compared: np.ndarray,
-    *,
-    with_itself: bool,
-    keep: np.ndarray | None = None,
+    mean_log_probs: np.ndarray, compared: np.ndarray, *, keep: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return SD with the first answer as the only premise.
+    """Return SD with the first answer as the only premise, which itself counts once (LM-Polygraph).
 
     Args:
         mean_log_probs: mean log-probabilities per token (n, N).
         compared: comparisons of answers, as in `pro_lib.scoring`.
-        with_itself: whether the first answer counts once (LM-Polygraph), or not at all (uqlm).
         keep: which of the other answers count (n, N); None for all.
     """
     kernel = (
@@ -110,7 +50,7 @@ def forward_density(
     )
     distances = 1 - kernel
     counts = ~np.isnan(distances) & (True if keep is None else keep)
-    counts[:, 0] = with_itself & ~np.isnan(distances[:, 0])
+    counts[:, 0] = ~np.isnan(distances[:, 0])
     distances[:, 0] *= 0
     weights = np.where(counts, np.exp(mean_log_probs), 0)
     density = _ratio(np.nansum(weights * distances, axis=1), weights.sum(axis=1))

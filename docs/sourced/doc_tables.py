@@ -79,7 +79,8 @@ def benchmark_rows(path: str, **where: object) -> pd.DataFrame:
 def benchmark_auroc() -> pd.DataFrame:
     """Return AUROC of every method and its difference to PRO, marked if it is significant."""
     table = benchmark_rows("figures/12_benchmark.csv", protocol="workbench")
-    table = table[table["similarity"] != "alias"]
+    is_shown = (table["similarity"] != "alias") & ~table["alpha_choice"].isin(["default", "oracle"])
+    table = table[is_shown]
     cell = "{auroc:.3f}{mark} (" + with_interval("auroc_minus_pro") + ")"
     return pivoted(table, {"method": "{name}"}, SETTING, cell)
 
@@ -163,7 +164,7 @@ def small_models() -> pd.DataFrame:
     table = pd.concat(
         benchmark_rows(f"{folder}/06_benchmark.csv", protocol="paper") for folder in SMALL
     )
-    table = table[table["name"] != "PRO, validation"]
+    table = table[(table["name"] != "PRO, validation") & (table["similarity"] != "alias")]
     cell = with_interval("auroc_minus_pro") + "{mark}"
     return pivoted(table, {"method": "{name}"}, SETTING, cell)
 
@@ -215,14 +216,9 @@ def published_redraws() -> pd.DataFrame:
     return pivoted(table, {"answers": SETTING}, "{protocol}", cell)
 
 
-# Variants that are only in audit.csv
-AUDIT_LEFT_OUT = "finer|p > α|K = 7|exact match|averaged|discrete|farquhar|lm_poly|uq_nlg"
-
-
 @on_a_page
 def audit_choices() -> pd.DataFrame:
     """Return how much each choice of the released code changes the AUROC."""
-    table = rows(f"{DATA}/audit.csv").fillna({"option": ""})
     columns = {
         "method": "{method}",
         "choice": "{choice}",
@@ -231,8 +227,7 @@ def audit_choices() -> pd.DataFrame:
         "AUROC": "{auroc:.3f}",
         "difference": "{difference:+.3f} [{low:+.3f}, {high:+.3f}]",
     }
-    left_out = table["method"].str.contains("alias") | table["choice"].str.contains(AUDIT_LEFT_OUT)
-    return written(table[~left_out], columns)
+    return written(rows(f"{DATA}/audit.csv").fillna({"option": ""}), columns)
 
 
 @on_a_page
@@ -351,28 +346,18 @@ def speed_gpu() -> pd.DataFrame:
     return times(f"{DATA}/gpu_ladder.csv")
 
 
-def criteria(name: str) -> pd.DataFrame:
-    """Return the criteria of estimates from labels, with the worst setting of each."""
-    columns = {
-        "criterion": "{criterion}",
-        "settings": "{n_cells}",
-        "worst setting": "{worst:.3f}",
-        "settings beyond the limit": "{n_beyond}",
-        "significantly beyond": "{n_significant:.0f}",
-    }
-    return written(rows(f"{DATA}/{name}.csv"), columns)
-
-
 @on_a_page
 def label_criteria() -> pd.DataFrame:
-    """Return the criteria for the first simulation."""
-    return criteria("label_criteria")
-
-
-@on_a_page
-def label_criteria_again() -> pd.DataFrame:
-    """Return the criteria for the second simulation."""
-    return criteria("label_criteria_again")
+    """Return the criteria of estimates from labels, with the worst setting of two simulations."""
+    columns = {
+        "criterion": "{criterion}",
+        "settings": "{n_cells}; {n_cells_again}",
+        "worst setting": "{worst:.3f}; {worst_again:.3f}",
+        "beyond the limit": "{n_beyond}; {n_beyond_again}",
+        "significantly beyond": "{n_significant:.0f}; {n_significant_again:.0f}",
+    }
+    again = rows(f"{DATA}/label_criteria_again.csv").add_suffix("_again")
+    return written(rows(f"{DATA}/label_criteria.csv").join(again), columns)
 
 
 @on_a_page
@@ -418,23 +403,26 @@ def label_real() -> pd.DataFrame:
 
 @on_a_page
 def label_accuracies() -> pd.DataFrame:
-    """Return coverage and bias of the accuracies of groups that labels estimate, by setting."""
-    keys = ["dataset", "model", "n_labels"]
+    """Return coverage and bias of the accuracies of groups that labels estimate, by answers."""
+    keys = ["dataset", "model"]
     table = rows(f"{DATA}/label_accuracies.csv")
     table["bias"] = table["bias"].abs()
     cells = table[table["n_intervals"] >= 20].groupby(keys, sort=False)
     lowest = cells.agg(coverage=("coverage", "min"), bias=("bias", "max"))
     biases = table.pivot_table("bias", keys, "quantity", "max")[["auarc", "prr", "brier"]]
-    quarter = "accuracy of the most certain 25%"
-    widths = rows(f"{DATA}/label_accuracy_widths.csv", method="NLL", quantity=quarter)
+    widths = rows(
+        f"{DATA}/label_accuracy_widths.csv",
+        method="NLL",
+        quantity="accuracy of the most certain 25%",
+        n_labels=200,
+    )
     summary = lowest.join(biases).join(widths.set_index(keys)["width"]).reset_index()
     sources = (summary["model"] + " on ").where(summary["model"] != "records", "")
     columns = {
         "answers": "{sources}",
-        "labels": "{n_labels}",
         "accuracies: lowest coverage": "{coverage:.3f}",
         "accuracies: largest bias": "{bias:.3f}",
-        "accuracy of the most certain 25 %: width": "{width:.3f}",
+        "accuracy of the most certain 25 %, 200 labels: width": "{width:.3f}",
         "AUARC: largest bias": "{auarc:.3f}",
         "PRR: largest bias": "{prr:.3f}",
         "Brier score: largest bias": "{brier:.3f}",

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
-from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
-    from pro_lib.metrics.correctness import Choices
+    import pandas as pd
+
     from pro_lib.questions.question_sets import QuestionSet
     from pro_lib.runs.run import Run
 
 STDIN = "-"  # the path of a file on standard input
-LOG = "log"  # begins the name of a verdict in a log, as in log:exact_match
 
 
 def locate_answers(path: str) -> str | None:
@@ -76,11 +75,14 @@ def read_answers(
         # The references are replaced.
         warnings.simplefilter("ignore", OldReferencesWarning)
         run = runs.read_run(path, all_questions=all_questions)
-    return _with_references(run, question_set, questions, strict=strict)
+    table = _given_questions(run, question_set, questions, strict=strict)
+    return runs.read_run(path, questions=table)
 
 
-def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: bool) -> Run:
-    """Return the run of the questions in a file, with the references and splits of the file.
+def _given_questions(
+    run: Run, question_set: QuestionSet, path: str, *, strict: bool
+) -> pd.DataFrame:
+    """Return the questions of a run with the ids, references and splits of a file.
 
     A file without a column of splits leaves the splits of the run.
     """
@@ -101,27 +103,4 @@ def _with_references(run: Run, question_set: QuestionSet, path: str, *, strict: 
     questions = question_set.table.iloc[rows[is_in_file]]
     if "split" not in question_set.source["columns"]:
         questions = questions.assign(split=run.questions["split"].to_numpy()[is_in_file])
-    return run.for_questions(questions)
-
-
-def read_choices(correctness: str) -> Choices:
-    """Return the rule for right answers: a rule, a file of labels, or the verdict of a log.
-
-    Raises:
-        SentenceError: if there is neither a rule nor a file of this name.
-    """
-    from pro_lib import importing
-    from pro_lib.metrics.correctness import CORRECTNESS, Choices
-
-    if correctness in CORRECTNESS:
-        return Choices(correctness=correctness)
-    if correctness.startswith(f"{LOG}:"):
-        return Choices()
-    if not os.path.isfile(correctness):
-        raise SentenceError(
-            f"correctness={correctness!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
-            "labels, or log:NAME for a verdict of a log."
-        )
-    return Choices(
-        labels=importing.read_labels(correctness), labels_name=os.path.basename(correctness)
-    )
+    return questions

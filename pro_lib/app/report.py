@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 
 from pro_lib.app.score_summary import difference_lines, head_lines, mistrust_line, reservations
-from pro_lib.app.score_table import printed_table
+from pro_lib.app.score_table import printed_table, question_table
 from pro_lib.common.validation import printable
 from pro_lib.evaluation.evaluation import Splits
 
@@ -59,12 +59,11 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
     from pro_lib.evaluation.methods import METHODS
 
     method = mistrust.method
-    table = printed_table(scored, mistrust, method)
-    ranked = table.iloc[scored.ranking(method)]
+    rows = question_table(scored, mistrust).iloc[scored.ranking(method)]
+    ranked = printed_table(rows, scored, method)
     ranked = ranked[ranked[method].notna()]
     shown = {key: METHODS[key].meaning for key in scored.methods if key in METHODS}
     definitions = {key: f"{words[0].upper()}{words[1:]}." for key, words in shown.items()}
-    has_auroc = scored.n_judged > 0 and not scored.reported.one_class()
     environment = Environment(
         loader=PackageLoader("pro_lib.app", ""),
         autoescape=True,
@@ -77,8 +76,8 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
         title=f"Uncertainty of answers: {name}",
         method=method,
         summary=[*head_lines(scored, method), mistrust_line(scored, mistrust)],
-        has_auroc=has_auroc,
-        **(_judged_parts(scored, method) if has_auroc else {}),
+        has_auroc=scored.has_both_classes,
+        **(_judged_parts(scored, method) if scored.has_both_classes else {}),
         least=ranked.head(_N_LISTED),
         most=ranked.tail(_N_LISTED).iloc[::-1],
         definitions={**_TERMS, **definitions},

@@ -61,7 +61,7 @@ from pro_lib.generation.tokens import (
     text_before,
     token_texts,
 )
-from pro_lib.runs.question_table import plain
+from pro_lib.runs.question_table import json_cell
 
 # Options of `from_pretrained` that configurations and tokenizers accept too.
 _SHARED_OPTIONS = (
@@ -144,7 +144,7 @@ class Model:
         if self.quantization:
             parameters["quantization"] = self.quantization
         if self.overrides:
-            loading = {name: plain(value) for name, value in self.overrides.items()}
+            loading = {name: json_cell(value) for name, value in self.overrides.items()}
             return parameters | {"loading": loading}
         return parameters
 

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -261,22 +260,17 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
         [1.0]
     """
     rows = _checked(texts, references)
-    has_hidden_letters = np.zeros(len(rows), dtype=bool)
     n_with_hidden_references = 0
-    compared_rows = []
     compared_texts = []
     compared_references = []
-    for number, (text, accepted) in enumerate(rows):
+    for text, accepted in rows:
         plain_references = [without_accents(reference) for reference in accepted]
         visible = [reference for reference in plain_references if not _has_hidden_letter(reference)]
-        has_hidden_letters[number] = any(map(_has_hidden_letter, [text, *accepted]))
         n_with_hidden_references += len(visible) < len(accepted)
-        if visible:
-            compared_rows.append(number)
-            compared_texts.append(without_accents(text))
-            compared_references.append(visible)
-    values = np.zeros(len(rows))
-    values[compared_rows] = rouge_l(compared_texts, compared_references)
+        # Without a visible reference, an empty text is compared, so that nothing is warned about.
+        compared_texts.append(without_accents(text) if visible else "")
+        compared_references.append(visible or [""])
+    values = rouge_l(compared_texts, compared_references)
     if n_with_hidden_references:
         warnings.warn(
             f"{n_with_hidden_references} of {len(rows)} answers have references in letters that "
@@ -284,7 +278,9 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
             TokenizerWarning,
             stacklevel=3,
         )
-    return np.where(has_hidden_letters & exact_match(texts, references), 1.0, values)
+    has_hidden = [any(map(_has_hidden_letter, [text, *accepted])) for text, accepted in rows]
+    is_exact = np.array(has_hidden, dtype=bool) & exact_match(texts, references)
+    return np.where(is_exact, 1.0, values)
 
 
 def nearest_reference(text: str, references: Sequence[str]) -> str:
@@ -365,7 +361,7 @@ Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 class Choices:
     """The rules that decide which answers count and which are right.
 
-    The defaults are those of this project; docs/results/audit.md says what others do.
+    The defaults are those of this project; docs/explanation/protocols.md says what others do.
 
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.
@@ -432,7 +428,8 @@ def rouge_and_correct(
         table.loc[is_comparable, name] = match(texts, references).astype(object)
     if choices.labels is not None:
         _check_label_questions(answers["question_id"], questions, choices.labels)
-        table["correct"] = _labels_of(answers, choices.labels)
+        known_labels = dict(zip(_keys(choices.labels), choices.labels["correct"], strict=True))
+        table["correct"] = [known_labels.get(key) for key in _keys(answers)]
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
     elif choices.correctness == "rouge_l":
@@ -470,47 +467,33 @@ def rule_in_words(choices: Choices, *, has_verdicts: bool = False) -> str:
     return CORRECTNESS[choices.correctness]
 
 
-def _labels_of(answers: pd.DataFrame, labels: pd.DataFrame) -> list[object]:
-    """Return the label of each answer, None if there is none."""
-    known_labels = dict(zip(_answer_keys(labels), labels["correct"], strict=True))
-    return [known_labels.get(key) for key in _answer_keys(answers)]
-
-
-def _answer_keys(table: pd.DataFrame) -> list[tuple[object, object]]:
+def _keys(table: pd.DataFrame) -> Iterable[tuple[object, object]]:
     """Return question_id and text of each row, without spaces and line ends around the text."""
-    keys: list[tuple[object, object]] = []
-    for question_id, text in zip(table["question_id"], table["text"], strict=True):
-        keys.append((question_id, text.strip() if isinstance(text, str) else text))
-    return keys
+    return zip(table["question_id"], table["text"].astype(object).str.strip(), strict=True)
 
 
 def _check_label_questions(
     question_ids: pd.Series, questions: pd.DataFrame, labels: pd.DataFrame
 ) -> None:
     """Raise `RunError` if a question or its references differ from those of a label."""
-    for name, column in (("question", "question"), ("accepted_answers", "references")):
-        if name not in labels or column not in questions:
-            continue
-        values = dict(zip(question_ids, questions[column], strict=True))
-        for label in labels[labels[name] != ""].to_dict("records"):
-            if label["question_id"] in values:
-                _check_label(label, name, values[label["question_id"]])
+    columns = questions.filter(["question", "references"])
+    rows = dict(zip(question_ids, columns.to_dict("records"), strict=True))
+    for label in labels.to_dict("records"):
+        row = rows.get(label["question_id"], {})
+        references = row.get("references")
+        accepted = joined_references(references) if isinstance(references, Iterable) else None
+        for name, text in (("question", row.get("question")), ("accepted_answers", accepted)):
+            given = label.get(name)
+            if given and isinstance(text, str) and text.split() != given.split():
+                where = label.get("place", f"the label of answer {label['text']!r}")
+                raise RunError(
+                    f"{where}: the label is for {name} {given!r}, but question "
+                    f"{label['question_id']!r} now has {text!r}; judge the answers again, or "
+                    "remove this row"
+                )
 
 
-def _check_label(label: dict[str, Any], name: str, value: Any) -> None:
-    """Raise `RunError` if a value of a label differs from that of the question of today."""
-    is_list = name == "accepted_answers" and isinstance(value, Iterable)
-    text = joined_references(value) if is_list else value
-    if not isinstance(text, str) or text.split() == label[name].split():
-        return
-    where = label.get("place", f"the label of answer {label['text']!r}")
-    raise RunError(
-        f"{where}: the label is for {name} {label[name]!r}, but question "
-        f"{label['question_id']!r} now has {text!r}; judge the answers again, or remove this row"
-    )
-
-
-def joined_references(references: Sequence[str]) -> str:
+def joined_references(references: Iterable[str]) -> str:
     """Return references as one text, as a judge reads them.
 
     Example:

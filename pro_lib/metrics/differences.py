@@ -61,10 +61,8 @@ class DeLong:
 
     def readings(self) -> list[str]:
         """Return the reading of each difference (`read_difference`); "" for the reference."""
-        words = [
-            read_difference(*values, problem=self.problem)
-            for values in zip(self.low, self.high, self.n_differ, strict=True)
-        ]
+        values = zip(self.low, self.high, self.n_differ, strict=True)
+        words = [read_difference(*value, problem=self.problem) for value in values]
         words[self.reference] = ""
         return words
 
@@ -110,27 +108,26 @@ def delong(
         >>> tests.difference.round(2).tolist()
         [0.0, 0.39]
     """
-    column = _reference_column(uncertainties, reference)
     values, labels = aligned(uncertainties, correct, columns=True)
+    if isinstance(reference, str):
+        reference = int(pd.DataFrame(uncertainties).columns.get_loc(reference))
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
-    n_differ = count_moved(values, values[:, column])
+    n_differ = count_moved(values, values[:, reference])
     problem = _too_few(labels, codes)
     if problem:
         difference = np.full(values.shape[1], np.nan)
         if 0 < np.count_nonzero(labels) < len(labels):
             areas = auroc_intervals(values, labels)[0]
-            difference = areas - areas[column]
-        unknown = np.full_like(difference, np.nan)
-        return DeLong(
-            difference, unknown, unknown, unknown, unknown, n_differ, column, problem=problem
-        )
-    difference, variance, freedom = _moments(values, labels, column, n_differ, codes)
+            difference = areas - areas[reference]
+        nan = np.full_like(difference, np.nan)
+        return DeLong(difference, nan, nan, nan, nan, n_differ, reference, problem)
+    difference, variance, freedom = _moments(values, labels, reference, n_differ, codes)
     standard_error = np.sqrt(variance)
     half_width = -stdtrit(freedom, 0.025) * standard_error
     p_value = 2 * stdtr(freedom, -np.abs(difference) / standard_error)
-    half_width[column] = 0.0
-    standard_error[column] = 0.0
-    p_value[column] = np.nan
+    half_width[reference] = 0.0
+    standard_error[reference] = 0.0
+    p_value[reference] = np.nan
     return DeLong(
         difference=difference,
         low=np.maximum(difference - half_width, -1.0),  # AUROCs differ by at most 1
@@ -138,7 +135,7 @@ def delong(
         standard_error=standard_error,
         p_value=p_value,
         n_differ=n_differ,
-        reference=column,
+        reference=reference,
     )
 
 
@@ -171,19 +168,6 @@ def _moments(
     # It is NaN if a class is in one cluster, and so is the interval then.
     variance = np.maximum(variance, by_cluster + pseudo_variance)
     return difference, variance, np.minimum(freedom, jackknifed.shape[1] - 1)
-
-
-def _reference_column(uncertainties: ArrayLike, reference: int | str) -> int:
-    """Return the position of the reference among the columns, or raise `KeyError`."""
-    if isinstance(reference, int):
-        return reference
-    names = pd.DataFrame(uncertainties).columns
-    column = int(names.get_indexer_for([reference])[0])
-    if column < 0:
-        raise KeyError(
-            f"reference {reference!r} is not among the columns {', '.join(map(str, names))}"
-        )
-    return column
 
 
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
@@ -372,7 +356,7 @@ def differences_in_words(comparison: pd.DataFrame, reference: str) -> list[str]:
         name = f"{row['method']} minus {reference}"
         size = signed(row["difference"])
         ends = [row["difference_low"], row["difference_high"]]
-        if row["reading"] == "identical":
+        if row["reading"] == IDENTICAL:
             texts.append(f"{name} {size}, the same order of all questions")
         elif np.isnan(ends).any():
             texts.append(f"{name} {size}, without an interval: {row['reading']}")

@@ -59,7 +59,8 @@ def accuracy_curve(uncertainty: FloatArray, correct: FloatArray | Labels) -> Flo
     """
     _, tie_numbers, tie_sizes = np.unique(uncertainty, return_inverse=True, return_counts=True)
     tie_accuracies = np.bincount(tie_numbers, weights=correct) / tie_sizes
-    return _running_mean(np.repeat(tie_accuracies, tie_sizes))
+    in_order = np.repeat(tie_accuracies, tie_sizes)
+    return np.asarray(np.cumsum(in_order) / np.arange(1, len(in_order) + 1))
 
 
 def answered_weights(uncertainty: ArrayLike, n_answered: ArrayLike) -> FloatArray:
@@ -235,12 +236,6 @@ def calibration(
     ece = float(np.average(distances, weights=table["n"]))
     brier = float(np.mean((probability - labels) ** 2))
     return Calibration(probability, ece, brier, table, fit)
-
-
-def _running_mean(values: FloatArray | Labels) -> FloatArray:
-    """Return the mean of the first k values, for every k."""
-    means: FloatArray = np.cumsum(values, dtype=np.float64) / np.arange(1, len(values) + 1)
-    return means
 
 
 def bin_numbers(probability: FloatArray, n_bins: int = _N_BINS) -> NDArray[np.int64]:

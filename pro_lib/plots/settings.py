@@ -97,7 +97,8 @@ def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
     Columns: dataset, model, strategy, split and n_questions, then those of the rows or columns.
     """
     setting: dict[str, str | int] = {
-        **run.info.labels(),
+        "dataset": run.info.dataset,
+        "model": run.info.model,
         "strategy": run.info.strategy,
         "split": split,
         "n_questions": len(run.questions),

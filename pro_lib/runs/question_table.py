@@ -26,7 +26,7 @@ class OldReferencesWarning(UserWarning):
     """References and splits of a run may be older than those of its question file."""
 
 
-def plain(value: object) -> object:
+def json_cell(value: object) -> object:
     """Return a value of a table as JSON can hold it.
 
     An array becomes a list, a missing value None, and a value of another type its text.
@@ -48,7 +48,7 @@ def question_columns(questions: pd.DataFrame) -> pa.Table:
     further = questions.drop(columns=list(QUESTION_COLUMNS), errors="ignore")
     # Some versions of pandas have no record of a row without columns.
     records = further.to_dict("records") or [{}] * len(questions)
-    further_json = [json.dumps(row, default=plain) for row in records]
+    further_json = [json.dumps(row, default=json_cell) for row in records]
     return table.append_column(OWN, pa.array(further_json, pa.string()))
 
 
@@ -83,10 +83,10 @@ def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> NDArray[np.int
     """
     row_by_key: dict[tuple[str, str], int] = {}
     rows_by_text: dict[str, list[int]] = {}
-    for row, (question_id, text) in enumerate(_id_and_text(stored)):
-        row_by_key[question_id, text] = row
-        rows_by_text.setdefault(text, []).append(row)
-    keys = _id_and_text(questions)
+    for row, key in enumerate(zip(stored["question_id"], stored["question"], strict=True)):
+        row_by_key[key] = row
+        rows_by_text.setdefault(key[1], []).append(row)
+    keys = list(zip(questions["question_id"], questions["question"], strict=True))
     rows = np.array([row_by_key.get(key, -1) for key in keys], dtype=np.intp)
     used_rows = set(rows.tolist())
     for place, (_, text) in enumerate(keys):
@@ -95,11 +95,6 @@ def stored_rows(questions: pd.DataFrame, stored: pd.DataFrame) -> NDArray[np.int
             rows[place] = next(free_rows, -1)
             used_rows.add(int(rows[place]))
     return rows
-
-
-def _id_and_text(questions: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return the question_id and the text of each question."""
-    return list(questions[PROMPTED].itertuples(index=False, name=None))
 
 
 def call_table(questions: pd.DataFrame, source: Mapping[str, Any], earlier: pa.Table) -> pa.Table:
@@ -111,15 +106,10 @@ def call_table(questions: pd.DataFrame, source: Mapping[str, Any], earlier: pa.T
         earlier: the other questions with a stored answer, and their latest references.
     """
     path = source.get("path")
-    call = {
-        IS_LAST: True,
-        "_path": os.path.abspath(path) if path else None,
-        "_digest": source.get("digest") or "",
-    }
+    call = (True, os.path.abspath(path) if path else None, source.get("digest") or "")
     table = question_columns(questions)
-    for field in _CALL:
-        column = pa.array([call[field.name]] * len(questions), field.type)
-        table = table.append_column(field, column)
+    for field, value in zip(_CALL, call, strict=True):
+        table = table.append_column(field, pa.array([value] * len(questions), field.type))
     if IS_LAST in earlier.column_names:
         earlier = earlier.drop_columns([IS_LAST])
     return with_others(table, earlier)
@@ -137,16 +127,9 @@ def with_others(table: pa.Table, others: pa.Table) -> pa.Table:
     return pa.concat_tables([table, others.filter(pa.array(is_new))], promote_options="permissive")
 
 
-def of_last_call(table: pa.Table) -> pa.Table:
-    """Return the questions that the last finished call asked."""
-    return table.filter(table[IS_LAST])
-
-
 def old_references(table: pa.Table) -> list[str]:
     """Return a sentence for each reason why references and splits may be out of date."""
-    sources = pd.DataFrame({"_path": None, "_digest": None}, index=range(len(table)))
-    if set(sources) <= set(table.column_names):
-        sources = table.select(list(sources)).to_pandas()
+    sources = table.to_pandas().reindex(columns=["_path", "_digest"])
     sentences = []
     n_unknown = int(sources["_digest"].isna().sum())
     if n_unknown:
@@ -154,14 +137,13 @@ def old_references(table: pa.Table) -> list[str]:
             f"{n_unknown:,} of its {len(table):,} questions have the references and splits with "
             "which their answers were generated; repeat `pro generate` to store those of today"
         )
-    n_old_by_path: dict[str, int] = {}
-    for (path, digest), rows in sources.dropna().groupby(["_path", "_digest"]):
-        if os.path.isfile(path) and sha256(Path(path).read_bytes()) != digest:
-            n_old_by_path[path] = n_old_by_path.get(path, 0) + len(rows)
-    for path, n_old in n_old_by_path.items():
-        sentences.append(
-            f"the question file {path} has changed since, so {n_old:,} of {len(table):,} questions "
-            "have earlier references and splits; repeat `pro generate`, or give the file with "
-            "--questions"
-        )
+    for path, digests in sources.dropna().groupby("_path")["_digest"]:
+        is_file = os.path.isfile(path)
+        n_old = (digests != sha256(Path(path).read_bytes())).sum() if is_file else 0
+        if n_old:
+            sentences.append(
+                f"the question file {path} has changed since, so {n_old:,} of {len(table):,} "
+                "questions have earlier references and splits; repeat `pro generate`, or give the "
+                "file with --questions"
+            )
     return sentences

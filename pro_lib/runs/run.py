@@ -19,7 +19,6 @@ from pro_lib.common.validation import not_empty
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs import storage
-from pro_lib.runs.question_table import stored_rows
 from pro_lib.runs.storage import RunInfo, complete_log_prob
 
 Convention = Literal["complete", "answer_tokens"]
@@ -45,6 +44,7 @@ class Run:
         info: where the run comes from.
         left_out: a row per answer of a file that is not among `answers`, with question_id (None if
             the question is unknown) and reason, one of `common.reasons.REASONS`.
+        folder: the run folder; None if the run was not read from one.
     """
 
     answers: pd.DataFrame
@@ -53,6 +53,7 @@ class Run:
     left_out: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=["question_id", "reason"], dtype=object)
     )
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         """Check that question ids are unique and that every answer belongs to a question.
@@ -72,7 +73,7 @@ class Run:
             lost = self.answers["question_id"].iloc[int(is_lost.argmax())]
             raise RunError(
                 f"run {self.name} has answers to question {lost!r}, which is not among its "
-                "questions; use Run.for_questions or Run.select to get the run of some questions"
+                "questions; use Run.select to get the run of some questions"
             )
 
     def __repr__(self) -> str:
@@ -103,49 +104,13 @@ class Run:
             if missing_ids:
                 raise RunError(f"run {self.name} has no question {min(missing_ids, key=str)!r}")
             questions = questions.set_index("question_id", drop=False).loc[list(question_ids)]
-        is_selected = self.answers["question_id"].isin(set(questions["question_id"]))
+        other_ids = set(self.questions["question_id"]) - set(questions["question_id"])
+        is_selected = ~self.answers["question_id"].isin(other_ids)
         return replace(
             self,
             answers=self.answers[is_selected].reset_index(drop=True),
             questions=questions.reset_index(drop=True),
-            left_out=self._left_out_of(questions),
-        )
-
-    def _left_out_of(self, questions: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of `left_out` of some questions, and those of unknown questions."""
-        ids = self.left_out["question_id"]
-        is_unknown = ~ids.isin(set(self.questions["question_id"]))
-        return self.left_out[is_unknown | ids.isin(set(questions["question_id"]))]
-
-    def for_questions(self, questions: pd.DataFrame) -> "Run":
-        """Return the run of these questions, with the ids, references and splits they have now.
-
-        An answer belongs to a question with the same text (see `runs.question_table.stored_rows`).
-
-        Args:
-            questions: the questions, in the order of the new run.
-
-        Raises:
-            RunError: the run has no answer to one of the questions.
-        """
-        rows = stored_rows(questions, self.questions)
-        is_missing = rows < 0
-        if is_missing.any():
-            first = questions.iloc[int(is_missing.argmax())]
-            raise RunError(
-                f"run {self.name} has no answer to question {first['question_id']!r}, "
-                f"{first['question']!r:.200}"
-            )
-        stored = self.questions.iloc[rows]
-        new_ids = dict(zip(stored["question_id"], questions["question_id"], strict=True))
-        answers = self.answers[self.answers["question_id"].isin(set(new_ids))]
-        answers = answers.assign(question_id=answers["question_id"].map(new_ids))
-        left_out = self._left_out_of(stored)
-        return replace(
-            self,
-            answers=answers.reset_index(drop=True),
-            questions=storage.with_certificates(questions, stored),
-            left_out=left_out.assign(question_id=left_out["question_id"].map(new_ids)),
+            left_out=self.left_out[~self.left_out["question_id"].isin(other_ids)],
         )
 
     @property
@@ -253,21 +218,17 @@ class Run:
             RunError: the run does not have log-probabilities.
             ValueError: an argument has an unknown value.
         """
-        self._check_has_log_probs()
+        if self.is_texts:
+            raise RunError(
+                f"run {self.name} has texts without log-probabilities; only SC, Deg and SE can be "
+                "computed from texts alone"
+            )
         table = self.ranked_answers(convention=convention, distinct=distinct)
         if merge_by not in (None, "text"):
             raise ValueError(f"merge_by={merge_by!r} must be None or 'text'")
         if merge_by == "text":
             table = self._merged_by_text(table)
         return self.matrix(table, "value")
-
-    def _check_has_log_probs(self) -> None:
-        """Raise `RunError` for a run of texts alone."""
-        if self.is_texts:
-            raise RunError(
-                f"run {self.name} has texts without log-probabilities; only SC, Deg and SE can be "
-                "computed from texts alone"
-            )
 
     def _merged_by_text(self, table: pd.DataFrame) -> pd.DataFrame:
         """Add up the probabilities of ranked answers with the same words, and rank them again."""
@@ -318,12 +279,9 @@ class Run:
         Raises:
             RunError: the run does not have samples of the model itself (temperature and top_p 1).
         """
-        if "path_entropy" in self.answers:
-            entropies = self.matrix(self.answers, "path_entropy")
-            has_samples = not np.isnan(entropies).any()
-        else:
-            has_samples = False
-        if not has_samples:
+        samples = self.answers.reindex(columns=["question_id", "path_entropy"])
+        entropies = self.matrix(samples, "path_entropy")
+        if np.isnan(entropies).any():
             raise RunError(
                 f"run {self.name} has no samples of the model itself; "
                 "generate with strategy='multinomial'"
@@ -345,11 +303,7 @@ class Run:
             A row per row of `questions` with the columns question_id, text, value (its
             log-probability) and, if records brought them, rouge_l and correct.
         """
-        return self._first_answers(self.ranked_answers(convention=convention))
-
-    def _first_answers(self, ranked: pd.DataFrame) -> pd.DataFrame:
-        """Return the first of the ranked answers to each question, as `top` does."""
-        first = ranked.drop_duplicates("row").set_index("row")
+        first = self.ranked_answers(convention=convention).drop_duplicates("row").set_index("row")
         first = first.filter(items=["question_id", "text", "value", "rouge_l", "correct"])
         table = first.reindex(range(len(self.questions)))
         return table.assign(question_id=self.questions["question_id"].to_numpy())
@@ -371,12 +325,10 @@ class Run:
             For a question without a finished answer, the scores are NaN and the others 0. The mass
             is NaN if the question has texts without log-probabilities.
         """
-        self._check_has_log_probs()
-        ranked = self.ranked_answers()
-        log_probs = self.matrix(ranked, "value")
+        log_probs = self.log_probs()
         search_alpha = self.search_alpha
         table = self.questions[["question_id", "question"]].copy()
-        table["text"] = self._first_answers(ranked)["text"].to_numpy()
+        table["text"] = self.top()["text"].to_numpy()
         table["pro"] = scoring.pro(log_probs, alpha=alpha, search_alpha=search_alpha)
         table["nll"] = scoring.nll(log_probs)
         table["n_kept"] = scoring.adaptive_k(log_probs, alpha, search_alpha=search_alpha)
@@ -447,7 +399,8 @@ class Run:
 
     def _rank_answers(self, convention: str) -> pd.DataFrame:
         """Rank the finished answers, repeats included."""
-        table = self.answers[self.answers["finished"].to_numpy(bool)]
+        is_finished = self.answers["finished"].to_numpy(bool)
+        table = self.answers[is_finished].reset_index(drop=True)
         table = table.assign(row=self._question_rows(table))
         table = self._with_values(table, convention)
         table = _in_order(table)
@@ -492,26 +445,13 @@ def _most_frequent(values: pd.Series) -> str:
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Sort answers by question and descending probability, texts alone by how often they occur."""
-    is_ascending = {"row": True, "value": False, "text": True, "mean": True}
     is_text = table["value"].isna()
-    if is_text.any():
-        words = table["text"].fillna("").map(normalized_words)
-        n_equal = table.groupby(["row", words])["row"].transform("size")
-        table = table.assign(
-            n_equal=n_equal.where(is_text, 0), rank_of_text=table["rank"].where(is_text, 0)
-        )
-        is_ascending = {
-            "row": True,
-            "value": False,
-            "n_equal": False,
-            "rank_of_text": True,
-            "text": True,
-            "mean": True,
-        }
-    table = table.sort_values(
-        list(is_ascending), ascending=list(is_ascending.values()), kind="stable"
-    )
-    return table.drop(columns=["n_equal", "rank_of_text"], errors="ignore")
+    words = table["text"].fillna("").where(is_text, "").map(normalized_words)
+    n_equal = table.groupby(["row", words])["row"].transform("size").where(is_text, 0)
+    rank = table["rank"].where(is_text, 0)
+    keys = table.assign(value=-table["value"], n_equal=-n_equal, rank=rank)
+    order = keys.sort_values(["row", "value", "n_equal", "rank", "text", "mean"], kind="stable")
+    return table.loc[order.index]
 
 
 def identities(table: pd.DataFrame) -> list[object]:
@@ -592,7 +532,8 @@ def read_run(
         run.scores(alpha=0.4)
     """
     folder = Path(not_empty(path, "path"))
-    run = Run(*storage.read_folder(folder, questions, all_questions=all_questions))
+    tables = storage.read_folder(folder, questions, all_questions=all_questions)
+    run = Run(*tables, folder=folder)
     planned = run.info.n_planned
     if questions is None and len(run.questions) < planned:
         warnings.warn(

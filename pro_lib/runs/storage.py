@@ -2,18 +2,17 @@
 
 `run.json` has the parameters that decide the answers. `part-NNNNN-<digest>.parquet` has the answers
 to some questions, a row per question, and in its footer their cost and a digest of the parameters
-of the run. The digest in the name is that of the bytes of the file. Answers of a server are stored
-in pieces of a part, `part-NNNNN.NNNNN-<digest>.parquet`, until it is complete. A stored answer
-belongs to the text of its question, so a question whose text was edited is asked again.
+of the run. The digest in the name is that of the bytes of the file. A part of a server's answers is
+several files, `part-NNNNN.NNNNN-<digest>.parquet`, one for each batch. A stored answer belongs to
+the text of its question, so a question whose text was edited is asked again.
 References, splits and further columns belong to the question file:
 `questions-NNNNN-<digest>.parquet` has those of the last call that finished (see `question_table`).
 """
 
-import itertools
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -39,7 +38,6 @@ from pro_lib.runs.question_table import (
     QUESTION_COLUMNS,
     OldReferencesWarning,
     call_table,
-    of_last_call,
     old_references,
     question_columns,
     question_frame,
@@ -53,11 +51,9 @@ _Numbers = TypeVar("_Numbers", NDArray[np.float64], pd.Series)
 _PATIENCE = 3.0
 _REMEDY = "restore it from a copy, or move it away and run the generation again"
 _OTHER_FOLDER = "choose another folder (out=, in notebooks generations_dir)"
-_PIECES = "part-*.*-*.parquet"
-# The temporary files of killed writers.
-_TEMPORARY = (".run.json*", ".part-*", ".questions-*")
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _ANSWERS = "_answers"
+_NO_QUESTIONS = pa.table({name: pa.array([], pa.string()) for name in PROMPTED})
 _ARROW = {
     str: pa.string(),
     int: pa.int64(),
@@ -130,10 +126,6 @@ class RunInfo:
         n_planned: the number of questions of the run, answered or not.
         cost: the cost of all answers.
         format_version: the version of the file format.
-
-    Example:
-        >>> RunInfo("world-facts", "facts-2m", "greedy").labels()
-        {'dataset': 'world-facts', 'model': 'facts-2m'}
     """
 
     __pydantic_config__ = _STRICT
@@ -145,10 +137,6 @@ class RunInfo:
     n_planned: WholeNumber = 0
     cost: Cost = Cost()
     format_version: Literal[3] = 3
-
-    def labels(self) -> dict[str, str]:
-        """Return the dataset and the model, the columns that name the setting of a table."""
-        return {"dataset": self.dataset, "model": self.model}
 
 
 def complete_log_prob(log_prob: _Numbers, end_log_prob: ArrayLike) -> _Numbers:
@@ -223,8 +211,7 @@ class RunFolder(AbstractContextManager[Any]):
     def missing(self, questions: pd.DataFrame, *, per_part: int) -> dict[str, pd.DataFrame]:
         """Return the questions without a stored answer, under the names of the parts to write.
 
-        The folder is then locked. The temporary files of a writer that was killed are deleted, and
-        its pieces become parts. A finished folder is not changed.
+        The folder is then locked. A finished folder is not changed.
 
         Args:
             questions: the questions of the run.
@@ -234,20 +221,17 @@ class RunFolder(AbstractContextManager[Any]):
             return {}
         self._lock_folder()
         # Another process may have written before the lock was acquired.
-        unanswered, stored_ids = self._unanswered(questions)
-        join_pieces(self.path, self.info)
-        self._save(replace(self.info, n_planned=len(stored_ids) + len(unanswered), provenance={}))
-        starts = range(0, len(unanswered), per_part)
+        unanswered, n_stored = self._unanswered(questions)
+        self._save(replace(self.info, n_planned=n_stored + len(unanswered), provenance={}))
         # If an edited question has two answers, `read_folder` takes that in the later part.
-        is_edited = bool(unanswered["question_id"].isin(stored_ids).any())
-        names = _free_part_names(self.path, len(starts), behind=is_edited)
+        first = _next_number(parts(self.path))
         return {
-            name: unanswered.iloc[start : start + per_part]
-            for name, start in zip(names, starts, strict=True)
+            f"part-{number:05}": unanswered.iloc[start : start + per_part]
+            for number, start in enumerate(range(0, len(unanswered), per_part), first)
         }
 
     def _lock_folder(self) -> None:
-        """Create and lock the folder, and delete the temporary files of a killed writer."""
+        """Create and lock the folder."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
@@ -257,8 +241,6 @@ class RunFolder(AbstractContextManager[Any]):
                     f"run folder {self.path} is being written by another process; "
                     f"wait until that has ended, or {_OTHER_FOLDER}"
                 ) from None
-            for file in itertools.chain(*map(self.path.glob, _TEMPORARY)):
-                file.unlink(missing_ok=True)
 
     def finish(
         self,
@@ -276,12 +258,8 @@ class RunFolder(AbstractContextManager[Any]):
         self.store_questions(questions, source)
         if self.info.provenance:
             return
-        contents = _read_parts(self.path, self.info, ["question_id"])
-        n_answered = sum(len(table) for table, _ in contents)
-        info = replace(
-            self.info, cost=_total_cost(contents), n_planned=n_answered, provenance=provenance
-        )
-        self._save(info)
+        _, cost = _read_parts(self.path, self.info, PROMPTED)
+        self._save(replace(self.info, cost=cost, provenance=provenance))
 
     def store_questions(self, questions: pd.DataFrame, source: Mapping[str, Any]) -> None:
         """Store the questions of a finished call, which decide the references of the run.
@@ -314,9 +292,9 @@ class RunFolder(AbstractContextManager[Any]):
             table = self._question_table(questions, source)
         if table is None:
             return
-        earlier_files = question_files(self.path)
-        number = int(earlier_files[-1].name.split("-")[1]) + 1 if earlier_files else 0
-        write_part(self.path, f"questions-{number:05}", self.info, table, Cost())
+        earlier_files = parts(self.path, "questions")
+        name = f"questions-{_next_number(earlier_files):05}"
+        write_part(self.path, name, self.info, table, Cost())
         for file in earlier_files:
             file.unlink(missing_ok=True)
 
@@ -324,13 +302,13 @@ class RunFolder(AbstractContextManager[Any]):
         self, questions: pd.DataFrame, source: Mapping[str, Any]
     ) -> pa.Table | None:
         """Return the table of the questions of a finished call, None if it is stored already."""
-        contents = _read_parts(self.path, self.info, [*QUESTION_COLUMNS, OWN])
-        table, known = _known_questions(self.path, self.info, _joined(contents))
+        stored, _ = _read_parts(self.path, self.info, [*QUESTION_COLUMNS, OWN])
+        table, known = _known_questions(self.path, self.info, stored)
         new_table = call_table(questions, source, known)
         return None if table is not None and new_table.equals(table) else new_table
 
-    def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return the questions without an answer, and the ids of the stored ones."""
+    def _unanswered(self, questions: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+        """Return the questions without an answer, and the number of the stored ones."""
         # All files are checked against `run.json`.
         if (self.path / "run.json").exists():
             requested = self.info.parameters
@@ -341,11 +319,8 @@ class RunFolder(AbstractContextManager[Any]):
                     f"run folder {self.path} has other parameters than requested: "
                     f"{other_parameter}; {_OTHER_FOLDER}, or move this one away"
                 )
-        contents = _read_parts(self.path, self.info, PROMPTED)
-        tables = [table.to_pandas() for table, _ in contents]
-        stored = pd.concat([pd.DataFrame(columns=PROMPTED), *tables])
-        _check_stored_once(stored, self.path)
-        return questions[stored_rows(questions, stored) < 0], stored["question_id"].tolist()
+        table, _ = _read_parts(self.path, self.info, PROMPTED)
+        return questions[stored_rows(questions, table.to_pandas()) < 0], len(table)
 
     def _save(self, info: RunInfo) -> None:
         """Write `run.json` with a checksum."""
@@ -378,16 +353,14 @@ def read_folder(
         UnansweredError: one of `questions` has no stored answer.
     """
     info = read_info(path)
-    contents = _read_parts(path, info)
-    if not contents:
+    whole, cost = _read_parts(path, info)
+    if not len(whole):
         raise RunError(
             f"run folder {path} has no finished part yet; run the generation again to continue it"
         )
-    whole = _joined(contents)
     stored = whole.select(PROMPTED).to_pandas()
-    _check_stored_once(stored, path)
     # A process that was killed did not store the total cost.
-    info = replace(info, cost=_total_cost(contents))
+    info = replace(info, cost=cost)
     if questions is None:
         chosen = _chosen_questions(path, info, whole, all_questions=all_questions)
         is_answered = stored_rows(chosen.select(PROMPTED).to_pandas(), stored) >= 0
@@ -404,23 +377,13 @@ def read_folder(
             f"run folder {path} has no answer to question {first['question_id']!r}, "
             f"{first['question']!r:.200}"
         )
-    selected = _take_rows(whole, rows)
+    selected = whole.take(rows)
     new_ids = pa.array(questions["question_id"], pa.string())
     place = selected.schema.get_field_index("question_id")
     selected = selected.set_column(place, "question_id", new_ids)
     answers, stored_questions = join_parts([selected])
-    return answers, with_certificates(questions, stored_questions), info
-
-
-def with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions with the certificates of an exact search, row by row from `stored`."""
-    certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
-    return questions.reset_index(drop=True).join(certificates)
-
-
-def _joined(contents: Iterable[tuple[pa.Table, Cost]]) -> pa.Table:
-    """Return the tables of parts as one."""
-    return pa.concat_tables([table for table, _ in contents], promote_options="permissive")
+    certificates = stored_questions.filter(items=CERTIFICATE_COLUMNS)
+    return answers, questions.reset_index(drop=True).join(certificates), info
 
 
 def _chosen_questions(
@@ -428,7 +391,7 @@ def _chosen_questions(
 ) -> pa.Table:
     """Return the questions that are read, and warn if there are others or newer references."""
     table, known = _known_questions(path, info, stored)
-    chosen = known if table is None or all_questions else of_last_call(table)
+    chosen = known if table is None or all_questions else table.filter(table[IS_LAST])
     if len(chosen) < len(known):
         warnings.warn(
             f"run folder {path}: {len(chosen):,} of {len(known):,} stored questions are used, "
@@ -451,44 +414,11 @@ def _known_questions(
     columns = [name for name in (*QUESTION_COLUMNS, OWN) if name in stored.column_names]
     is_latest = ~stored["question_id"].to_pandas().duplicated(keep="last")
     latest = stored.select(columns).filter(pa.array(is_latest))
-    files = question_files(path)
+    files = parts(path, "questions")
     if not files:
         return None, latest
-    try:
-        table, _ = _read_part(files[-1], info)
-    except RunError:
-        if question_files(path) == files:
-            raise
-        return _known_questions(path, info, stored)  # another process has replaced the table
+    table, _ = _read_part(files[-1], info)
     return table, with_others(table, latest)
-
-
-def question_files(path: Path) -> list[Path]:
-    """Return the tables of questions in a run folder. That of the last finished call is last."""
-    return sorted(path.glob("questions-*.parquet"))
-
-
-def _take_rows(table: pa.Table, rows: NDArray[np.intp]) -> pa.Table:
-    """Return some rows of a table, without a copy if these are all rows in their order."""
-    if len(rows) == len(table) and (np.diff(rows) == 1).all():
-        return table
-    return table.take(rows)
-
-
-def _total_cost(contents: Iterable[tuple[pa.Table, Cost]]) -> Cost:
-    """Return the sum of the costs of parts."""
-    return sum((cost for _, cost in contents), Cost())
-
-
-def _check_stored_once(stored: pd.DataFrame, path: Path) -> None:
-    """Check that no question is stored twice, which happens if a part was copied."""
-    is_repeated = stored.duplicated(PROMPTED)
-    if is_repeated.any():
-        question_id, text = stored[PROMPTED].iloc[int(is_repeated.argmax())]
-        raise RunError(
-            f"run folder {path} has two answers to question {question_id!r}, {text!r:.200}; "
-            "one of its parts was copied into it: move that part away"
-        )
 
 
 def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost) -> None:
@@ -508,67 +438,31 @@ def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost
     write_whole(data, path / f"{name}-{sha256(data)[:16]}.parquet")
 
 
-def join_pieces(path: Path, info: RunInfo) -> None:
-    """Replace the pieces in a locked run folder by whole parts."""
-    files = sorted(path.glob(_PIECES))
-    for name, group in itertools.groupby(files, _part_name):
-        pieces = list(group)
-        if not list(path.glob(f"{name}-*.parquet")):
-            contents = [_read_part(file, info) for file in pieces]
-            write_part(path, name, info, _joined(contents), _total_cost(contents))
-        for file in pieces:
-            file.unlink()
-
-
-def _part_name(file: Path) -> str:
-    """Return the name of the part to which a file belongs, without the number of its piece."""
-    return re.sub(r"(part-\d+).*", r"\1", file.name)
-
-
 def parts(path: Path, name: str = "part") -> list[Path]:
-    """Return the parts of a run folder whose names begin with `name`, and pieces of others."""
-    files = sorted(path.glob(f"{name}-*.parquet"))
-    pieces = set(path.glob(_PIECES))
-    whole = {_part_name(file) for file in files if file not in pieces}
-    return [file for file in files if file not in pieces or _part_name(file) not in whole]
+    """Return the parts of a run folder whose names begin with `name`, in their order."""
+    return sorted(path.glob(f"{name}-*.parquet"))
 
 
-def has_answers(path: Path) -> bool:
-    """Return whether a run folder holds the answer to any question."""
-    return bool(parts(path))
-
-
-def _free_part_names(path: Path, count: int, *, behind: bool) -> list[str]:
-    """Return unused names for new parts."""
-    numbers = {int(_part_name(file).removeprefix("part-")) for file in parts(path)}
-    first = max(numbers, default=-1) + 1 if behind else 0
-    candidates = range(first, first + len(numbers) + count)
-    unused = [number for number in candidates if number not in numbers]
-    return [f"part-{number:05}" for number in unused[:count]]
+def _next_number(files: Sequence[Path]) -> int:
+    """Return the number after that of the last of some parts."""
+    return int(re.split(r"[-.]", files[-1].name)[1]) + 1 if files else 0
 
 
 def _read_parts(
     path: Path, info: RunInfo, columns: Sequence[str] | None = None
-) -> list[tuple[pa.Table, Cost]]:
-    """Return the table and the cost of every part of a run folder."""
-    files = parts(path)
-    _check_no_copies(files)
-    try:
-        return [_read_part(file, info, columns) for file in files]
-    except RunError:
-        if parts(path) == files:
-            raise
-        return _read_parts(path, info, columns)  # another process has joined pieces
-
-
-def _check_no_copies(files: Sequence[Path]) -> None:
-    """Check that no two parts have the same bytes, whose digest is in their names."""
-    first_files: dict[str, Path] = {}
-    for file in files:
-        digest = file.stem.rpartition("-")[2]
-        first = first_files.setdefault(digest, file)
-        if first != file:
-            raise RunError(f"{file} is a copy of {first.name}; move one of them away")
+) -> tuple[pa.Table, Cost]:
+    """Return the table of all parts of a run folder, or some of its columns, and their cost."""
+    contents = [_read_part(file, info, columns) for file in parts(path)]
+    tables = [table for table, _ in contents]
+    whole = pa.concat_tables([_NO_QUESTIONS, *tables], promote_options="permissive")
+    is_repeated = whole.select(PROMPTED).to_pandas().duplicated()
+    if is_repeated.any():
+        row = whole.slice(int(is_repeated.argmax()), 1).to_pylist()[0]
+        raise RunError(
+            f"run folder {path} has two answers to question {row['question_id']!r}, "
+            f"{row['question']!r:.200}; one of its parts was copied into it: move that part away"
+        )
+    return whole, sum((cost for _, cost in contents), Cost())
 
 
 def _read_part(
@@ -584,10 +478,6 @@ def _read_part(
             if footer.get(b"identity") != _digest(info.parameters).encode():
                 raise RunError(
                     f"{file} is a part of another run, with other parameters; move it away"
-                )
-            if OWN not in part.schema_arrow.names:
-                raise RunError(
-                    f"{file} was written by an earlier version, which kept other columns; {_REMEDY}"
                 )
             cost = TypeAdapter(Cost).validate_json(footer.get(b"cost", b""), strict=True)
             return part.read(columns), cost
@@ -609,15 +499,6 @@ def read_info(path: Path) -> RunInfo:
         if checksum != _digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
         return info
-
-
-def find_run(folder: Path, info: RunInfo) -> Path | None:
-    """Return the run folder in a folder that has the parameters of a run, or None."""
-    for file in sorted(folder.glob("*/run.json")):
-        stored = read_info(file.parent)
-        if stored.strategy == info.strategy and stored.parameters == info.parameters:
-            return file.parent
-    return None
 
 
 def _digest(content: object) -> str:

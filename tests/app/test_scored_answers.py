@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import answer, record
 
 from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app import scored_answers
@@ -16,12 +17,10 @@ def run_of(*questions, start=0):
     """A run of questions with (probability, right or None) of their only or first answer."""
     rows = []
     for n, (probability, is_right, *others) in enumerate(questions, start):
-        answers = [{"text": "x", "log_prob": float(np.log(probability))}]
-        answers += [{"text": f"y{m}", "log_prob": float(np.log(p))} for m, p in enumerate(others)]
-        row = {"question_id": f"q{n}", "question": f"{n}?", "answers": answers}
-        if is_right is not None:
-            row["references"] = ["x" if is_right else "z"]
-        rows.append(row)
+        answers = [answer("x", probability)]
+        answers += [answer(f"y{m}", p) for m, p in enumerate(others)]
+        fields = {} if is_right is None else {"references": ["x" if is_right else "z"]}
+        rows.append(record(n, *answers, **fields))
     return importing.from_records(rows)
 
 
@@ -64,9 +63,11 @@ def test_many_different_answers_are_not_samples():
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
-    table = score_answers(JUDGED).most_certain("NLL", coverages=(0.4, 1.0))
-    assert table[["n_answered", "accuracy"]].to_numpy().tolist() == [[2, 1.0], [5, 0.6]]
-    low, high = metrics.wilson([1.0, 0.6], [2, 5])
+    table = score_answers(JUDGED).most_certain("NLL")
+    accuracies = [1, 1, 3 / 4, 3 / 5]
+    assert table["n_answered"].tolist() == [1, 2, 4, 5]
+    assert table["accuracy"].tolist() == accuracies
+    low, high = metrics.wilson(accuracies, [1, 2, 4, 5])
     ends = table[["accuracy_low", "accuracy_high"]]
     np.testing.assert_allclose(ends, np.column_stack([low, high]))
 
@@ -123,7 +124,7 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     columns = ["method", "difference", "difference_low"]
     assert part.comparison[columns][:2].equals(expected[columns])
     assert part.most_certain("PRO")["n_answered"].tolist() == [22, 45, 68, 90]
-    assert part.mistrust("PRO", target=0.5).guarantee.n_validation == 90
+    assert "90 judged questions do not show" in part.mistrust("PRO", target=0.99).sentence
     assert compare_answers(part, scored).n_questions == 90
     assert len(part.splits().pool.answers) == 90
 

@@ -9,7 +9,7 @@ from pandas.testing import assert_frame_equal
 from test_cli import typed
 
 from pro_lib import generate, load_questions, read_run
-from pro_lib.app import explorer, scored_answers, single_question, verdicts
+from pro_lib.app import explorer, judge_verdicts, scored_answers, single_question
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation.batching import Job
@@ -37,7 +37,7 @@ READERS = {
     "label": (["label", RUN], LabelSession, "open"),
     "judge": (
         ["judge", RUN, "--model", "facts-1m", "--output", "verdicts.csv"],
-        verdicts,
+        judge_verdicts,
         "answers_to_judge",
     ),
     "ask": (["ask", "Who?", "--calibration", RUN], single_question, "ask"),
@@ -116,8 +116,7 @@ def test_score_uses_the_references_and_the_rows_of_the_last_generate():
 
 
 def test_every_command_reads_the_questions_of_the_last_generate(monkeypatch):
-    rows = with_shots(ROWS)
-    generated(rows)
+    generated(with_shots(ROWS))
     changed = [
         row | {"references": [f"new {n}"], "split": ("validation", "test")[n % 2], "relation": "r"}
         for n, row in enumerate(ROWS)
@@ -209,7 +208,7 @@ def test_a_killed_call_leaves_the_questions_of_the_last_finished_one(monkeypatch
     assert references_in(folder) == {f"q{n}": "wrong" for n in range(4)}
     answer([*NEW[:4], MORE])
     assert references_in(folder) == {f"q{n}": "new" for n in range(4)} | {"more": "new"}
-    [table] = storage.question_files(storage.Path(folder))
+    [table] = storage.parts(storage.Path(folder), "questions")
     assert table.name.startswith("questions-00001-")
 
 
@@ -252,7 +251,7 @@ def test_questions_that_the_last_call_did_not_ask_have_their_latest_references()
 
 def test_an_old_run_has_the_references_that_it_holds_and_says_so():
     folder = answer(ROWS[:4])
-    [table] = storage.question_files(storage.Path(folder))
+    [table] = storage.parts(storage.Path(folder), "questions")
     table.unlink()
     with pytest.warns(OldReferencesWarning, match="4 of its 4 questions have the references and"):
         run = read_run(folder)

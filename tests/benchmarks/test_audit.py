@@ -81,18 +81,7 @@ def test_the_audit_runs_on_the_bundled_model_and_differs_where_it_must(
 ):
     small = partial(audit.Experiment, generations_dir=tmp_path, n_answers=4)
     monkeypatch.setattr(audit, "Experiment", small)
-    audit.main(
-        [
-            "--model",
-            "facts-1m",
-            "--limit",
-            "60",
-            "--similarity",
-            "alias",
-            "--csv",
-            str(tmp_path / "a.csv"),
-        ]
-    )
+    audit.main(["--model", "facts-1m", "--limit", "60", "--csv", str(tmp_path / "a.csv")])
     table = pd.read_csv(tmp_path / "a.csv")
     assert len(capsys.readouterr().out.splitlines()) == len(table) + 1
     pro = table[table["method"] == "PRO"].set_index("choice")

@@ -34,22 +34,15 @@ def test_questions_have_the_share_and_the_auroc_and_the_agreement_of_their_cell(
 def test_a_second_call_skips_the_cells_that_are_done(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "POPULATION", 2000)
     output = tmp_path / "table.csv"
-    words = [
-        "--repetitions",
-        "5",
-        "--only",
-        "grid; share_right=0.5; agreement=0.95; auroc=0.75; n_questions=300;",
-    ]
     measured = []
     measure = simulation.measure
     monkeypatch.setattr(
         simulation, "measure", lambda cell, *rest: measured.append(cell) or measure(cell, *rest)
     )
-    for part in ("1/3", "1/3", "2/3"):
-        monkeypatch.setattr(
-            "sys.argv", ["label_estimates.py", *words, "--part", part, "--output", str(output)]
-        )
-        simulation.main()
+    name = "grid; share_right=0.5; agreement=0.95; auroc=0.75; n_questions=300; n_labels="
+    for n_labels in ("60", "60", "100"):
+        options = {"--repetitions": "5", "--only": name + n_labels, "--output": str(output)}
+        simulation.main([word for option in options.items() for word in option])
     table = pd.read_csv(output)
     assert table["cell"].is_unique
     assert len(measured) == len(table) == 2

@@ -34,7 +34,7 @@ def test_the_certificate_is_stored_with_the_run(exact, questions):
     np.testing.assert_allclose(exact.questions[MASSES].sum(axis=1), 1.0, atol=1e-5)
     assert exact.info.parameters["search_alpha"] == exact.search_alpha == 0.01
     assert exact.questions["token_forwards"].sum() == exact.info.cost.token_forwards
-    reordered = exact.for_questions(questions.table.iloc[::-1])
+    reordered = exact.select(question_ids=list(questions.table["question_id"])[::-1])
     assert list(reordered.questions["status"]) == list(exact.questions["status"])[::-1]
 
 

@@ -168,11 +168,9 @@ NOT_RUN = {
     ),
     ".*(google/gemma|Gemma-2B|Falcon-40B|dataset sciq).*": "downloads models or questions",
     "make figures-real|.*data/published.*": "downloads published outputs",
-    "python benchmarks/(families|on_gpu).*": (
-        "takes minutes or needs a GPU; tests/benchmarks/ has small versions"
-    ),
+    "python benchmarks/families.*": "takes minutes; tests/benchmarks/ has a small version",
     "pro .*margin.py:margin.*": "names a file of the reader; test_extending.py writes one",
-    "python benchmarks/label_(estimates|summary|accuracies).py .*": (
+    "python benchmarks/label_(estimates|summary).py .*": (
         "simulates for hours; tests/benchmarks/test_label_estimates.py has small versions"
     ),
     "python benchmarks/ladder.py( --models.*)?$": (
@@ -191,7 +189,7 @@ QUICK_ARGUMENTS = {
     "(make notebook|papermill|pro run) .*": "-p model facts-1m -p dataset world-facts -p limit 30",
     "pro explore .* --questions .*": "--html page.html",
     "pro generate .* --dataset .*": "--limit 30",
-    "python benchmarks/ladder.py .*": "--batch-sizes 32 --no-memory --out ladder.csv",
+    "python benchmarks/ladder.py .*": "--batch-sizes 32 --out ladder.csv",
 }
 # Makes `make` use this environment without installing into it
 MAKE_OPTIONS = f"-o {sys.prefix}/.installed VENV={sys.prefix}"

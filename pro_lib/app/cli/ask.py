@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,13 @@ from pro_lib.app.cli.options import (
     INPUT_FILE,
     all_option,
     alpha_option,
+    check_columns,
     columns_option,
-    question_file_parameters,
     strict_option,
 )
 from pro_lib.app.cli.output import json_line, say
 from pro_lib.common import catalog
-from pro_lib.common.validation import SentenceError, printable
+from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     from pro_lib.app.single_question import Answer
@@ -137,8 +136,7 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     if as_json:
         say(json_line(asdict(answer)))
         return
-    for line in _answer_lines(answer, alpha):
-        say(line)
+    say(*_answer_lines(answer, alpha))
     if answer.status:
         say(SEARCH_SENTENCES[answer.status].format(search_alpha))
 
@@ -175,7 +173,7 @@ def _read_prompt(
     *,
     has_calibration: bool,
     questions: str | None,
-    columns: Sequence[str],
+    columns: dict[str, list[str]] | None,
     strict: bool,
     n_shots: int | None,
     header: str,
@@ -187,15 +185,13 @@ def _read_prompt(
     """
     from pro_lib.questions import question_sets
 
-    names = question_file_parameters(
-        columns, strict, option="--questions", has_questions=bool(questions)
-    )
+    check_columns(columns, questions)
     has_prompt_option = bool(questions or n_shots is not None or header or template)
     if has_calibration and not has_prompt_option:
         return None
     source: dict[str, Any] = {"name": "world-facts"}
     if questions:
-        source = {"path": questions, "split": None, **names}
+        source = {"path": questions, "split": None, "columns": columns, "strict": strict}
     return question_sets.load_questions(
         **source,
         limit=1,
@@ -221,13 +217,13 @@ def _answer_lines(answer: Answer, alpha: float) -> list[str]:
     elif answer.kept == 1:
         kept = f"the only answer with p ≥ {alpha:g}"
     lines = [
-        printable(answer.text) or "(nothing)",
-        printable(answer.sentence()),
+        answer.text or "(nothing)",
+        answer.sentence(),
         "",
         f"PRO {answer.uncertainty:z.3f} nats, from {kept}:",
     ]
     for text, probability in answer.answers[: answer.kept]:
-        lines.append(f"  {probability:.4f}  {printable(text) or '(nothing)'}")
+        lines.append(f"  {probability:.4f}  {text or '(nothing)'}")
     n_others = len(answer.answers) - answer.kept
     if n_others > 0:
         lines.append(f"  and {n_others} with less")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pro_lib.app.answer_source import read_choices
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import (
     ANSWERS,
@@ -22,14 +21,14 @@ from pro_lib.app.cli.options import (
     correctness_option,
     example_option,
     force_option,
-    method_names,
+    input_paths,
     methods_option,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole, writing
-from pro_lib.common.validation import extra, is_printable, printable
+from pro_lib.common.validation import extra, is_printable
 
 if TYPE_CHECKING:
     from pro_lib.runs.run import Run
@@ -54,7 +53,7 @@ def explore_command(
     html: Path | None,
     force: bool,
     alpha: float,
-    methods: Sequence[str],
+    methods: Sequence[str] | None,
     example: bool,
     lab: bool,
     **reading: Any,
@@ -71,19 +70,20 @@ def explore_command(
     if run is not None and example:
         raise click.UsageError("give either RUN or --example")
     from pro_lib.app import explorer
+    from pro_lib.app.correctness import read_correctness
 
     source = run or str(catalog.EXAMPLE)
-    inputs = [path for path in (source, reading["questions"], reading["correctness"]) if path]
+    inputs = input_paths(source, reading)
     if html:  # checked before the run is read, which may take long
         _check_page(html, source, inputs, force)
-    choices = read_choices(reading["correctness"])
-    answers = requested_answers(source, reading)
+    rule = read_correctness(reading["correctness"], accepts_sample=False)
+    answers = requested_answers(source, reading, verdict=rule.verdict)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     _check_page(page, source, inputs, force)
-    options: dict[str, Any] = {"choices": choices, "methods": method_names(methods)}
+    options: dict[str, Any] = {"choices": rule.choices, "methods": methods}
     explorer.to_html(answers, page, alpha=alpha, source=source, **options)
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
-    say(f"{counts}; page: {printable(page)}")
+    say(f"{counts}; page: {page}")
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
 

@@ -13,12 +13,12 @@ from pro_lib.app.cli.options import (
     OUTPUT_FILE,
     answer_options,
     force_option,
+    input_paths,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,15 +91,18 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib.app import verdicts
+    from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
-    inputs = [path for path in (answers, reading["questions"]) if path]
     check_output(
-        output, option="--output", inputs=inputs, force=force, is_ours=verdicts.is_verdict_table
+        output,
+        option="--output",
+        inputs=input_paths(answers, reading),
+        force=force,
+        is_ours=judge_verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
-    table = verdicts.answers_to_judge(run, every_answer=every_answer)
+    table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
 
     def confirm(prompts: list[str]) -> None:
         say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
@@ -123,7 +126,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 
@@ -135,7 +138,7 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     n_close = int(table["p_right"].between(*_CLOSE).sum())
     low, high = _CLOSE
     text = (
-        f"{printable(output)}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
+        f"{output}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
         f"{n_close:,} of them close (probability between {low} and {high})"
     )
     for status, reason in _WITHOUT_VERDICT.items():

@@ -9,10 +9,15 @@ from typing import Any
 import click
 
 from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options, requested_answers
+from pro_lib.app.cli.options import (
+    ANSWERS,
+    OUTPUT_FILE,
+    answer_options,
+    input_paths,
+    requested_answers,
+)
 from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
-from pro_lib.common.validation import printable
 
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
@@ -61,13 +66,11 @@ def label_command(
     All labellers of a run use the same label file.
     """
     from pro_lib.app.explorer.label_server import LabelServer
-    from pro_lib.app.label_files import default_label_file
     from pro_lib.labels.plan import plan_path
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    inputs = [each for each in (run, reading["questions"]) if each]
-    check_output(path, option="--labels", inputs=inputs)
+    check_output(path, option="--labels", inputs=input_paths(run, reading))
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
     answers = requested_answers(run, reading)
@@ -81,18 +84,24 @@ def label_command(
     )
     with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
-        for note in session.notes:
-            say(note)
+        say(*session.notes)
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
             say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
         if len(session.plan.today) < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
-        say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
+        say(f"Labels: {path}", f"Page: {server.address}", "Press Ctrl-C to stop.")
         if browser:
             webbrowser.open(page.as_uri())
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             say("Stopped. Repeat the command to continue.")
+
+
+def default_label_file(run: str | Path) -> Path:
+    """Return the label file beside a run folder or a file of answers."""
+    path = Path(run).resolve()
+    name = path.name if path.is_dir() else path.stem
+    return path.with_name(f"{name}.labels.jsonl")

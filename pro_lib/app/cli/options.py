@@ -47,6 +47,32 @@ class _AutoAlpha(click.ParamType):
             self.fail(f"{value!r} is neither a number nor auto.", param, ctx)
 
 
+def _parse_columns(
+    _ctx: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> dict[str, list[str]] | None:
+    """Return the names of columns by our names for them, or None without values."""
+    from pro_lib.questions.question_formats import COLUMN_NAMES
+
+    names: dict[str, list[str]] = {}
+    for text in values:
+        ours, sign, theirs = text.partition("=")
+        if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
+            choices = ", ".join(COLUMN_NAMES)
+            raise SentenceError(
+                f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {choices}"
+            )
+        names.setdefault(ours.strip(), []).append(theirs)
+    return names or None
+
+
+def _parse_methods(
+    _ctx: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> list[str] | None:
+    """Return the names of methods in values that may be lists with commas, or None without any."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    return [name for name in names if name] or None
+
+
 ANSWERS = _Answers()
 AUTO_ALPHA = _AutoAlpha()
 INPUT_FILE = click.Path(exists=True, dir_okay=False)
@@ -63,6 +89,7 @@ correctness_option = click.option(
 methods_option = click.option(
     "--methods",
     multiple=True,
+    callback=_parse_methods,
     help="Methods to show, as in PRO,NLL,SE; by default all that the answers allow.",
 )
 example_option = click.option(
@@ -78,6 +105,7 @@ alpha_option = click.option(
 columns_option = click.option(
     "--columns",
     multiple=True,
+    callback=_parse_columns,
     metavar="NAME=COLUMN",
     help="The name of a column in a question file, if it is not the usual one, or its number if "
     "the file has no header. NAME is question, references, question_id, split or choices, as in "
@@ -100,7 +128,21 @@ all_option = click.option(
     is_flag=True,
     help="Use all stored answers of a run, not only those of the last call of pro generate.",
 )
-_ANSWER_OPTIONS = (
+
+
+def several_options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+# The options of a command that reads answers, whose values `read_answers` takes.
+answer_options = several_options(
     click.option(
         "--questions",
         type=INPUT_FILE,
@@ -112,6 +154,7 @@ _ANSWER_OPTIONS = (
     strict_option,
     all_option,
 )
+_ANSWER_NAMES = ("questions", "columns", "separator", "strict", "all_questions")
 force_option = click.option(
     "--force",
     is_flag=True,
@@ -119,85 +162,29 @@ force_option = click.option(
 )
 
 
-def answer_options(function: Function) -> Function:
-    """Add the options of a command that reads answers, whose values `read_answers` takes."""
-    for option in reversed(_ANSWER_OPTIONS):
-        function = option(function)
-    return function
-
-
-def requested_answers(path: str, options: Mapping[str, Any]) -> Run:
-    """Return the answers that a command is given, with the values of `answer_options`."""
-    from pro_lib.app import answer_source
-
-    questions = options["questions"]
-    names = question_file_parameters(
-        options["columns"],
-        options["strict"],
-        option="--questions",
-        has_questions=bool(questions),
-        reads_answers=True,
-    )
-    kind, _, verdict = (options.get("correctness") or "").partition(":")
-    return answer_source.read_answers(
-        path,
-        questions=questions,
-        separator=options["separator"],
-        verdict=verdict if kind == answer_source.LOG else None,
-        all_questions=options["all_questions"],
-        **names,
-    )
-
-
-def question_file_parameters(
-    columns: Sequence[str],
-    strict: bool,
-    *,
-    option: str,
-    has_questions: bool,
-    reads_answers: bool = False,
-) -> dict[str, Any]:
-    """Return the parameters `columns` and `strict` for the readers of files.
+def requested_answers(path: str, options: Mapping[str, Any], *, verdict: str | None = None) -> Run:
+    """Return the answers that a command is given.
 
     Args:
-        columns: the values of --columns.
-        strict: whether --strict is given.
-        option: the option that gives a question file.
-        has_questions: whether a question file is given.
-        reads_answers: whether the command reads a file of answers, which --strict is about too.
-
-    Raises:
-        click.UsageError: if --columns or --strict is given without a file for it.
-        SentenceError: if a value of --columns is wrong.
+        path: the file, run folder or run.
+        options: the values of `answer_options`, and perhaps of others.
+        verdict: the name of a verdict in a log.
     """
-    if columns and not has_questions:
+    from pro_lib.app.answer_source import read_answers
+
+    check_columns(options["columns"], options["questions"])
+    reading = {name: options[name] for name in _ANSWER_NAMES}
+    return read_answers(path, verdict=verdict, **reading)
+
+
+def check_columns(columns: Mapping[str, list[str]] | None, questions: str | None) -> None:
+    """Raise `UsageError` if the columns of a question file are named, but no file is given."""
+    if columns and not questions:
         raise click.UsageError(
-            f"--columns names the columns of a question file; give the file with {option}"
+            "--columns names the columns of a question file; give the file with --questions"
         )
-    if strict and not has_questions and not reads_answers:
-        raise click.UsageError(f"--strict checks a question file; give the file with {option}")
-    return {"columns": _parse_columns(columns), "strict": strict}
 
 
-def _parse_columns(columns: Sequence[str]) -> dict[str, list[str]] | None:
-    """Return the column names by our names from the values of --columns, or None without values."""
-    if not columns:
-        return None
-    from pro_lib.questions.question_formats import COLUMN_NAMES
-
-    names: dict[str, list[str]] = {}
-    for text in columns:
-        ours, sign, theirs = text.partition("=")
-        if not sign or ours.strip() not in COLUMN_NAMES or not theirs.strip():
-            choices = ", ".join(COLUMN_NAMES)
-            raise SentenceError(
-                f"--columns {text!r} must be NAME=COLUMN, where NAME is one of {choices}"
-            )
-        names.setdefault(ours.strip(), []).append(theirs)
-    return names
-
-
-def method_names(values: Sequence[str]) -> list[str] | None:
-    """Return the names in the values of --methods, which may be lists with commas."""
-    names = [name.strip() for value in values for name in value.split(",")]
-    return [name for name in names if name] or None
+def input_paths(path: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what a command reads: the answers, and files of questions and of labels."""
+    return [each for each in (path, options["questions"], options.get("correctness")) if each]

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pro_lib.app.cli.options import (
     AUTO_ALPHA,
-    Function,
     answer_options,
     correctness_option,
     example_option,
     force_option,
-    method_names,
     methods_option,
     requested_answers,
+    several_options,
 )
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
-    from pro_lib.app.scored_answers import ScoredAnswers
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 FILE_ORDER = "file"
-_OPTIONS = (
+scoring_options = several_options(
     click.option(
         "--alpha",
         type=AUTO_ALPHA,
@@ -54,16 +51,6 @@ _OPTIONS = (
 )
 
 
-def scoring_options(function: Function) -> Function:
-    """Add the options to a command.
-
-    It receives their values as one mapping.
-    """
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
 def requested_scores(
     source: str,
     options: dict[str, Any],
@@ -80,27 +67,19 @@ def requested_scores(
             answers.
         accepts_sample: whether the file of `pro label` may judge the answers.
     """
-    from pro_lib.app.answer_source import read_choices
+    from pro_lib.app.correctness import read_correctness
     from pro_lib.app.scored_answers import score_answers
 
-    correctness = options["correctness"]
-    sample = None
-    if accepts_sample and os.path.isfile(correctness):
-        from pro_lib.labels import LabelSample, is_label_sample
-
-        if is_label_sample(correctness):
-            sample = LabelSample.read(correctness)
-    choices = None if sample else read_choices(correctness)
-    run = requested_answers(source, options)
-    alpha = None if options["alpha"] == "auto" else options["alpha"]
+    rule = read_correctness(options["correctness"], accepts_sample=accepts_sample)
+    run = requested_answers(source, options, verdict=rule.verdict)
     return score_answers(
         run,
-        choices=choices,
-        alpha=alpha,
-        methods=method_names(options["methods"]),
+        choices=rule.choices,
+        sample=rule.sample,
+        alpha=None if options["alpha"] == "auto" else options["alpha"],
+        methods=options["methods"],
         is_fixed=is_fixed,
-        must_judge=bool(options["questions"]) or os.path.isfile(correctness),
-        sample=sample,
+        must_judge=bool(options["questions"]) or os.path.isfile(options["correctness"]),
     )
 
 
@@ -113,25 +92,12 @@ def answer_sources(responses: Sequence[str], options: dict[str, Any]) -> list[st
     return list(responses) or [str(catalog.EXAMPLE)]
 
 
-def check_scoring_output(
-    output: Path, source: str, options: dict[str, Any], is_ours: Callable[[Path], bool]
-) -> None:
-    """Raise `RunError` if writing the output would lose an input or a foreign file."""
-    inputs = [source, options["questions"], options["correctness"]]
-    check_output(
-        output,
-        option="--output",
-        inputs=[path for path in inputs if path],
-        force=options["force"],
-        is_ours=is_ours,
-    )
-
-
-def ranking_method(scored: ScoredAnswers, sort: str | None) -> str:
-    """Return the method that orders and marks the answers."""
-    if sort is None or sort == FILE_ORDER:
-        return scored.main_method
-    if sort not in scored.methods:
+def requested_mistrust(scored: ScoredAnswers, options: dict[str, Any]) -> Mistrust:
+    """Return the answers to mistrust by the method that --sort names, or by the main one."""
+    method = options["sort"]
+    if method in (None, FILE_ORDER):
+        method = scored.main_method
+    if method not in scored.methods:
         choices = ", ".join([*scored.methods, FILE_ORDER])
-        raise SentenceError(f"--sort {sort!r} is not among the methods. Choose from {choices}.")
-    return sort
+        raise SentenceError(f"--sort {method!r} is not among the methods. Choose from {choices}.")
+    return scored.mistrust(method, target=options["target"])

@@ -1,0 +1,64 @@
+"""What makes an answer right: the values of `--correctness` and of the parameter `correctness`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pro_lib import importing
+from pro_lib.common.validation import SentenceError
+from pro_lib.metrics.correctness import CORRECTNESS, Choices, Rule
+
+if TYPE_CHECKING:
+    from pro_lib.labels.estimates import LabelSample
+
+_LOG = "log:"  # begins the name of a verdict in a log, as in log:exact_match
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """What makes an answer right.
+
+    Attributes:
+        choices: a rule, or labels of the answers.
+        sample: labels of a sample of the answers, which replace the verdicts of the rule.
+        verdict: the name of the verdict that is read from a log.
+    """
+
+    choices: Choices = field(default_factory=Choices)
+    sample: LabelSample | None = None
+    verdict: str | None = None
+
+
+def read_correctness(
+    value: str | Rule, *, accepts_sample: bool = True, **choices: Any
+) -> Correctness:
+    """Return what makes an answer right.
+
+    Args:
+        value: a rule or a function, a file of labels, or `log:NAME` for a verdict of a log.
+        accepts_sample: whether labels of a sample, from `pro label`, may judge the answers.
+        choices: other fields of `Choices`.
+
+    Raises:
+        SentenceError: if there is neither a rule nor a file of this name.
+        RunError: if a file of labels is damaged, or has labels of a sample that are not accepted.
+    """
+    if callable(value) or value in CORRECTNESS:
+        return Correctness(Choices(correctness=value, **choices))
+    if value.startswith(_LOG):
+        return Correctness(Choices(**choices), verdict=value.removeprefix(_LOG))
+    if not os.path.isfile(value):
+        raise SentenceError(
+            f"correctness={value!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
+            "labels, or log:NAME for a verdict of a log."
+        )
+    from pro_lib.labels.estimates import LabelSample
+    from pro_lib.labels.file import is_label_sample
+
+    if accepts_sample and is_label_sample(value):
+        return Correctness(Choices(**choices), LabelSample.read(value))
+    name = os.path.basename(value)
+    labels = importing.read_labels(value)
+    return Correctness(Choices(labels=labels, labels_name=name, **choices))
