@@ -94,6 +94,7 @@ def test_choices_must_add_text(tiny_model, choices, words):
         choice_log_probs(tiny_model("llama"), PROMPTS, choices)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "smollm2-135m" not in catalog.bundled_models(), reason="pro download smollm2-135m was not run"
 )

@@ -63,6 +63,7 @@ def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, qu
 
 
 @here
+@pytest.mark.slow
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
     assert app.ask(smollm, "What is the capital of France?").text == "Paris"
     run = generation.generate(smollm, questions, strategy="greedy", progress=False)
@@ -72,6 +73,7 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 
 
 @here
+@pytest.mark.slow
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     question_set = replace(questions, shots=())
     with pytest.warns(
@@ -117,7 +119,14 @@ WAYS = {
 
 
 @here
-@pytest.mark.parametrize("strategy", WAYS)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "threshold",
+        pytest.param("multinomial", marks=pytest.mark.slow),
+        pytest.param("diverse_beam", marks=pytest.mark.slow),
+    ],
+)
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
     run = generation.generate(smollm, some, strategy=strategy, progress=False, **WAYS[strategy])
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
