@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from pro_lib.app.parameters import Parameters, as_list, default_values, plain_value
+from pro_lib.app.parameters import Parameters, as_list, changed_values, default_values
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.runs.run import Run
 
@@ -35,11 +35,11 @@ def run_digest(run: Run) -> str:
     return _digest(json.dumps([run.info.parameters, questions], sort_keys=True).encode())
 
 
-def named_files(parameters: Parameters) -> list[Path]:
-    """Return the files that the parameters name."""
+def named_paths(parameters: Parameters) -> list[Path]:
+    """Return the files and folders that the parameters name."""
     values = [getattr(parameters, name) for name in _FILES]
-    names = [name for value in values if not callable(value) for name in as_list(value or ())]
-    return [path for path in map(Path, names) if path.is_file()]
+    names = [name for value in values if not callable(value) for name in as_list(value)]
+    return [path for path in map(Path, names) if path.exists()]
 
 
 def file_digest(path: Path) -> str:
@@ -63,12 +63,9 @@ def note_figure(
         RunError: if the folder has another file of this name.
     """
     defaults = default_values()
-    changed = {}
-    for key in defaults:
-        value = plain_value(getattr(parameters, key))
-        if key not in _WITHOUT_EFFECT and value != plain_value(defaults[key]):
-            changed[key] = _without_folder(value)
-    entry = {"parameters": changed, "inputs": dict(sorted(inputs.items()))}
+    changed = changed_values({key: getattr(parameters, key) for key in defaults}, defaults)
+    shown = {key: _without_folder(changed[key]) for key in changed if key not in _WITHOUT_EFFECT}
+    entry = {"parameters": shown, "inputs": dict(sorted(inputs.items()))}
     path = figures_dir / NAME
     with FileLock(path.with_name(f".{NAME}.lock")):  # several notebooks may run at a time
         entries = _read(path) if path.exists() else {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pro_lib.app.parameters import check_names, default_values, same_value
+from pro_lib.app.parameters import check_names, default_values
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 
@@ -30,7 +30,7 @@ def cell_values(notebook: Path) -> dict[str, Any]:
 def notebook_values(
     name: str, arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of an experiment in a shipped notebook, and those that a user has changed.
+    """Return the values of an experiment in a shipped notebook, and those without any change.
 
     A parameter that papermill has injected and that the parameters cell does not have is taken from
     the injected cell. An argument that the cell does not have is fixed by the notebook.
@@ -53,13 +53,7 @@ def notebook_values(
     for key in others:
         if key in arguments:
             raise SentenceError(f"{key} is fixed by notebook {name}")
-    values = {**arguments, **others}
-    original = default_values() | shipped
-    changed = {}
-    for key in (*shipped, *others):
-        if key in values and not same_value(values[key], original[key]):
-            changed[key] = values[key]
-    return values, changed
+    return {**arguments, **others}, {**default_values(), **arguments, **shipped}
 
 
 def injected_values() -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pro_lib import importing
-from pro_lib.app.self_evaluation import P_TRUE
 from pro_lib.common import catalog
 from pro_lib.common.validation import (
     Chat,
@@ -32,6 +31,7 @@ from pro_lib.common.validation import (
 )
 from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.methods import METHODS, find_methods
+from pro_lib.evaluation.self_evaluation import P_TRUE
 from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
@@ -49,6 +49,14 @@ EXACT = "threshold"
 GREEDY = "greedy"
 
 _IN_MEMORY = "loaded_models"  # not a parameter of users
+# Options of `load_model` that are parameters of their own, by the names of these.
+_LOADING_PARAMETERS = {
+    "name": "model",
+    "model": "model",
+    "torch_dtype": "dtype",
+    "dtype": "dtype",
+    "device": "device",
+}
 # Parameters that decide how a model answers, which contradict answers that come from records.
 _OF_THE_MODEL = (
     *("model", "strategy", "dtype", "loading", "engine", "n_workers", "batch_size"),
@@ -57,9 +65,9 @@ _OF_THE_MODEL = (
 )
 
 
-def as_list(names: str | Sequence[str]) -> list[str]:
-    """Return one name, or several, as a list."""
-    return [names] if isinstance(names, str) else list(names)
+def as_list(names: str | Sequence[str] | None) -> list[str]:
+    """Return one name, or several, or none, as a list."""
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def _is_name(value: object) -> bool:
@@ -267,9 +275,13 @@ class Parameters:
                 reason = f"the answers come from records={self.records!r}"
                 raise SentenceError(f"{name}={value!r} contradicts records: {reason}; remove it")
 
+    def record_files(self) -> dict[tuple[str, str], str]:
+        """Return the files of records by model and dataset."""
+        return importing.record_files(as_list(self.records))
+
     def _check_methods(self) -> None:
         """Check the methods that are not part of every comparison."""
-        names = as_list(self.methods or ())
+        names = as_list(self.methods)
         unknown = [name for name in find_methods(names) if name != P_TRUE and name not in METHODS]
         if unknown:
             raise ValueError(
@@ -285,7 +297,7 @@ class Parameters:
     def _check_record_files(self) -> None:
         """Check the parameters of answers that come from records."""
         self._check_distinct("records", str)
-        if importing.record_files(as_list(self.records or ())) and self.strategy == EXACT:
+        if self.record_files() and self.strategy == EXACT:
             problem = f"has no exact search, so strategy={EXACT!r} needs a model"
             raise ValueError(f"records={self.records!r} {problem}; give model= instead")
 
@@ -305,7 +317,7 @@ class Parameters:
                 catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
         self._check_distinct("model", catalog.model_folder_name)
-        self._check_distinct("dataset", _dataset_label)
+        self._check_distinct("dataset", dataset_label)
 
     def _check_known(
         self,
@@ -323,7 +335,7 @@ class Parameters:
 
     def _check_distinct(self, name: str, label: Callable[[Any], str]) -> None:
         """Check that no two values have the same label, because their rows would look the same."""
-        values = as_list(getattr(self, name) or ())
+        values = as_list(getattr(self, name))
         for number, value in enumerate(values):
             for other in values[:number]:
                 if value == other:
@@ -339,11 +351,9 @@ class Parameters:
             if isinstance(options, Mapping) and not all(map(_is_name, options)):
                 expected = "must have names of options as its keys, none of them empty"
                 raise ValueError(f"{name}={options!r} {expected}")
-        parameters = {"name": "model", "torch_dtype": "dtype"}
-        parameters |= {name: name for name in ("model", "device", "dtype")}
         for option in self.loading or ():
-            if option in parameters:
-                remedy = f"use the parameter {parameters[option]}"
+            if option in _LOADING_PARAMETERS:
+                remedy = f"use the parameter {_LOADING_PARAMETERS[option]}"
                 raise ValueError(f"loading={self.loading!r} must not have {option!r}: {remedy}")
 
 
@@ -367,9 +377,14 @@ def check_names(names: Iterable[str]) -> None:
             raise SentenceError(f"{name} is not a parameter; the nearest is {nearest}")
 
 
-def same_value(value: object, other: object) -> bool:
-    """Return whether two values of a parameter mean the same, such as a name and a list of it."""
-    return plain_value(value) == plain_value(other)
+def changed_values(values: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain values of the parameters that are not the original ones, by name."""
+    changed = {}
+    for name in values:
+        value = plain_value(values[name])
+        if name in original and value != plain_value(original[name]):
+            changed[name] = value
+    return changed
 
 
 def plain_value(value: object) -> object:
@@ -382,7 +397,8 @@ def plain_value(value: object) -> object:
     return None if value == {} else value
 
 
-def _dataset_label(name: str) -> str:
+def dataset_label(name: str) -> str:
+    """Return the name of a dataset in tables and folders: its own, or that of its file."""
     return name if name in question_sets.NAMES else unzipped(name).stem
 
 

@@ -13,21 +13,16 @@ from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 
 
-def recorded_pairs(parameters: Parameters) -> list[tuple[str, str]]:
-    """Return the (model, dataset) of every file of records."""
-    return list(importing.record_files(as_list(parameters.records or ())))
-
-
 def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
     """Return all answers in the records of a model and a dataset.
 
     If the parameter `dataset` is a question file, it completes the questions of the records.
     """
-    path = as_list(parameters.dataset)[0]
+    dataset_path = as_list(parameters.dataset)[0]
     questions = None
-    if path not in question_sets.NAMES and os.path.exists(path):
+    if dataset_path not in question_sets.NAMES and os.path.exists(dataset_path):
         questions = question_sets.load_questions(
-            path=path,
+            path=dataset_path,
             columns=parameters.columns,
             strict=parameters.strict,
             split=None,
@@ -36,10 +31,8 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
         if "validation" not in set(questions.table["split"]):
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))
-    records = importing.record_files(as_list(parameters.records or ()))
-    return importing.import_answers(
-        records[model, dataset], questions=questions, strict=parameters.strict
-    )
+    path = parameters.record_files()[model, dataset]
+    return importing.import_answers(path, questions=questions, strict=parameters.strict)
 
 
 def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,8 +77,7 @@ class SampledEvaluation:
         return labeller_agreement(current.labels)
 
     @property
-    def by_question(self) -> dict[str, Any]:
-        """The label of each question whose answer has one."""
-        correct = self.judgement.merged["correct"].to_numpy()[self.judgement.codes]
-        ids = self.evaluation.answers["question_id"].astype(str)
-        return {name: value for name, value in zip(ids, correct, strict=True) if pd.notna(value)}
+    def by_question(self) -> pd.Series:
+        """The label of each answer that has one, by question_id."""
+        labels = self.judgement.merged["correct"].iloc[self.judgement.codes]
+        return labels.set_axis(self.evaluation.answers["question_id"]).dropna()

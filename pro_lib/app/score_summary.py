@@ -33,7 +33,7 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
     from pro_lib import metrics
 
     lines = head_lines(scored, method)
-    if not scored.n_judged or scored.reported.one_class():
+    if not scored.has_both_classes:
         return lines
     if scored.labels is not None:
         lines += _label_lines(scored.labels)
@@ -42,7 +42,7 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
         lines += ["", _AUROC_TITLE]
         for row in scored.comparison.itertuples():
             words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
-            lines.append(f"  {printable(row.method):{width}}  {words}")
+            lines.append(f"  {row.method:{width}}  {words}")
         lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
         lines += ["", f"Accuracy of the most certain questions by {method}:"]
@@ -61,7 +61,7 @@ def _label_lines(labels: SampledEvaluation) -> list[str]:
 
     words, sentences = estimate_words(labels.estimates, labels.sample.labels["labeller"])
     table = words.map(printable).to_string(index=False)
-    lines = ["", "Estimates from the labels:", table, *map(printable, sentences)]
+    lines = ["", "Estimates from the labels:", *table.split("\n"), *sentences]
     judges = labels.sample.judge_agreement(labels.evaluation.without_labels())
     for row in judges.itertuples():
         if row.judge == "rouge_l" and row.shown == SHOWN:
@@ -76,7 +76,7 @@ def _label_lines(labels: SampledEvaluation) -> list[str]:
             pair = f"The labels of {row.labeller} and {row.other_labeller}"
             kappa = "unknown" if row.kappa != row.kappa else f"{row.kappa:.2f}"  # NaN
             text = f"{pair} are {same} (Cohen's κ {kappa})."
-        lines.append(printable(text))
+        lines.append(text)
     return lines
 
 
@@ -86,7 +86,7 @@ def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
     if not scored.n_judged:
         lines.append(NOT_JUDGED)
     elif scored.reported.one_class():
-        lines.append(f"AUROC is not defined: {printable(scored.reported.one_class())}.")
+        lines.append(f"AUROC is not defined: {scored.reported.one_class()}.")
     return [line for line in lines if line]
 
 
@@ -102,14 +102,14 @@ def _count_lines(scored: ScoredAnswers) -> list[str]:
         unused = f"Questions without a usable answer: {counts}." if counts else ""
         lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
     else:
-        stated = scored.stated
+        judged = scored.judged
         if scored.labels is not None:
-            counts = f"estimated for {len(stated.answers):,} of them"
+            counts = f"estimated for {len(judged.answers):,} of them"
         else:
-            counts = f"{stated.n_correct:,} of {scored.n_judged:,} judged answers"
-        rule = f"Right means: {printable(stated.judgement.rule)}."
-        first = f"{words}, {stated.accuracy:.1%} answered correctly ({counts}). {rule}"
-        lines = [first, printable(stated.exclusions), stated.cautions()]
+            counts = f"{judged.n_correct:,} of {scored.n_judged:,} judged answers"
+        rule = f"Right means: {judged.judgement.rule}."
+        first = f"{words}, {judged.accuracy:.1%} answered correctly ({counts}). {rule}"
+        lines = [first, judged.exclusions, judged.cautions()]
     return [*lines, *_unused_lines(scored)]
 
 
@@ -208,13 +208,12 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
 
     Unknown values are None.
     """
-    evaluation = scored.evaluation
     data: dict[str, Any] = {
         "n_questions": len(scored.rows),
         "n_judged": scored.n_judged,
-        "n_reported": 0,
+        "n_reported": len(scored.reported.answers),
         "not_used": {
-            "questions": dict(evaluation.reasons),
+            "questions": dict(scored.evaluation.reasons),
             "answers": scored.run.unused_answers(),
         },
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
@@ -226,20 +225,17 @@ def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "most_certain": None,
         "mistrust": {"method": mistrust.method, "sentence": mistrust.sentence},
     }
-    if not scored.n_judged:
-        return data
-    data["n_reported"] = len(scored.reported.answers)
-    data["rule"] = scored.stated.judgement.rule
-    data["accuracy"] = scored.stated.accuracy
-    data["exclusions"] = scored.stated.exclusions
-    data["cautions"] = scored.stated.cautions()
-    if scored.reported.one_class():
-        return data
-    columns = ["auroc", "auroc_low", "auroc_high"]
-    columns += ["difference", "difference_low", "difference_high"]
-    data["auroc"] = scored.comparison[["method", *columns]].to_dict("records")
-    if mistrust.method in scored.reported_scores:
-        data["most_certain"] = scored.most_certain(mistrust.method).to_dict("records")
+    if scored.n_judged:
+        data["rule"] = scored.judged.judgement.rule
+        data["accuracy"] = scored.judged.accuracy
+        data["exclusions"] = scored.judged.exclusions
+        data["cautions"] = scored.judged.cautions()
+    if scored.has_both_classes:
+        columns = ["auroc", "auroc_low", "auroc_high"]
+        columns += ["difference", "difference_low", "difference_high"]
+        data["auroc"] = scored.comparison[["method", *columns]].to_dict("records")
+        if mistrust.method in scored.reported_scores:
+            data["most_certain"] = scored.most_certain(mistrust.method).to_dict("records")
     return data
 
 
@@ -250,12 +246,11 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         comparison: the result of `compare_answers`.
         names: the names of the files.
     """
-    first, second = map(printable, names)
     by = "Intervals are by cluster; the p-value is not." if comparison.by_cluster else ""
     difference = comparison.accuracy_difference
     lines = [
-        f"A: {first}",
-        f"B: {second}",
+        f"A: {names[0]}",
+        f"B: {names[1]}",
         f"{comparison.n_questions:,} judged questions are in both. Right means: {comparison.rule}.",
         f"Accuracy: A {comparison.accuracy[0]:.1%}, B {comparison.accuracy[1]:.1%}. B minus A "
         f"{signed(100 * difference.value, 1)} points "
@@ -275,7 +270,7 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         if row.low == row.low:  # not NaN
             ends = f"[{signed(row.low)}, {signed(row.high)}]"
         words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
-        lines.append(f"  {printable(row.method):{width}}  {words}")
+        lines.append(f"  {row.method:{width}}  {words}")
     return lines
 
 

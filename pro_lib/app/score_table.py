@@ -33,10 +33,8 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     table = scored.rows.copy()
     table.insert(3, "mistrust", mistrust.is_mistrusted)
     if "n_kept" in table:
-        table["kept"] = [
-            "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
-            for answers in _kept_answers(scored)
-        ]
+        kept = _kept_answers(scored).values()
+        table["kept"] = ["; ".join(f"{text} ({p:.3g})" for text, p in answers) for answers in kept]
     table["reason"] = scored.run.reasons().to_numpy()
     table["likelier_cut"] = scored.run.has_likelier_cut()
     return table
@@ -59,45 +57,37 @@ def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
     return table
 
 
-def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.DataFrame:
-    """Return the table of the terminal: mark, question, answer, verdict, score, kept answers.
+def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.DataFrame:
+    """Return rows of `question_table` for the terminal, with the score of one method.
 
-    The mark `…` says that a cut answer is more probable. The reason why a question has no answer
-    stands in parentheses in its place.
+    The mark ! says that an answer is to be mistrusted, and … that a cut answer is more probable.
+    The reason why a question has no answer stands in parentheses in its place.
     """
     import pandas as pd
 
-    rows = scored.rows
-    marks = pd.Series(mistrust.is_mistrusted, index=rows.index).map({True: "!", False: ""})
-    marks += pd.Series(scored.run.has_likelier_cut(), index=rows.index).map({True: "…", False: ""})
+    marks = rows["mistrust"].map({True: "!", False: ""})
+    marks += rows["likelier_cut"].map({True: "…", False: ""})
     table = pd.DataFrame({"": marks})
-    question = rows["question"]
-    ids = rows["question_id"].astype(str)
-    table["question"] = question.where(question.notna(), ids)
-    reasons = [f"({reason})" if reason else "" for reason in scored.run.reasons()]
-    table["answer"] = rows["text"].fillna(pd.Series(reasons, index=rows.index))
+    table["question"] = rows["question"].fillna(rows["question_id"].astype(str))
+    reasons = ("(" + rows["reason"] + ")").replace("()", "")
+    table["answer"] = rows["text"].fillna(reasons)
     if scored.n_judged:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
-    table[method] = scored.scores_of(method)
+    table[method] = scored.scores[method]
     if "n_kept" in rows:
+        kept = _kept_answers(scored)
         table["K"] = rows["n_kept"]
-        table["kept answers"] = [_kept_in_words(answers) for answers in _kept_answers(scored)]
+        table["kept answers"] = [_kept_in_words(kept[name]) for name in rows["question_id"]]
     return table
 
 
-def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
-    """Return the texts and probabilities of the answers that PRO keeps, for each question."""
-    import numpy as np
-
-    ranked = scored.run.ranked_answers()
-    n_kept = scored.rows["n_kept"].to_numpy()
-    ranked = ranked[ranked["value"].notna()]
-    ranks = ranked.groupby("row").cumcount().to_numpy()
-    kept = ranked[ranks < n_kept[ranked["row"]]]
-    probabilities = np.exp(kept["value"].to_numpy(float)).tolist()
-    answers: list[list[tuple[str, float]]] = [[] for _ in n_kept]
-    for row, text, probability in zip(kept["row"], kept["text"], probabilities, strict=True):
-        answers[row].append(("?" if text is None else str(text), probability))
+def _kept_answers(scored: ScoredAnswers) -> dict[Any, list[tuple[str, float]]]:
+    """Return the texts and probabilities of the answers that PRO keeps, by question_id."""
+    table = answer_table(scored)
+    answers = {name: [] for name in scored.rows["question_id"]}
+    for answer in table[table["kept"]].itertuples():
+        text = "?" if answer.text is None else str(answer.text)
+        answers[answer.question_id].append((text, answer.probability))
     return answers
 
 

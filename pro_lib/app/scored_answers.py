@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from pro_lib import scoring
-from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
@@ -28,7 +27,7 @@ from pro_lib.evaluation.evaluation import (
     Splits,
     alpha_grid,
 )
-from pro_lib.evaluation.guarantees import Guarantee, guarantee
+from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import METHODS, base_name, find_methods
 from pro_lib.evaluation.run_evaluation import evaluations
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
     from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
-METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
-COVERAGES = (0.25, 0.5, 0.75, 1.0)
-MISTRUSTED_SHARE = 0.25
+_METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
+_COVERAGES = np.array([0.25, 0.5, 0.75, 1.0])
+_MISTRUSTED_SHARE = 0.25
 FEW = 20  # right or wrong answers; fewer of one kind say little
 _NEARLY_CHANCE = 0.55  # a score with an AUROC surely below this one does not separate
 # Strategies whose answers are not independent samples.
@@ -70,13 +69,11 @@ class Mistrust:
         method: the method whose score decides.
         is_mistrusted: (n,); False for an answer without a score.
         sentence: the rule in words.
-        guarantee: the guarantee of the accuracy of the other answers, if it was asked for.
     """
 
     method: str
     is_mistrusted: NDArray[np.bool_]
     sentence: str
-    guarantee: Guarantee | None = None
 
 
 @dataclass(frozen=True)
@@ -100,31 +97,26 @@ class ScoredAnswers:
     labels: SampledEvaluation | None = None
 
     @property
-    def n_judged(self) -> int:
-        """The number of judged questions, with those on which α was chosen, or of labels."""
-        if self.labels is not None:
-            return int(self.labels.judgement.counts["n_labels"])
-        return len(self.evaluation.correct)
+    def judged(self) -> Evaluation:
+        """The judged answers, or those that a sample of labels stands for."""
+        return self.evaluation.judged if self.labels is None else self.labels.evaluation
 
     @property
-    def stated(self) -> Evaluation:
-        """The evaluation whose accuracy is stated: all judged questions, or the labelled part."""
-        return self.evaluation if self.labels is None else self.labels.evaluation
+    def n_judged(self) -> int:
+        """The number of judged answers, or of labels."""
+        judged = self.judged
+        return int(judged.judgement.columns().get("n_labels", len(judged.answers)))
 
     @cached_property
     def reported(self) -> Evaluation:
-        """The judged questions on which α was not chosen.
+        """The judged answers on which α was not chosen."""
+        is_reported = self.alpha.reported
+        return self.judged if is_reported is None else self.judged.rows(is_reported)
 
-        Raises:
-            RunError: no answer can be judged.
-        """
-        if self.labels is not None:
-            return self.labels.evaluation
-        judged = self.evaluation.judged
-        if not len(judged.answers):
-            words = "has no answer that can be judged; give right answers with --questions"
-            raise RunError(f"run {self.run.name} {words} or --labels")
-        return judged if self.alpha.reported is None else judged.rows(self.alpha.reported)
+    @property
+    def has_both_classes(self) -> bool:
+        """Whether some of the reported answers are right and others wrong."""
+        return self.n_judged > 0 and not self.reported.one_class()
 
     @property
     def main_method(self) -> str:
@@ -151,14 +143,13 @@ class ScoredAnswers:
         answers = self.evaluation.answers
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
         table["text"] = answers["text"]
-        is_judged = self.evaluation.is_judged
-        table["correct"] = answers["correct"].where(is_judged, None).astype(object)
+        correct = answers["correct"].where(self.evaluation.is_judged)
         if self.labels is not None:
-            labels = self.labels.by_question
-            table["correct"] = [labels.get(name) for name in table["question_id"].astype(str)]
+            correct = table["question_id"].map(self.labels.by_question)
+        table["correct"] = correct.astype(object).where(correct.notna(), None)
         of_texts = [] if self.texts is None else self.texts.methods
         shown = list(dict.fromkeys((*self.methods, *of_texts)))
-        table = table.join(self.scores[shown].rename(columns=METHOD_COLUMNS))
+        table = table.join(self.scores[shown].rename(columns=_METHOD_COLUMNS))
         if not self.run.is_texts:
             log_probs = self.evaluation.log_probs
             options = {"search_alpha": self.run.search_alpha}
@@ -194,35 +185,27 @@ class ScoredAnswers:
         reference = "NLL" if "NLL" in scores else str(scores.columns[0])
         return self.reported.judgement.compare(scores, reference=reference)
 
-    def most_certain(self, method: str, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
+    def most_certain(self, method: str) -> pd.DataFrame:
         """Return the accuracy if only the most certain of the reported questions are answered.
 
-        Args:
-            method: the method whose scores decide.
-            coverages: the shares of the questions to answer.
-
-        Returns:
-            A row per share with the columns coverage, n_answered, and accuracy with its 95 %
-            interval.
+        The columns are coverage, n_answered, and accuracy with its 95 % interval.
         """
         scores = self.reported_scores[method]
-        counts = np.maximum(np.round(np.array(coverages) * len(scores)), 1).astype(int)
+        counts = np.maximum(np.round(_COVERAGES * len(scores)), 1).astype(int)
         accuracy = self.reported.judgement.accuracy_at(scores, counts).columns("accuracy")
-        return pd.DataFrame({"coverage": list(coverages), "n_answered": counts, **accuracy})
+        return pd.DataFrame({"coverage": _COVERAGES, "n_answered": counts, **accuracy})
 
-    def separation(self, method: str) -> Estimate | None:
-        """Return AUROC of a method on the reported questions, or None if it is unknown."""
-        if not self.n_judged or self.reported.judgement.problem:
-            return None
-        if method not in self.reported_scores:
-            return None
+    def separation(self, method: str) -> Estimate:
+        """Return AUROC of a method on the reported questions; NaN if it is unknown."""
+        if not self.has_both_classes or method not in self.reported_scores:
+            return Estimate(np.nan, np.nan, np.nan)
         columns = ["auroc", "auroc_low", "auroc_high"]
         return Estimate(*self.comparison.set_index("method").loc[method, columns])
 
     def verdict(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
         auroc = self.separation(method)
-        if auroc is None or np.isnan(auroc.value):
+        if np.isnan(auroc.value):
             return ""
         interval = f"AUROC {auroc.value:.3f}, 95 % interval {auroc.low:.3f} to {auroc.high:.3f}"
         what = "wrong from right answers on these questions"
@@ -238,11 +221,11 @@ class ScoredAnswers:
         They are the questions on which α was chosen and the others; otherwise halves of the judged
         questions. The result is None if there are too few questions.
         """
-        judged = self.evaluation.judged
+        judged = self.judged
         is_reported = self.alpha.reported
         if is_reported is None:
-            options = {"cluster": Choices().cluster}
-            is_reported = half_of_texts(judged, self.run.questions, **options)
+            cluster = Choices().cluster
+            is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
         pool = judged.rows(~is_reported)
         reported = judged.rows(is_reported)
         few = len(judged.answers) < _FEWEST_CALIBRATED
@@ -272,9 +255,7 @@ class ScoredAnswers:
                 return (float(alpha), n_questions) if alpha < self.alpha.alpha else None
         return None
 
-    def mistrust(
-        self, method: str, *, target: float | None = None, confidence: float = 0.95
-    ) -> Mistrust:
+    def mistrust(self, method: str, *, target: float | None = None) -> Mistrust:
         """Say which answers to mistrust.
 
         With a target, the answers below the threshold of `guarantees.guarantee` are trusted, if
@@ -284,43 +265,36 @@ class ScoredAnswers:
         Args:
             method: the method whose scores decide.
             target: the accuracy to guarantee; None for a quantile.
-            confidence: the confidence of the guarantee.
         """
         if target is None:
             return self._mistrust_quarter(method, "")
         if not self.n_judged:
             why = "No accuracy can be guaranteed without judged answers."
             return self._mistrust_quarter(method, why)
-        shown = self._guarantee(method, target, confidence)
-        words = shown.sentence(questions="judged questions")
-        if shown.threshold is None:
-            return self._mistrust_quarter(method, words)
         scores = self.scores_of(method)
-        is_mistrusted = ~shown.answers(scores) & ~np.isnan(scores)
-        sentence = f"By {method}: {words}"
-        if "cluster" in self.reported.answers:
-            sentence += " This takes questions as independent, but they come in clusters."
-        return Mistrust(method, is_mistrusted, sentence, shown)
-
-    def _guarantee(self, method: str, target: float, confidence: float) -> Guarantee:
-        is_unjudged = self.evaluation.answers["correct"].isna()
-        unlabelled = self.scores_of(method)[is_unjudged.to_numpy()]
-        unlabelled = unlabelled[~np.isnan(unlabelled)]
-        return guarantee(
+        is_unjudged = self.evaluation.answers["correct"].isna() & ~np.isnan(scores)
+        unlabelled = scores[is_unjudged]
+        shown = guarantee(
             self.reported_scores[method],
             self.reported.judgement.verdicts,
             target=target,
-            confidence=confidence,
             unlabelled=unlabelled if len(unlabelled) >= _FEWEST_UNLABELLED else None,
             texts=self.reported.answers.get("text_number"),
         )
+        words = shown.sentence(questions="judged questions")
+        if shown.threshold is None:
+            return self._mistrust_quarter(method, words)
+        sentence = f"By {method}: {words}"
+        if "cluster" in self.reported.answers:
+            sentence += " This takes questions as independent, but they come in clusters."
+        return Mistrust(method, ~shown.answers(scores) & ~np.isnan(scores), sentence)
 
     def _mistrust_quarter(self, method: str, why: str) -> Mistrust:
         scores = self.scores_of(method)
         is_high = np.zeros(len(scores), bool)
         auroc = self.separation(method)
         words = [why] if why else []
-        if auroc is None:
+        if np.isnan(auroc.low):
             words.append(f"No answer is marked, because AUROC of {method} is unknown.")
         elif auroc.low <= 0.5:
             words.append(
@@ -329,7 +303,7 @@ class ScoredAnswers:
             )
         else:
             known = scores[~np.isnan(scores)]
-            limit = float(np.quantile(known, 1 - MISTRUSTED_SHARE, method="lower"))
+            limit = float(np.quantile(known, 1 - _MISTRUSTED_SHARE, method="lower"))
             is_high = scores > limit
             words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
         n_missing = int(np.isnan(scores).sum())
@@ -395,12 +369,12 @@ def score_answers(
     [evaluation] = evaluations(
         run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
     )
-    if sample is not None:
+    labels = None
+    if sample is None:
+        choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
+    else:
         labels = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
         choice = AlphaChoice(labels.alphas.get("PRO", DEFAULT_ALPHA), labels.alpha_sentence)
-    else:
-        labels = None
-        choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
     shown = tuple(map(_short_name, select_methods(_score_names(evaluation), names)))
     texts = None
     if is_mixed and labels is None:

@@ -26,9 +26,9 @@ from commands import answer, json_of, record, refused, typed
 from test_explorer import many
 
 from pro_lib import importing
+from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
-from pro_lib.app.label_files import default_label_file
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, chosen_alpha, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file

@@ -20,7 +20,7 @@ from pro_lib.app.cli.options import (
 )
 from pro_lib.app.cli.output import json_line, say
 from pro_lib.common import catalog
-from pro_lib.common.validation import SentenceError, printable
+from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     from pro_lib.app.single_question import Answer
@@ -136,8 +136,7 @@ def ask_command(  # noqa: PLR0913 - one argument per option
     if as_json:
         say(json_line(asdict(answer)))
         return
-    for line in _answer_lines(answer, alpha):
-        say(line)
+    say(*_answer_lines(answer, alpha))
     if answer.status:
         say(SEARCH_SENTENCES[answer.status].format(search_alpha))
 
@@ -218,13 +217,13 @@ def _answer_lines(answer: Answer, alpha: float) -> list[str]:
     elif answer.kept == 1:
         kept = f"the only answer with p ≥ {alpha:g}"
     lines = [
-        printable(answer.text) or "(nothing)",
-        printable(answer.sentence()),
+        answer.text or "(nothing)",
+        answer.sentence(),
         "",
         f"PRO {answer.uncertainty:z.3f} nats, from {kept}:",
     ]
     for text, probability in answer.answers[: answer.kept]:
-        lines.append(f"  {probability:.4f}  {printable(text) or '(nothing)'}")
+        lines.append(f"  {probability:.4f}  {text or '(nothing)'}")
     n_others = len(answer.answers) - answer.kept
     if n_others > 0:
         lines.append(f"  and {n_others} with less")

@@ -5,7 +5,6 @@ import click
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.validation import printable
 
 
 @click.command("download", cls=Command)
@@ -21,17 +20,18 @@ def download_command(name: str, accept_license: bool) -> None:
     model = catalog.DOWNLOADS.get(name)
     is_new = model is not None and not (catalog.CACHE / name / "config.json").is_file()
     if model is not None and is_new:
-        say(f"{name}: {model.n_bytes / 1e6:.0f} MB, {model.n_converted / 1e9:.1f} GB on the disk")
-        say(f"{model.origin[:1].upper()}{model.origin[1:]}.")
-        say(f"Licence: {model.licence} ({model.licence_url})")
+        say(
+            f"{name}: {model.n_bytes / 1e6:.0f} MB, {model.n_converted / 1e9:.1f} GB on the disk",
+            f"{model.origin[:1].upper()}{model.origin[1:]}.",
+            f"Licence: {model.licence} ({model.licence_url})",
+        )
         if model.must_accept and not accept_license:
-            for path in downloads.fetch_licence(name):
-                say(printable(f"  {path}"))
+            say(*(f"  {path}" for path in downloads.fetch_licence(name)))
             question = f"Do you accept the {model.licence}? (In scripts, use --accept-license.)"
             click.confirm(question, abort=True)
             accept_license = True
     folder = downloads.download(name, accept_license=accept_license)
-    say(printable(folder))
+    say(folder)
 
 
 @click.command("models", cls=Command)
@@ -40,12 +40,12 @@ def models_command() -> None:
     installed = catalog.bundled_models()
     for name, folder in installed.items():
         if name not in catalog.DOWNLOADS:
-            say(printable(f"{name}: {folder}"))
+            say(f"{name}: {folder}")
     for name, model in catalog.DOWNLOADS.items():
         place = str(installed[name]) if name in installed else f"pro download {name}"
-        say(printable(f"{name}: {place}"))
         say(
+            f"{name}: {place}",
             f"  {model.n_bytes / 1e6:.0f} MB to download, {model.n_converted / 1e9:.1f} GB on the "
-            f"disk, {model.memory} of memory; {model.licence}"
+            f"disk, {model.memory} of memory; {model.licence}",
+            f"  {model.advice}; {model.origin}",
         )
-        say(f"  {model.advice}; {model.origin}")

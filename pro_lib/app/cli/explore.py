@@ -28,7 +28,7 @@ from pro_lib.app.cli.options import (
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole, writing
-from pro_lib.common.validation import extra, is_printable, printable
+from pro_lib.common.validation import extra, is_printable
 
 if TYPE_CHECKING:
     from pro_lib.runs.run import Run
@@ -83,7 +83,7 @@ def explore_command(
     options: dict[str, Any] = {"choices": rule.choices, "methods": methods}
     explorer.to_html(answers, page, alpha=alpha, source=source, **options)
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
-    say(f"{counts}; page: {printable(page)}")
+    say(f"{counts}; page: {page}")
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
 

@@ -12,7 +12,6 @@ import click
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import columns_option, strict_option
 from pro_lib.app.cli.output import say
-from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     from pro_lib.runs.run import Run
@@ -50,7 +49,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
     """
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.decoding.strategies import STRATEGIES
-    from pro_lib.runs.storage import RunFolder
+    from pro_lib.runs import storage
 
     for strategy in strategies:
         if strategy not in STRATEGIES:
@@ -70,26 +69,24 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
         run = experiment.both_splits(*pair, strategy)
         if run.info.dataset not in described:
             described.add(run.info.dataset)
-            for line in _split_lines(run, experiment.split):
-                say(line)
-        say(printable(run))
+            say(*_split_lines(run, experiment.split))
+        say(run)
         folder = run.folder
         assert folder is not None  # the experiment stores its runs
         questions = experiment.questions(pair[1], *experiment.both_split_names)
-        with RunFolder(folder, run.info) as stored:
+        with storage.RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
         name = shlex.quote(str(folder.relative_to(experiment.generations_dir)))
-        say(f"  folder: {printable(folder)}")
-        say(f"  next: pro score {printable(name)}, or pro explore {printable(name)}")
+        say(f"  folder: {folder}", f"  next: pro score {name}, or pro explore {name}")
 
 
 def _split_lines(run: Run, reported_split: str) -> list[str]:
     """Return how many questions of a dataset are shots, validation and test questions."""
     counts = run.questions["split"].value_counts(sort=False)
     parts = {"shots": len(run.info.parameters.get("shots") or ()), **counts}
-    words = ", ".join(f"{count:,} {printable(name)}" for name, count in parts.items())
+    words = ", ".join(f"{count:,} {name}" for name, count in parts.items())
     n_questions = sum(map(int, parts.values()))
-    lines = [f"{printable(run.info.dataset)}: {n_questions:,} questions: {words}"]
+    lines = [f"{run.info.dataset}: {n_questions:,} questions: {words}"]
     if counts.get(reported_split, 0) < _FEW_QUESTIONS:
         lines.append(
             f"Fewer than {_FEW_QUESTIONS} {reported_split} questions are too few to compare "

@@ -19,7 +19,6 @@ from pro_lib.app.cli.options import (
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.validation import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +91,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib.app import verdicts
+    from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
     check_output(
@@ -100,10 +99,10 @@ def judge_command(  # noqa: PLR0913 - one argument per option
         option="--output",
         inputs=input_paths(answers, reading),
         force=force,
-        is_ours=verdicts.is_verdict_table,
+        is_ours=judge_verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
-    table = verdicts.answers_to_judge(run, every_answer=every_answer)
+    table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
 
     def confirm(prompts: list[str]) -> None:
         say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
@@ -127,7 +126,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 
@@ -139,7 +138,7 @@ def _summary(table: pd.DataFrame, output: Path) -> str:
     n_close = int(table["p_right"].between(*_CLOSE).sum())
     low, high = _CLOSE
     text = (
-        f"{printable(output)}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
+        f"{output}: {counts.get('judged', 0):,} verdicts, {n_right:,} of them right, "
         f"{n_close:,} of them close (probability between {low} and {high})"
     )
     for status, reason in _WITHOUT_VERDICT.items():

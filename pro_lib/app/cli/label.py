@@ -18,7 +18,6 @@ from pro_lib.app.cli.options import (
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common.files import check_output
-from pro_lib.common.validation import printable
 
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
@@ -67,7 +66,6 @@ def label_command(
     All labellers of a run use the same label file.
     """
     from pro_lib.app.explorer.label_server import LabelServer
-    from pro_lib.app.label_files import default_label_file
     from pro_lib.labels.plan import plan_path
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
@@ -86,18 +84,24 @@ def label_command(
     )
     with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
-        for note in session.notes:
-            say(note)
+        say(*session.notes)
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
             say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
         if len(session.plan.today) < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
-        say(f"Labels: {printable(str(path))}\nPage: {server.address}\nPress Ctrl-C to stop.")
+        say(f"Labels: {path}", f"Page: {server.address}", "Press Ctrl-C to stop.")
         if browser:
             webbrowser.open(page.as_uri())
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             say("Stopped. Repeat the command to continue.")
+
+
+def default_label_file(run: str | Path) -> Path:
+    """Return the label file beside a run folder or a file of answers."""
+    path = Path(run).resolve()
+    name = path.name if path.is_dir() else path.stem
+    return path.with_name(f"{name}.labels.jsonl")

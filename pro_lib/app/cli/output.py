@@ -7,31 +7,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pro_lib.common.nested import json_value
 from pro_lib.common.validation import is_printable, printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def say(text: object, *, err: bool = False) -> None:
-    """Print lines of text.
+def say(*lines: object, err: bool = False) -> None:
+    """Print lines, with escapes for unprintable characters and for line ends.
 
     Every output of the commands uses this function.
 
-    Control characters other than line ends are escaped. A text of the data, such as an answer,
-    must be made `printable` before, because a line end in it would begin a new line.
-
     Args:
-        text: what is printed.
-        err: whether it is printed to stderr.
+        lines: what is printed, such as texts or paths.
+        err: whether they are printed to stderr.
     """
-    lines = str(text).split("\n")
-    click.echo("\n".join(map(printable, lines)), err=err)
+    for line in lines:
+        click.echo(printable(line), err=err)
 
 
 def json_line(value: object) -> str:
     """Return a value as JSON on one line, with an escape for each unprintable character."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(json_value(value), ensure_ascii=False)
     return "".join(char if is_printable(char) else _json_escape(char) for char in text)
 
 
@@ -42,18 +40,14 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{code_units[start : start + 2].hex()}" for start in starts)
 
 
-def table_text(table: pd.DataFrame, *, width: int = 60) -> str:
-    """Return a table as aligned lines, with escapes for unprintable characters.
-
-    Args:
-        table: the table.
-        width: the largest number of characters of a cell.
-    """
+def table_lines(table: pd.DataFrame) -> list[str]:
+    """Return a table as aligned lines, with escapes for unprintable characters."""
     import pandas as pd
 
     cells = table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     # A wide letter takes two columns of a terminal.
     with pd.option_context("display.unicode.east_asian_width", True):
-        return cells.to_string(
-            index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=width
+        text = cells.to_string(
+            index=False, float_format="{:z.4f}".format, na_rep="", max_colwidth=40
         )
+    return text.split("\n")

@@ -16,7 +16,7 @@ from pro_lib.app.cli.options import force_option
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 from pro_lib.common.files import check_output, writing
-from pro_lib.common.validation import SentenceError, extra, printable
+from pro_lib.common.validation import SentenceError, extra
 
 
 class _RunCommand(Command):
@@ -77,13 +77,12 @@ def run_command(
         is_ours=lambda file: notebook_execution.is_executed_copy(file, path),
     )
     outputs = notebook_execution.execute_notebook(path, copy, values)
-    for sentence in notebook_execution.findings(outputs):
-        say(f"- {sentence}")
+    say(*(f"- {sentence}" for sentence in notebook_execution.findings(outputs)))
     default_folder = values.get("figures_dir") or catalog.HOME / "figures"
     figures_folder = notebook_execution.figures_folder(outputs) or default_folder
     figure = Path(figures_folder) / f"{path.stem}.png"
-    figure_text = f"figure: {printable(figure)}; " if figure.is_file() else ""
-    say(f"{figure_text}notebook: {printable(copy)}")
+    figure_text = f"figure: {figure}; " if figure.is_file() else ""
+    say(f"{figure_text}notebook: {copy}")
 
 
 def _parse_values(typed: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def _parse_values(typed: Sequence[tuple[str, str]]) -> dict[str, Any]:
     values: dict[str, Any] = dict(typed)
     for name, text in typed:
         if not name.isidentifier():
-            raise SentenceError(f"-p {printable(name)!r} is not the name of a parameter.")
+            raise SentenceError(f"-p {name!r} is not the name of a parameter.")
         with suppress(ValueError, SyntaxError):
             values[name] = ast.literal_eval(text)
     return values

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pro_lib.app.cli.base import Command
 from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
-from pro_lib.app.cli.output import json_line, say, table_text
+from pro_lib.app.cli.output import json_line, say, table_lines
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
     answer_sources,
-    ranking_method,
+    requested_mistrust,
     requested_scores,
     scoring_options,
 )
 from pro_lib.common.files import check_output, write_whole
-from pro_lib.common.nested import json_value
-from pro_lib.common.validation import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
@@ -85,11 +80,12 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
             is_ours=score_table.is_score_table,
         )
     scored = requested_scores(source, options, accepts_sample=True)
-    method = ranking_method(scored, options["sort"])
-    mistrust = scored.mistrust(method, target=options["target"])
+    mistrust = requested_mistrust(scored, options)
+    method = mistrust.method
     rows = score_table.question_table(scored, mistrust)
-    if options["sort"] not in (None, FILE_ORDER):
-        rows = rows.iloc[scored.ranking(method)]
+    printed = rows if options["sort"] == FILE_ORDER else rows.iloc[scored.ranking(method)]
+    if options["sort"]:
+        rows = printed
     if output:
         written = score_table.answer_table(scored) if options["answers"] else rows
         data = score_table.file_bytes(written, output, raw_text=options["raw_text"])
@@ -97,29 +93,21 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if as_json:
         content = score_summary.summary_data(scored, mistrust)
         content["answers"] = score_table.json_rows(rows)
-        say(json_line(json_value(content)))
+        say(json_line(content))
         return
-    for line in score_summary.summary(scored, method=method):
-        say(line)
+    say(*score_summary.summary(scored, method=method))
     if scored.texts is not None:
-        say("")
-        say("The texts of all questions, without their log-probabilities:")
-        for line in score_summary.summary(scored.texts, method=scored.texts.main_method):
-            say(line)
-    say("")
-    say(score_summary.mistrust_line(scored, mistrust))
+        say("", "The texts of all questions, without their log-probabilities:")
+        say(*score_summary.summary(scored.texts, method=scored.texts.main_method))
+    say("", score_summary.mistrust_line(scored, mistrust))
     if output:
-        say(f"{printable(output)}: {len(rows):,} questions")
-    else:
-        table = score_table.printed_table(scored, mistrust, method)
-        order = None if options["sort"] == FILE_ORDER else scored.ranking(method)
-        _say_first_rows(table if order is None else table.iloc[order], options["top"])
-
-
-def _say_first_rows(table: pd.DataFrame, n_rows: int) -> None:
-    say(table_text(table.head(n_rows), width=40))
-    if len(table) > n_rows:
-        say(f"… and {len(table) - n_rows:,} more; --output scores.csv writes all")
+        say(f"{output}: {len(rows):,} questions")
+        return
+    table = score_table.printed_table(printed.head(options["top"]), scored, method)
+    say(*table_lines(table))
+    n_more = len(rows) - len(table)
+    if n_more > 0:
+        say(f"… and {n_more:,} more; --output scores.csv writes all")
 
 
 def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> None:
@@ -134,8 +122,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     comparison = compare_answers(*both)
     if as_json:
         content = score_summary.comparison_data(comparison)
-        say(json_line(json_value({"files": list(sources), **content})))
+        say(json_line({"files": list(sources), **content}))
         return
-    for line in score_summary.comparison_lines(comparison, (sources[0], sources[1])):
-        say(line)
+    say(*score_summary.comparison_lines(comparison, (sources[0], sources[1])))
     say(both[0].alpha.reason)
