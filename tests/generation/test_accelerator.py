@@ -68,8 +68,15 @@ def cuda(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*it is asked on the plain tree:UserWarning")
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+@pytest.mark.parametrize(
+    ("family", "place"),
+    [
+        *[("llama", place) for place in PLACES],
+        ("mistral-window", "two"),
+        pytest.param("mistral-window", "cuda", marks=pytest.mark.slow),
+        pytest.param("mistral-window", "mps", marks=pytest.mark.slow),
+    ],
+)
 def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
     tiny_model, place, family, cuda
 ):
@@ -101,7 +108,7 @@ def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
         assert run.info.cost.peak_memory_bytes == 10**6
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "threshold"])
+@pytest.mark.parametrize("strategy", [pytest.param("greedy", marks=pytest.mark.slow), "threshold"])
 def test_memory_may_run_out_at_any_call(tiny_model, strategy):
     with Pretence():
         there = moved(tiny_model("llama"), ["cuda:0"])

@@ -43,6 +43,7 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
 
 
 @here
+@pytest.mark.slow
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
     assert app.ask(smollm, "What is the capital of France?").text == "Paris"
     run = generation.generate(smollm, questions, strategy="greedy", progress=False)
@@ -52,6 +53,7 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 
 
 @here
+@pytest.mark.slow
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     question_set = replace(questions, shots=())
     how = {"strategy": "greedy", "max_new_tokens": 8, "progress": False}
@@ -78,6 +80,7 @@ def some(size):
 
 
 @here
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["multinomial", "diverse_beam"])
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
     run = generation.generate(smollm, some, strategy=strategy, progress=False, n_answers=3)
