@@ -242,14 +242,19 @@ def _evaluation(
     compared_methods, left_out = common_methods(every_method, answers["correct"])
     not_compared = tuple(left_out)
     if runs.are_texts:
-        counts = (runs.n_with_log_probs, len(answers))
-        left_out = {"every score of log-probabilities": counts, **left_out}
+        n_scored = (runs.n_with_log_probs, len(answers))
+        left_out = {"every score of log-probabilities": n_scored, **left_out}
     reasons = runs.beams.reasons()
     is_usable, exclusions = metrics.usable(
         compared_methods.set_axis(list(runs.beams.questions["question_id"])),
         answers["correct"],
         reasons=reasons,
     )
+    if left_out:
+        counts = [
+            f"{name} ({n:,} of {of:,} questions have it)" for name, (n, of) in left_out.items()
+        ]
+        exclusions += f" Left out of the comparison: {', '.join(counts)}."
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
     is_scored = compared_methods.notna().all(axis=1)
     info = runs.beams.info
@@ -259,7 +264,7 @@ def _evaluation(
         answers=answers,
         log_probs=scores.log_probs,
         baselines=available,
-        exclusions=exclusions + _left_out_sentence(left_out),
+        exclusions=exclusions,
         unavailable=tuple(table.columns.difference(available.columns, sort=False)),
         search_alpha=runs.beams.search_alpha,
         protocol=protocol.name,
@@ -283,16 +288,6 @@ def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:
     given_scores = columns.rename(columns=lambda name: name.removeprefix("score_"))
     computed = (*scores.table, *scores.alpha_scores, "PRO", *RESERVED)
     return given_scores.rename(columns={name: f"{name}, given" for name in computed})
-
-
-def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
-    """Return a sentence about the methods that are left out of the comparison, or ""."""
-    if not left_out:
-        return ""
-    parts = []
-    for name, (n_scored, n_questions) in left_out.items():
-        parts.append(f"{name} ({n_scored:,} of {n_questions:,} questions have it)")
-    return f" Left out of the comparison: {', '.join(parts)}."
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

@@ -60,6 +60,9 @@ def test_with_all_labels_the_benchmark_has_the_true_values(complete):
     assert set(estimated["judge"]) == {"labels"}
     assert "judge" not in exact
     assert estimated["ece"].isna().all()
+    by_labels, by_truth = (overview([splits.reported]).iloc[0] for splits in complete)
+    assert by_labels["n_correct"] == by_truth["n_correct"]
+    assert by_labels["accuracy"] == pytest.approx(by_truth["accuracy"])
 
 
 def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):

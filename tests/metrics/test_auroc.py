@@ -92,7 +92,6 @@ def test_clusters_of_another_length_are_refused():
 
 # By case: the scores, whether answers are right, the reasons of questions, and the sentence.
 LEFT_OUT = {
-    "none": ({"PRO": [1.0, 2.0]}, [True] * 2, "", "All 2 questions are used."),
     "scores and a reference": (
         {"PRO": [1.0, NAN, 2.0, 3.0, 4.0], "SE": [1.0, NAN, NAN, 3.0, 4.0]},
         [True, False, True, None, False],

@@ -25,7 +25,6 @@ class Recorder:
 @pytest.mark.parametrize(
     ("log_probs", "expected"),
     [
-        (np.log([0.6, 0.2]), 0.25),
         (np.log([0.2, 0.6]), 0.75),
         ([-5000.0, -4000.0], 1),  # probabilities that underflow
         ([np.nan, -1.0], np.nan),
