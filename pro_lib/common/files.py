@@ -273,6 +273,11 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def json_digest(value: object) -> str:
+    """Return the SHA-256 of a value as JSON, in hexadecimal."""
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode())
+
+
 # The rule for a name that becomes one folder of a path.
 FOLDER_NAME = "the name of a folder: without / or \\ and at most 255 bytes long"
 

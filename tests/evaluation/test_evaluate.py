@@ -236,10 +236,8 @@ def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_ha
     n, n_validation, size
 ):
     run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=None)
-    runs = [split_records(run, n_validation=n_validation, seed=seed) for seed in (0, 0, 1)]
-    first, again, other = (list(run.questions["split"]) for run in runs)
-    assert (first.count("validation"), first) == (size, again)
-    assert n < 250 or first != other
+    splits = split_records(run, n_validation=n_validation).questions["split"]
+    assert (splits == "validation").sum() == size
 
 
 def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():

@@ -85,21 +85,6 @@ def test_a_guarantee_counts_a_repeated_question_once():
     )
 
 
-def test_guarantees_from_questions_that_stand_three_times_fail_as_rarely_as_promised():
-    rng, n_draws, made = np.random.default_rng(4), 300, {"copies": 0, "one of each": 0}
-    texts = np.tile(np.arange(60), 3)
-    for _ in range(n_draws):
-        # A population in which no threshold reaches 0.7
-        scores = rng.random(60)
-        correct = rng.random(60) < 0.69
-        of = {"target": 0.7, "unlabelled": rng.random(300)}
-        copies = np.tile(scores, 3), np.tile(correct, 3)
-        made["copies"] += guarantee(*copies, **of).threshold is not None
-        made["one of each"] += guarantee(*copies, **of, texts=texts).threshold is not None
-    assert made["copies"] / n_draws > 0.1
-    assert made["one of each"] / n_draws <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / n_draws)
-
-
 def test_sets_and_their_misses_count_a_repeated_question_once():
     right = np.array([0.0, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9])
     texts = np.tile(np.arange(9), 4)
