@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pro_lib import importing
 from pro_lib.common.validation import SentenceError
-from pro_lib.labels.estimates import LabelSample
-from pro_lib.labels.file import is_label_sample
 from pro_lib.metrics.correctness import CORRECTNESS, Choices, Rule
+
+if TYPE_CHECKING:
+    from pro_lib.labels.estimates import LabelSample
 
 _LOG = "log:"  # begins the name of a verdict in a log, as in log:exact_match
 
@@ -53,6 +54,9 @@ def read_correctness(
             f"correctness={value!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
             "labels, or log:NAME for a verdict of a log."
         )
+    from pro_lib.labels.estimates import LabelSample
+    from pro_lib.labels.file import is_label_sample
+
     if accepts_sample and is_label_sample(value):
         return Correctness(Choices(**choices), LabelSample.read(value))
     name = os.path.basename(value)

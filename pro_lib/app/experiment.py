@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from pro_lib import evaluation, metrics, runs, scoring
+from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.correctness import Correctness, read_correctness
 from pro_lib.app.made_from import file_digest, named_paths, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
@@ -23,21 +22,19 @@ from pro_lib.app.parameters import (
     Parameters,
     as_list,
     changed_values,
+    dataset_label,
     default_values,
 )
 from pro_lib.app.recorded_answers import read_records, select_records
-from pro_lib.app.self_evaluation import P_TRUE, with_p_true
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Evaluation, Splits
-from pro_lib.generation import decoding
+from pro_lib.evaluation.self_evaluation import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
-from pro_lib.generation.precision import resolved_dtype
+from pro_lib.generation.stored_runs import stored_run
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
-from pro_lib.runs import storage
-from pro_lib.runs.parameters import difference
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
 
@@ -169,15 +166,19 @@ class Experiment(Parameters):
             return self._noted(select_records(self, records, splits or (self.split,)))
         questions = self.questions(dataset, *splits)
         name = strategy or self.strategy
-        stored = self._stored_run(model, questions, name)
-        if stored is not None:
-            return self._noted(stored)
-        from pro_lib import generation
-
-        options = own_settings(name, vars(self))
-        options |= self._values("batch_size", "chat", "engine", "n_workers")
+        options = own_settings(name, vars(self)) | self._values("chat")
         options |= {"strategy": name, "out": self.generations_dir}
-        return self._noted(generation.generate(self.loaded(model), questions, **options))
+        run = None
+        if not self.loading:
+            known_model = self.loaded_models.get(model, model)
+            loading = self._values("dtype", "device")
+            run = stored_run(known_model, questions, **options, **loading)
+        if run is None:
+            from pro_lib import generation
+
+            options |= self._values("batch_size", "engine", "n_workers")
+            run = generation.generate(self.loaded(model), questions, **options)
+        return self._noted(run)
 
     def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and those of `split`.
@@ -220,19 +221,22 @@ class Experiment(Parameters):
                 options["samples"] = self.both_splits(model, dataset, SAMPLES)
                 options["others"] = [self.both_splits(model, dataset, GREEDY)]
             if P_TRUE in as_list(self.methods):
-                answers = self._with_p_true(answers, options["samples"], options["others"])
-        evaluations: list[Evaluation] = []
+                answers = with_p_true(
+                    answers,
+                    options["samples"],
+                    options["others"],
+                    model=self.loaded(model),
+                    cache=self._cache_folder(model, dataset) / "p_true.jsonl",
+                )
+        evaluations = []
         for name in splits:
             split = None if name == "all" else name
-            every = evaluation.evaluations(answers, split=split, **options)
-            evaluations += [one.judged for one in every]
-        sample = self.label_sample
-        if sample is None:
-            return evaluations
-        return [
-            judged if judged.split == "validation" else sample.with_labels(judged)
-            for judged in evaluations
-        ]
+            for each in evaluation.evaluations(answers, split=split, **options):
+                judged = each.judged
+                if self.label_sample is not None and split != "validation":
+                    judged = self.label_sample.with_labels(judged)
+                evaluations.append(judged)
+        return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:
         """Return the validation and the reported questions of every pair and protocol.
@@ -405,16 +409,9 @@ class Experiment(Parameters):
         self._digests[path.name] = file_digest(path)
         return LabelSample.read(path)
 
-    def _with_p_true(self, answers: Run, samples: Run, others: Sequence[Run]) -> Run:
-        """Return the run with the score P(True), which the model gives to its own answers."""
-        model = self.loaded(self._model_of(answers))
-        cache = self.generations_dir / answers.info.dataset / answers.info.model / "p_true.jsonl"
-        return with_p_true(answers, samples, others, model=model, cache=cache)
-
-    def _model_of(self, run: Run) -> str:
-        """Return the parameter `model` whose run this is."""
-        names = {catalog.model_folder_name(name): name for name in as_list(self.model)}
-        return names[run.info.model]
+    def _cache_folder(self, model: str, dataset: str) -> Path:
+        """Return the folder of what models have said about the answers of a pair."""
+        return self.generations_dir / dataset_label(dataset) / catalog.model_folder_name(model)
 
     @cached_property
     def _digests(self) -> dict[str, str]:
@@ -428,54 +425,6 @@ class Experiment(Parameters):
     def _values(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
 
-    def _stored_run(
-        self,
-        model: str,
-        questions: question_sets.QuestionSet,
-        strategy: str,
-    ) -> Run | None:
-        """Return a stored run with the answers to these questions, without loading the model.
-
-        The result is None if there is no such run, or if this is unknown without the model.
-        """
-        chat: Any = False if self.chat is None and questions.shots else self.chat
-        settings = own_settings(strategy, vars(self))
-        decoder = decoding.strategy(strategy, chat=chat, **settings)
-        folder = self.generations_dir / questions.name / catalog.model_folder_name(model)
-        changes = decoder.changes() | questions.changes(chat=chat)
-        folder /= files.folder_name(decoder.name, **changes)
-        if chat is None or self.loading or not storage.parts(folder):
-            return None  # without shots, or with options for loading, the model decides
-        parameters = storage.read_info(folder).parameters
-        # A model that is loaded without options has none of these.
-        unset = dict.fromkeys(("chat", "quantization", "loading", "server"))
-        required: dict[str, Any] = {**parameters, **unset}
-        required |= decoder.parameters() | questions.parameters(chat=chat)
-        loaded = self.loaded_models.get(model)
-        fingerprint = catalog.known_fingerprint(catalog.locate(model))
-        if loaded is not None:
-            required |= loaded.parameters()
-        elif fingerprint is not None:
-            required["fingerprint"] = fingerprint
-        if difference(parameters, required):
-            return None
-        stored_dtype = parameters.get("dtype")
-        dtype = stored_dtype
-        if loaded is None:
-            dtype = resolved_dtype(model, dtype=self.dtype, device=self.device)
-        if stored_dtype != dtype:
-            if self.dtype != "auto":
-                return None
-            raise files.RunError(
-                f"run folder {folder} was made with dtype={stored_dtype!r}, but dtype='auto' is "
-                f"{dtype} here; set dtype={stored_dtype!r} to read it, or choose another folder "
-                "(generations_dir)"
-            )
-        try:
-            return runs.read_run(folder, questions=questions.table)
-        except storage.UnansweredError:
-            return None  # the other questions are generated
-
     def _similarity(self, name: str, model: str, dataset: str) -> Similarity | None:
         if name in SIMILARITIES and name not in ("alias", "nli"):
             return SIMILARITIES[name]
@@ -484,8 +433,7 @@ class Experiment(Parameters):
             return scoring.Alias(table) if table["references"].notna().all() else None
         options: dict[str, Any] = {} if name == "nli" else {"model": name}
         device = None if self.device == "auto" else self.device
-        cache = self.generations_dir / Path(dataset).stem / catalog.model_folder_name(model)
-        return scoring.Nli(**options, device=device, cache=cache)
+        return scoring.Nli(**options, device=device, cache=self._cache_folder(model, dataset))
 
     def _alias_questions(self, model: str, dataset: str) -> pd.DataFrame:
         """Return the questions whose references are aliases of each other."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pro_lib import importing
-from pro_lib.app.self_evaluation import P_TRUE
 from pro_lib.common import catalog
 from pro_lib.common.validation import (
     Chat,
@@ -32,6 +31,7 @@ from pro_lib.common.validation import (
 )
 from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.methods import METHODS, find_methods
+from pro_lib.evaluation.self_evaluation import P_TRUE
 from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
@@ -49,6 +49,14 @@ EXACT = "threshold"
 GREEDY = "greedy"
 
 _IN_MEMORY = "loaded_models"  # not a parameter of users
+# Options of `load_model` that are parameters of their own, by the names of these.
+_LOADING_PARAMETERS = {
+    "name": "model",
+    "model": "model",
+    "torch_dtype": "dtype",
+    "dtype": "dtype",
+    "device": "device",
+}
 # Parameters that decide how a model answers, which contradict answers that come from records.
 _OF_THE_MODEL = (
     *("model", "strategy", "dtype", "loading", "engine", "n_workers", "batch_size"),
@@ -309,7 +317,7 @@ class Parameters:
                 catalog.check_model(model)
         self._check_known("dataset", question_sets.NAMES, "a file or folder", os.path.exists)
         self._check_distinct("model", catalog.model_folder_name)
-        self._check_distinct("dataset", _dataset_label)
+        self._check_distinct("dataset", dataset_label)
 
     def _check_known(
         self,
@@ -343,11 +351,9 @@ class Parameters:
             if isinstance(options, Mapping) and not all(map(_is_name, options)):
                 expected = "must have names of options as its keys, none of them empty"
                 raise ValueError(f"{name}={options!r} {expected}")
-        parameters = {"name": "model", "torch_dtype": "dtype"}
-        parameters |= {name: name for name in ("model", "device", "dtype")}
         for option in self.loading or ():
-            if option in parameters:
-                remedy = f"use the parameter {parameters[option]}"
+            if option in _LOADING_PARAMETERS:
+                remedy = f"use the parameter {_LOADING_PARAMETERS[option]}"
                 raise ValueError(f"loading={self.loading!r} must not have {option!r}: {remedy}")
 
 
@@ -391,7 +397,8 @@ def plain_value(value: object) -> object:
     return None if value == {} else value
 
 
-def _dataset_label(name: str) -> str:
+def dataset_label(name: str) -> str:
+    """Return the name of a dataset in tables and folders: its own, or that of its file."""
     return name if name in question_sets.NAMES else unzipped(name).stem
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 
 from pro_lib.app.score_summary import difference_lines, head_lines, mistrust_line, reservations
-from pro_lib.app.score_table import printed_table
+from pro_lib.app.score_table import printed_table, question_table
 from pro_lib.common.validation import printable
 from pro_lib.evaluation.evaluation import Splits
 
@@ -59,8 +59,8 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
     from pro_lib.evaluation.methods import METHODS
 
     method = mistrust.method
-    table = printed_table(scored, mistrust, method)
-    ranked = table.iloc[scored.ranking(method)]
+    rows = question_table(scored, mistrust).iloc[scored.ranking(method)]
+    ranked = printed_table(rows, scored, method)
     ranked = ranked[ranked[method].notna()]
     shown = {key: METHODS[key].meaning for key in scored.methods if key in METHODS}
     definitions = {key: f"{words[0].upper()}{words[1:]}." for key, words in shown.items()}
@@ -103,9 +103,8 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     """Return the tables and figures that need right answers."""
     from pro_lib.plots import answered, benchmark, reliability
 
-    auroc_title = "AUROC of each method, with its 95 % interval"
     aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
-    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1, title=auroc_title)
+    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1)
     parts: dict[str, Any] = {
         "coverage": _coverage(scored, method) if method in scored.reported_scores else None,
         "auroc_figure": partial(_svg, auroc, "auroc"),
@@ -124,8 +123,7 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     if splits is None:
         return parts
     bins = reliability.table([splits], methods=[name])
-    title = f"Accuracy against the confidence that {method} gives"
-    figure = reliability.draw(bins, figure_columns=1, title=title)
+    figure = reliability.draw(bins, figure_columns=1)
     parts["reliability_figure"] = partial(_svg, figure, "reliability")
     return parts
 

@@ -33,10 +33,8 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     table = scored.rows.copy()
     table.insert(3, "mistrust", mistrust.is_mistrusted)
     if "n_kept" in table:
-        table["kept"] = [
-            "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
-            for answers in _kept_answers(scored)
-        ]
+        kept = _kept_answers(scored).values()
+        table["kept"] = ["; ".join(f"{text} ({p:.3g})" for text, p in answers) for answers in kept]
     table["reason"] = scored.run.reasons().to_numpy()
     table["likelier_cut"] = scored.run.has_likelier_cut()
     return table
@@ -59,38 +57,38 @@ def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
     return table
 
 
-def printed_table(scored: ScoredAnswers, mistrust: Mistrust, method: str) -> pd.DataFrame:
-    """Return the table of the terminal: mark, question, answer, verdict, score, kept answers.
+def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.DataFrame:
+    """Return rows of `question_table` for the terminal, with the score of one method.
 
-    The mark `…` says that a cut answer is more probable. The reason why a question has no answer
-    stands in parentheses in its place.
+    The mark ! says that an answer is to be mistrusted, and … that a cut answer is more probable.
+    The reason why a question has no answer stands in parentheses in its place.
     """
     import pandas as pd
 
-    rows = question_table(scored, mistrust)
     marks = rows["mistrust"].map({True: "!", False: ""})
     marks += rows["likelier_cut"].map({True: "…", False: ""})
     table = pd.DataFrame({"": marks})
     table["question"] = rows["question"].fillna(rows["question_id"].astype(str))
-    reasons = rows["reason"].map(lambda reason: f"({reason})" if reason else "")
+    reasons = ("(" + rows["reason"] + ")").replace("()", "")
     table["answer"] = rows["text"].fillna(reasons)
     if scored.n_judged:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
-    table[method] = scored.scores_of(method)
+    table[method] = scored.scores[method]
     if "n_kept" in rows:
+        kept = _kept_answers(scored)
         table["K"] = rows["n_kept"]
-        table["kept answers"] = [_kept_in_words(answers) for answers in _kept_answers(scored)]
+        table["kept answers"] = [_kept_in_words(kept[name]) for name in rows["question_id"]]
     return table
 
 
-def _kept_answers(scored: ScoredAnswers) -> list[list[tuple[str, float]]]:
-    """Return the texts and probabilities of the answers that PRO keeps, for each question."""
+def _kept_answers(scored: ScoredAnswers) -> dict[Any, list[tuple[str, float]]]:
+    """Return the texts and probabilities of the answers that PRO keeps, by question_id."""
     table = answer_table(scored)
-    answers = {question_id: [] for question_id in scored.rows["question_id"]}
+    answers = {name: [] for name in scored.rows["question_id"]}
     for answer in table[table["kept"]].itertuples():
         text = "?" if answer.text is None else str(answer.text)
         answers[answer.question_id].append((text, answer.probability))
-    return list(answers.values())
+    return answers
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:

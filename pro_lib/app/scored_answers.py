@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
-METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
+_METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
 _COVERAGES = np.array([0.25, 0.5, 0.75, 1.0])
 _MISTRUSTED_SHARE = 0.25
 FEW = 20  # right or wrong answers; fewer of one kind say little
@@ -149,7 +149,7 @@ class ScoredAnswers:
         table["correct"] = correct.astype(object).where(correct.notna(), None)
         of_texts = [] if self.texts is None else self.texts.methods
         shown = list(dict.fromkeys((*self.methods, *of_texts)))
-        table = table.join(self.scores[shown].rename(columns=METHOD_COLUMNS))
+        table = table.join(self.scores[shown].rename(columns=_METHOD_COLUMNS))
         if not self.run.is_texts:
             log_probs = self.evaluation.log_probs
             options = {"search_alpha": self.run.search_alpha}
@@ -195,18 +195,17 @@ class ScoredAnswers:
         accuracy = self.reported.judgement.accuracy_at(scores, counts).columns("accuracy")
         return pd.DataFrame({"coverage": _COVERAGES, "n_answered": counts, **accuracy})
 
-    def separation(self, method: str) -> Estimate | None:
-        """Return AUROC of a method on the reported questions, or None if it is unknown."""
-        is_known = self.n_judged and not self.reported.judgement.problem
-        if not is_known or method not in self.reported_scores:
-            return None
+    def separation(self, method: str) -> Estimate:
+        """Return AUROC of a method on the reported questions; NaN if it is unknown."""
+        if not self.has_both_classes or method not in self.reported_scores:
+            return Estimate(np.nan, np.nan, np.nan)
         columns = ["auroc", "auroc_low", "auroc_high"]
         return Estimate(*self.comparison.set_index("method").loc[method, columns])
 
     def verdict(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
         auroc = self.separation(method)
-        if auroc is None or np.isnan(auroc.value):
+        if np.isnan(auroc.value):
             return ""
         interval = f"AUROC {auroc.value:.3f}, 95 % interval {auroc.low:.3f} to {auroc.high:.3f}"
         what = "wrong from right answers on these questions"
@@ -295,7 +294,7 @@ class ScoredAnswers:
         is_high = np.zeros(len(scores), bool)
         auroc = self.separation(method)
         words = [why] if why else []
-        if auroc is None:
+        if np.isnan(auroc.low):
             words.append(f"No answer is marked, because AUROC of {method} is unknown.")
         elif auroc.low <= 0.5:
             words.append(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import importing, metrics, scoring
+from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
-from pro_lib.evaluation import guarantees
+from pro_lib.evaluation.calibration_runs import right_probability, run_guarantee
 from pro_lib.evaluation.guarantees import Guarantee
-from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.generation import decoding
+from pro_lib.generation.decoding import strategies
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
-from pro_lib.metrics.roc import need_both
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.parameters import difference
@@ -150,7 +147,11 @@ def ask(
     if not isinstance(question, str):
         remedy = "generation.generate takes several questions"
         raise ValueError(f"question={question!r:.60} must be a text; {remedy}")
-    _check_alpha(alpha, strategy, settings)
+    if np.ndim(alpha):
+        raise ValueError(f"alpha={alpha!r:.60} must be one number")
+    decoder = strategies.strategy(strategy, **own_settings(strategy, settings))
+    # A wrong α is an error before the model is asked.
+    scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
     calibration = _read_calibration(calibration)
     run_parameters: Mapping[str, Any] = calibration.info.parameters if calibration else {}
     if questions is None and (n_shots is not None or not run_parameters):
@@ -172,14 +173,6 @@ def _read_calibration(calibration: Run | str | Path | None) -> Any:
     """Return a calibration run, which may be given by its folder."""
     is_folder = isinstance(calibration, str | Path)
     return read_run(not_empty(calibration, "calibration")) if is_folder else calibration
-
-
-def _check_alpha(alpha: float, strategy: str, settings: Mapping[str, Any]) -> None:
-    """Check α and the settings of a strategy before the model is asked."""
-    if np.ndim(alpha):
-        raise ValueError(f"alpha={alpha!r:.60} must be one number")
-    decoder = decoding.strategy(strategy, **own_settings(strategy, settings))
-    scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
 
 
 def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
@@ -358,7 +351,7 @@ def answerer(
     calibration = _read_calibration(calibration)
     model = models.cached_model(model)
     check_calibration(calibration, {"quantization": None, "server": None} | model.parameters())
-    guarantee = _calibrated_guarantee(
+    guarantee = run_guarantee(
         calibration, target=target, confidence=confidence, alpha=alpha, choices=choices
     )
     parameters = calibration.info.parameters
@@ -370,65 +363,3 @@ def answerer(
         "questions": question_sets.empty_question_set(parameters),
     }
     return Answerer(guarantee, partial(ask, model, alpha=alpha, **options))
-
-
-def _calibrated_guarantee(
-    calibration: Run, *, target: float, confidence: float, alpha: float, choices: Choices | None
-) -> Guarantee:
-    """Return the guarantee that the validation questions of a run show, for PRO at `alpha`."""
-    is_validation = calibration.questions["split"] == "validation"
-    has_both = 0 < is_validation.sum() < len(is_validation)
-    split = "validation" if has_both else None
-    validation = evaluate(calibration, split=split, choices=choices).judged
-    thresholds = None
-    if has_both:
-        other_ids = list(calibration.questions["question_id"][~is_validation])
-        others = evaluate(calibration.select(question_ids=other_ids), choices=choices)
-        thresholds = others.judged.pro(alpha)
-    return guarantees.guarantee(
-        validation.pro(alpha),
-        validation.judgement.verdicts,
-        target=target,
-        confidence=confidence,
-        unlabelled=thresholds,
-        texts=validation.answers.get("text_number"),
-    )
-
-
-def right_probability(
-    run: Run, *, alpha: float = 0.4
-) -> tuple[Callable[[ArrayLike], NDArray[np.float64]], str]:
-    """Fit the probability that an answer is right to PRO.
-
-    The function is fitted on the validation questions of the run and checked on the others. Without
-    such a split, it is fitted on half of all questions. Only one question of each text is used. A
-    wrong answer at the lowest score and a right one at the highest are added, so that no
-    probability is 0 or 1. Calibration is not guaranteed.
-
-    Args:
-        run: a run whose right answers are known.
-        alpha: α of PRO.
-
-    Returns:
-        The function from PRO (n,) in nats to probabilities (n,), and a sentence about the fit.
-
-    Raises:
-        RunError: no answer can be judged.
-        OneClassError: all answers are right, or all are wrong.
-        ValueError: as in `scoring.pro`.
-    """
-    if "validation" not in set(run.questions["split"]):
-        run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
-    both = importing.split_records(run, n_validation=None)
-    fitted = evaluate(both, split="validation").judged.one_per_text()
-    others = evaluate(both, split="test").judged.one_per_text()
-    need_both(fitted.correct, "a calibration")
-    uncertainty = fitted.pro(alpha)
-    scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])
-    labels = np.append(fitted.correct, [False, True])
-    calibration = metrics.calibration(scores, labels, others.pro(alpha), others.correct)
-    sentence = (
-        f"calibrated on {len(fitted.correct):,} questions of {run.info.dataset}, "
-        f"error {calibration.ece:.3f} on {len(others.correct):,} others"
-    )
-    return calibration.fit, sentence

@@ -11,7 +11,6 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from pro_lib import runs
-from pro_lib.common import files
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import Engine, not_empty
 from pro_lib.generation import models
@@ -19,6 +18,7 @@ from pro_lib.generation.batching import Job
 from pro_lib.generation.decoding import strategies
 from pro_lib.generation.models import Model
 from pro_lib.generation.ray_workers import WorkOptions, generate_parts
+from pro_lib.generation.stored_runs import run_folder
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs import storage
@@ -100,9 +100,7 @@ def generate(  # noqa: PLR0913  # public; these parameters do not depend on the 
     provenance = {**job.provenance(), "questions": dict(questions.source)}
     if out is None:
         return _generate_in_memory(job, info, provenance, progress=progress)
-    name = files.folder_name(strategy, **settled_strategy.changes(), **questions.changes(chat=chat))
-    files.check_folder_name(model.name, "the name of the model")
-    path = Path(out) / questions.name / model.name / name
+    path = run_folder(out, model.name, questions, settled_strategy, chat=chat)
     with RunFolder(path, info) as folder:
         provenance |= _generate_missing_parts(job, work, folder, progress=progress)
         folder.finish(provenance, questions.table, questions.source)
@@ -161,12 +159,6 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    journals = sorted(folder.path.glob("*.journal"))
-    if journals:
-        raise RunError(
-            f"{journals[0]} has answers of an unfinished run of an earlier version. Finish the run "
-            "with that version, or delete the file to ask its questions again."
-        )
     for start in range(0, len(questions), job.batch_size):
         batch = questions.iloc[start : start + job.batch_size]
         storage.write_part(folder.path, f"{name}.{start:05}", folder.info, *job.part(batch, bar))

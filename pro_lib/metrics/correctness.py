@@ -361,7 +361,7 @@ Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 class Choices:
     """The rules that decide which answers count and which are right.
 
-    The defaults are those of this project; docs/results/audit.md says what others do.
+    The defaults are those of this project; docs/explanation/protocols.md says what others do.
 
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.

@@ -5,11 +5,11 @@ import warnings
 
 import pandas as pd
 import pytest
+from commands import typed
 from pandas.testing import assert_frame_equal
-from test_cli import typed
 
 from pro_lib import generate, load_questions, read_run
-from pro_lib.app import explorer, scored_answers, single_question, verdicts
+from pro_lib.app import explorer, judge_verdicts, scored_answers, single_question
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation.batching import Job
@@ -37,7 +37,7 @@ READERS = {
     "label": (["label", RUN], LabelSession, "open"),
     "judge": (
         ["judge", RUN, "--model", "facts-1m", "--output", "verdicts.csv"],
-        verdicts,
+        judge_verdicts,
         "answers_to_judge",
     ),
     "ask": (["ask", "Who?", "--calibration", RUN], single_question, "ask"),

@@ -23,15 +23,16 @@ class Recorder:
 
 
 @pytest.mark.parametrize(
-    ("row", "uncertainty"),
+    ("log_probs", "expected"),
     [
         (np.log([0.2, 0.6]), 0.75),
-        ([-5000.0, -4000.0], 1),  # these probabilities underflow
+        ([-5000.0, -4000.0], 1),  # probabilities that underflow
         ([np.nan, -1.0], np.nan),
     ],
 )
-def test_a_model_that_believes_its_answer_is_certain(row, uncertainty):
-    assert p_true(Recorder(*row), ["Who?"], ["Ada"]) == pytest.approx([uncertainty], nan_ok=True)
+def test_a_model_that_believes_its_answer_is_certain(log_probs, expected):
+    [score] = p_true(Recorder(*log_probs), ["Who?"], ["Ada"])
+    assert score == pytest.approx(expected, nan_ok=True)
 
 
 def test_the_first_choice_is_true():

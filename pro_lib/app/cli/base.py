@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -36,29 +36,12 @@ class Command(click.Command):
 
 def _check_not_empty(parameter: click.Parameter, value: object) -> None:
     """Raise `SentenceError` if a name or path in the value of a parameter is empty."""
-    for text in _texts_in(value):
-        not_empty(text, _displayed_name(parameter))
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    """Yield the names and paths in the value of a parameter.
-
-    A pair NAME VALUE has only its name checked, because a value may be an empty text.
-    """
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts_in(part)
-    elif isinstance(value, tuple) and value:
-        yield from _texts_in(value[0])
-
-
-def _displayed_name(parameter: click.Parameter) -> str:
-    """Return the name of a parameter in the help text, such as `--output` or `MODEL`."""
+    name = "/".join(parameter.opts)
     if isinstance(parameter, click.Argument):
-        return parameter.human_readable_name
-    return "/".join(parameter.opts)
+        name = parameter.human_readable_name
+    for text in value if isinstance(value, list | tuple) else [value]:
+        # The value in a pair NAME VALUE may be an empty text.
+        not_empty(text[0] if isinstance(text, tuple) else text, name)
 
 
 class Group(click.Group):

@@ -49,7 +49,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
     """
     from pro_lib.app.experiment import Experiment
     from pro_lib.generation.decoding.strategies import STRATEGIES
-    from pro_lib.runs.storage import RunFolder
+    from pro_lib.runs import storage
 
     for strategy in strategies:
         if strategy not in STRATEGIES:
@@ -74,7 +74,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
         folder = run.folder
         assert folder is not None  # the experiment stores its runs
         questions = experiment.questions(pair[1], *experiment.both_split_names)
-        with RunFolder(folder, run.info) as stored:
+        with storage.RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
         name = shlex.quote(str(folder.relative_to(experiment.generations_dir)))
         say(f"  folder: {folder}", f"  next: pro score {name}, or pro explore {name}")

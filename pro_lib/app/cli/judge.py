@@ -91,7 +91,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     """
     if server is None:
         catalog.check_model(model)  # before torch is loaded, which takes seconds
-    from pro_lib.app import verdicts
+    from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
     check_output(
@@ -99,10 +99,10 @@ def judge_command(  # noqa: PLR0913 - one argument per option
         option="--output",
         inputs=input_paths(answers, reading),
         force=force,
-        is_ours=verdicts.is_verdict_table,
+        is_ours=judge_verdicts.is_verdict_table,
     )
     run = requested_answers(answers, reading)
-    table = verdicts.answers_to_judge(run, every_answer=every_answer)
+    table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
 
     def confirm(prompts: list[str]) -> None:
         say(f"{len(table):,} answers, of which {len(prompts):,} have no stored verdict", err=True)
@@ -126,7 +126,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 

@@ -128,7 +128,21 @@ all_option = click.option(
     is_flag=True,
     help="Use all stored answers of a run, not only those of the last call of pro generate.",
 )
-_ANSWER_OPTIONS = (
+
+
+def several_options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+# The options of a command that reads answers, whose values `read_answers` takes.
+answer_options = several_options(
     click.option(
         "--questions",
         type=INPUT_FILE,
@@ -146,13 +160,6 @@ force_option = click.option(
     is_flag=True,
     help="Also replace a file that this command did not write.",
 )
-
-
-def answer_options(function: Function) -> Function:
-    """Add the options of a command that reads answers, whose values `read_answers` takes."""
-    for option in reversed(_ANSWER_OPTIONS):
-        function = option(function)
-    return function
 
 
 def requested_answers(path: str, options: Mapping[str, Any], *, verdict: str | None = None) -> Run:

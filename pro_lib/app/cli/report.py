@@ -13,7 +13,7 @@ from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
 from pro_lib.app.cli.output import say
 from pro_lib.app.cli.scoring_options import (
     answer_sources,
-    ranking_method,
+    requested_mistrust,
     requested_scores,
     scoring_options,
 )
@@ -48,8 +48,7 @@ def report_command(responses: str | None, output: Path, **options: Any) -> None:
         is_ours=report.is_report,
     )
     scored = requested_scores(source, options)
-    method = ranking_method(scored, options["sort"])
-    mistrust = scored.mistrust(method, target=options["target"])
+    mistrust = requested_mistrust(scored, options)
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)
     page = report.report_html(scored, mistrust, name=name)
     write_whole(page.encode(), output)

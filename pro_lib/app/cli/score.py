@@ -13,7 +13,7 @@ from pro_lib.app.cli.output import json_line, say, table_lines
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
     answer_sources,
-    ranking_method,
+    requested_mistrust,
     requested_scores,
     scoring_options,
 )
@@ -80,11 +80,12 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
             is_ours=score_table.is_score_table,
         )
     scored = requested_scores(source, options, accepts_sample=True)
-    method = ranking_method(scored, options["sort"])
-    mistrust = scored.mistrust(method, target=options["target"])
+    mistrust = requested_mistrust(scored, options)
+    method = mistrust.method
     rows = score_table.question_table(scored, mistrust)
-    if options["sort"] not in (None, FILE_ORDER):
-        rows = rows.iloc[scored.ranking(method)]
+    printed = rows if options["sort"] == FILE_ORDER else rows.iloc[scored.ranking(method)]
+    if options["sort"]:
+        rows = printed
     if output:
         written = score_table.answer_table(scored) if options["answers"] else rows
         data = score_table.file_bytes(written, output, raw_text=options["raw_text"])
@@ -102,11 +103,9 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     if output:
         say(f"{output}: {len(rows):,} questions")
         return
-    table = score_table.printed_table(scored, mistrust, method)
-    if options["sort"] != FILE_ORDER:
-        table = table.iloc[scored.ranking(method)]
-    say(*table_lines(table.head(options["top"])))
-    n_more = len(table) - options["top"]
+    table = score_table.printed_table(printed.head(options["top"]), scored, method)
+    say(*table_lines(table))
+    n_more = len(rows) - len(table)
     if n_more > 0:
         say(f"… and {n_more:,} more; --output scores.csv writes all")
 

@@ -10,22 +10,22 @@ import click
 
 from pro_lib.app.cli.options import (
     AUTO_ALPHA,
-    Function,
     answer_options,
     correctness_option,
     example_option,
     force_option,
     methods_option,
     requested_answers,
+    several_options,
 )
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
-    from pro_lib.app.scored_answers import ScoredAnswers
+    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 FILE_ORDER = "file"
-_OPTIONS = (
+scoring_options = several_options(
     click.option(
         "--alpha",
         type=AUTO_ALPHA,
@@ -49,16 +49,6 @@ _OPTIONS = (
     force_option,
     example_option,
 )
-
-
-def scoring_options(function: Function) -> Function:
-    """Add the options to a command.
-
-    It receives their values as one mapping.
-    """
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def requested_scores(
@@ -102,11 +92,12 @@ def answer_sources(responses: Sequence[str], options: dict[str, Any]) -> list[st
     return list(responses) or [str(catalog.EXAMPLE)]
 
 
-def ranking_method(scored: ScoredAnswers, sort: str | None) -> str:
-    """Return the method that orders and marks the answers."""
-    if sort is None or sort == FILE_ORDER:
-        return scored.main_method
-    if sort not in scored.methods:
+def requested_mistrust(scored: ScoredAnswers, options: dict[str, Any]) -> Mistrust:
+    """Return the answers to mistrust by the method that --sort names, or by the main one."""
+    method = options["sort"]
+    if method in (None, FILE_ORDER):
+        method = scored.main_method
+    if method not in scored.methods:
         choices = ", ".join([*scored.methods, FILE_ORDER])
-        raise SentenceError(f"--sort {sort!r} is not among the methods. Choose from {choices}.")
-    return sort
+        raise SentenceError(f"--sort {method!r} is not among the methods. Choose from {choices}.")
+    return scored.mistrust(method, target=options["target"])

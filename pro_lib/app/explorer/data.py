@@ -80,7 +80,9 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
     choices = choices or Choices()
-    answers, judgements = _answers_by_question(run, choices)
+    judged = _judged_answers(run, choices)
+    answers = _answer_lists(judged, len(run.questions))
+    judgements = _judgements(run, judged, choices)
     reasons = run.reasons().to_numpy()
     table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
     rows = table.to_dict("records")
@@ -131,75 +133,55 @@ def _question_data(
     return question
 
 
-def _answers_by_question(
-    run: Run, choices: Choices
-) -> tuple[list[list[list]], list[dict[str, Any] | None]]:
-    """Return the lists of answers that `run_data` describes, and why the first ones are correct."""
+def _judged_answers(run: Run, choices: Choices) -> pd.DataFrame:
+    """Return the ranked answers and then those that were cut, with `rouge_l` and `correct`."""
     ended = run.ranked_answers(distinct=False)
     questions = run.questions.iloc[ended["row"]].reset_index(drop=True)
     with warnings.catch_warnings(action="ignore", category=TokenizerWarning):
         judged = rouge_and_correct(ended, questions, choices)
-    judgements = _judgements(ended, judged, run.questions, choices)
-    ended = ended.assign(correct=judged["correct"])
-    table = pd.concat([ended, _cut_answers(run)], ignore_index=True)
-    # A text without a log-probability has no place on the page.
-    table = table[table["value"].notna()]
-    numbers: dict[object, int] = {}
-    answers: list[list[list]] = [[] for _ in range(len(run.questions))]
-    for identity, answer in zip(identities(table), table.itertuples(), strict=True):
-        number = numbers.setdefault(identity, len(numbers))
-        question_answers = answers[answer.row]
-        default_text = f"answer {len(question_answers) + 1}"
-        text = answer.text if isinstance(answer.text, str) else default_text
-        log_prob = float(answer.value)
-        finished = bool(answer.finished)
-        question_answers.append([text, log_prob, number, finished, json_cell(answer.correct)])
-    return answers, judgements
-
-
-def _judgements(
-    ranked: pd.DataFrame, judged: pd.DataFrame, questions: pd.DataFrame, choices: Choices
-) -> list[dict[str, Any] | None]:
-    """Return why the most probable answer to each question is right or wrong.
-
-    Args:
-        ranked: the ranked answers.
-        judged: the result of `rouge_and_correct` for them.
-        questions: the questions of the run.
-        choices: what makes an answer right.
-
-    Returns:
-        A dict per question, or None for an answer that is not judged. It has `rule`, the name of
-        the rule. If the rule is ROUGE-L, it has `rouge_l` and `threshold` instead, and
-        `reference`, the nearest reference, if there is one that is not entirely different.
-    """
-    has_verdicts = "correct" in ranked
-    is_other_rule = has_verdicts or choices.labels is not None or choices.correctness != "rouge_l"
-    rule = rule_in_words(choices, has_verdicts=has_verdicts)
-    judgements: list[dict[str, Any] | None] = [None] * len(questions)
-    top = ranked.assign(rouge=judged["rouge_l"], verdict=judged["correct"])
-    top = top[ranked["value"].notna()].drop_duplicates("row")
-    references = list(questions["references"])
-    for answer in top[pd.notna(top["verdict"])].to_dict("records"):
-        row = answer["row"]
-        if is_other_rule:
-            judgements[row] = {"rule": rule}
-            continue
-        judgement: dict[str, Any] = {
-            "rouge_l": float(answer["rouge"]),
-            "threshold": ROUGE_THRESHOLD,
-        }
-        if "rouge_l" not in ranked and judgement["rouge_l"] > 0:
-            judgement["reference"] = nearest_reference(answer["text"], references[row])
-        judgements[row] = judgement
-    return judgements
-
-
-def _cut_answers(run: Run) -> pd.DataFrame:
-    """Return the answers that were cut, with the columns of the ranked answers."""
+    ended = ended.assign(rouge_l=judged["rouge_l"], correct=judged["correct"])
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     rows = pd.Index(run.questions["question_id"]).get_indexer(cut["question_id"])
-    return cut.assign(row=rows, value=cut["log_prob"], mean=np.nan, correct=None)
+    cut = cut.assign(row=rows, value=cut["log_prob"], mean=np.nan, correct=None)
+    table = pd.concat([ended, cut], ignore_index=True)
+    # A text without a log-probability has no place on the page.
+    return table[table["value"].notna()]
+
+
+def _answer_lists(answers: pd.DataFrame, n_questions: int) -> list[list[list]]:
+    """Return the lists of answers that `run_data` describes."""
+    numbers: dict[object, int] = {}
+    lists: list[list[list]] = [[] for _ in range(n_questions)]
+    for identity, answer in zip(identities(answers), answers.itertuples(), strict=True):
+        entries = lists[answer.row]
+        text = answer.text if isinstance(answer.text, str) else f"answer {len(entries) + 1}"
+        number = numbers.setdefault(identity, len(numbers))
+        verdict = json_cell(answer.correct)
+        entries.append([text, float(answer.value), number, bool(answer.finished), verdict])
+    return lists
+
+
+def _judgements(run: Run, answers: pd.DataFrame, choices: Choices) -> list[dict[str, Any] | None]:
+    """Return why the most probable answer to each question is right or wrong.
+
+    It is a dict with `rule`, the name of the rule, or None for an answer that is not judged. If the
+    rule is ROUGE-L, it has `rouge_l` and `threshold` instead, and `reference`, the nearest
+    reference, if there is one that is not entirely different.
+    """
+    has_verdicts = "correct" in run.answers
+    rule = rule_in_words(choices, has_verdicts=has_verdicts)
+    is_rouge = choices.correctness == "rouge_l" and choices.labels is None and not has_verdicts
+    judgements: list[dict[str, Any] | None] = [None] * len(run.questions)
+    top = answers.drop_duplicates("row")
+    for answer in top[top["correct"].notna()].itertuples():
+        judgement: dict[str, Any] = {"rule": rule}
+        if is_rouge:
+            judgement = {"rouge_l": answer.rouge_l, "threshold": ROUGE_THRESHOLD}
+        if is_rouge and "rouge_l" not in run.answers and answer.rouge_l > 0:
+            references = run.questions["references"].iloc[answer.row]
+            judgement["reference"] = nearest_reference(answer.text, references)
+        judgements[answer.row] = judgement
+    return judgements
 
 
 def comparison_data(

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.page import STYLES
+from pro_lib.app.explorer.page import STYLES, error_reply
 from pro_lib.labels.session import LabelSession
 
 _LONGEST_MESSAGE = 9_999  # bytes
@@ -132,9 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             message.pop("kind", None)
             return self.server.session.reply(**message)
         except Exception as error:
-            is_sentence = isinstance(error, ValueError)
-            text = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-            return {"kind": "error", "of": "label", "status": text}
+            return error_reply("label", error)
 
     def _is_allowed(self, token: str) -> bool:
         """Return whether a request has the token and was sent to this address.

@@ -72,6 +72,16 @@ def to_html(
     return Path(path)
 
 
+def error_reply(kind: str, error: Exception) -> dict[str, str]:
+    """Return the reply to a message of the page that has raised an error.
+
+    Users of the page would not see a traceback. An error of the package needs no type.
+    """
+    is_sentence = isinstance(error, ValueError)
+    text = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    return {"kind": "error", "of": kind, "status": text}
+
+
 def source_digest(path: str | Path) -> str:
     """Return eight digits that identify the path of a file or folder, with links resolved."""
     return sha256(os.fsencode(os.path.realpath(path)))[:8]

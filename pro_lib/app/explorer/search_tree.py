@@ -77,11 +77,6 @@ class _Search:
         ended = sum(answer.probability for answer in self.answers[vertex])
         return self.probabilities[vertex] - below - ended
 
-    def ends_greedy_path(self, vertex: int) -> bool:
-        """Return whether the greedy path ends at a prefix, so that it leads to its answers."""
-        continues = any(self.is_greedy[child] for child in self.children[vertex])
-        return bool(self.is_greedy[vertex]) and not continues
-
 
 def _read_search(run: Run, n_nodes: int) -> _Search:
     """Return the search of the run's question, with its most probable prefixes and greedy path."""
@@ -124,24 +119,23 @@ def _add_prefix(
     """Add rows for a prefix, its answers, the prefixes below it, and its other continuations."""
     text = _added_text(search.paths[vertex], decode)
     hidden = search.hidden_probability(vertex)
-    while _has_single_continuation(search, vertex) and hidden < _NEGLIGIBLE:
-        [vertex] = search.children[vertex]
+    children = search.children[vertex]
+    while len(children) == 1 and not search.answers[vertex] and hidden < _NEGLIGIBLE:
+        [vertex] = children
         text += _added_text(search.paths[vertex], decode)
         hidden += search.hidden_probability(vertex)
+        children = search.children[vertex]
     node = len(rows)
     is_greedy = bool(search.is_greedy[vertex])
     rows.append((node, parent, "prefix", text, search.probabilities[vertex], is_greedy))
-    are_answers_greedy = search.ends_greedy_path(vertex)
+    # If no prefix below continues the greedy path, it leads to the answers.
+    is_path_end = is_greedy and not any(search.is_greedy[child] for child in children)
     for answer in search.answers[vertex]:
         kind = "answer" if answer.finished else "open"
-        rows.append((len(rows), node, kind, answer.text, answer.probability, are_answers_greedy))
-    for child in search.children[vertex]:
+        rows.append((len(rows), node, kind, answer.text, answer.probability, is_path_end))
+    for child in children:
         _add_prefix(rows, search, decode, vertex=child, parent=node)
     rows.append((len(rows), node, "cut", "cut", max(hidden, 0.0), False))
-
-
-def _has_single_continuation(search: _Search, vertex: int) -> bool:
-    return len(search.children[vertex]) == 1 and not search.answers[vertex]
 
 
 def _added_text(path: Path, decode: Decode) -> str:

@@ -10,7 +10,7 @@ from pro_lib import runs
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.page import STYLES
+from pro_lib.app.explorer.page import STYLES, error_reply
 from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.app.single_question import answer_question
@@ -66,10 +66,7 @@ class Explorer(anywidget.AnyWidget):
         self._choose(name)
 
     def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a message of the page. An error becomes a sentence for the page.
-
-        Users would not see a traceback of this function.
-        """
+        """Return the reply to a message of the page, whose kind is the name of a function."""
         functions: dict[str, Any] = {
             "run": self._choose,
             "ask": self._ask,
@@ -78,12 +75,9 @@ class Explorer(anywidget.AnyWidget):
         }
         arguments = {name: value for name, value in message.items() if name != "kind"}
         try:
-            reply = functions[message["kind"]](**arguments)
+            return functions[message["kind"]](**arguments) | {"status": ""}
         except Exception as error:
-            is_sentence = isinstance(error, ValueError)
-            text = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-            return message | {"kind": "error", "of": message.get("kind"), "status": text}
-        return reply | {"status": ""}
+            return message | error_reply(str(message.get("kind")), error)
 
     def _choose(self, name: str) -> dict[str, Any]:
         """Show the run of this name."""
