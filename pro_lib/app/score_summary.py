@@ -10,7 +10,7 @@ from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
-    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.app.sampled_evaluation import SampledEvaluation
     from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _AUROC_TITLE = (

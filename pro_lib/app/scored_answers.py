@@ -36,7 +36,7 @@ from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 if TYPE_CHECKING:
-    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.app.sampled_evaluation import SampledEvaluation
     from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
@@ -354,7 +354,7 @@ def score_answers(
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
     if sample is not None:
-        from pro_lib.app.sample_labels import SampledEvaluation
+        from pro_lib.app.sampled_evaluation import SampledEvaluation
         from pro_lib.labels.session import with_placeholder
 
         run = with_placeholder(run)

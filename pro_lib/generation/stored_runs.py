@@ -74,15 +74,16 @@ def stored_run(
         return None
     parameters = storage.read_info(folder).parameters
     stored_dtype = parameters.get("dtype")
+    dtype_here = stored_dtype
     # A model that is loaded without options has none of these.
-    required = parameters | dict.fromkeys(("chat", "quantization", "loading", "server"))
+    unset = dict.fromkeys(("chat", "quantization", "loading", "server"))
+    required: dict[str, Any] = {**parameters, **unset}
     required |= decoder.parameters() | questions.parameters(chat=chat)
     if isinstance(model, str):
         dtype_here = resolved_dtype(model, dtype=dtype, device=device)
         fingerprint = catalog.known_fingerprint(catalog.locate(model))
         required["fingerprint"] = fingerprint or parameters.get("fingerprint")
     else:
-        dtype_here = stored_dtype
         required |= model.parameters()
     if difference(parameters, required):
         return None

@@ -110,14 +110,12 @@ def ask_command(  # noqa: PLR0913 - one argument per option
 
     if all_questions and calibration is None:
         raise click.UsageError("--all is about the run of --calibration; give one")
-    if model:
-        catalog.check_model(model)  # before torch is loaded, which takes seconds
     calibration_run = None
     if calibration:
         calibration_run = read_answers(calibration, all_questions=all_questions)
-    if not model:
-        model = calibration_run.info.model if calibration_run else _default_model()
-        catalog.check_model(model)
+        model = model or calibration_run.info.model
+    model = model or _default_model()
+    catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib.generation import models
 
     prompt = _read_prompt(has_calibration=calibration is not None, **prompt_options)
