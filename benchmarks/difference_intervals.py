@@ -151,19 +151,16 @@ def measure(cell: Cell, n_repetitions: int, seed: int) -> dict:
     return {**row, "auroc_covered": np.mean(singles)}
 
 
-def main(words: list[str] | None = None) -> None:
+def main() -> None:
     """Print the rows of all cells, and write them."""
-    arguments = parse_arguments(
-        __doc__, {"--csv": "", "--repetitions": 2000, "--seed": 1, "--kinds": ["all"]}, words
-    )
+    arguments = parse_arguments(__doc__, {"--csv": "", "--repetitions": 2000, "--seed": 1})
     rows = []
     for cell in cells():
-        if arguments.kinds in (["all"], [cell.scores]):
-            row = measure(cell, arguments.repetitions, arguments.seed)
-            rows.append(row)
-            print(row, flush=True)
-            if arguments.csv:
-                pd.DataFrame(rows).round(4).to_csv(arguments.csv, index=False)
+        row = measure(cell, arguments.repetitions, arguments.seed)
+        rows.append(row)
+        print(row, flush=True)
+        if arguments.csv:
+            pd.DataFrame(rows).round(4).to_csv(arguments.csv, index=False)
 
 
 if __name__ == "__main__":

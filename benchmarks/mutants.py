@@ -209,12 +209,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int, help="number of mutants")
     parser.add_argument("seed", type=int, nargs="?", default=0, help="seed of the sample")
-    parser.add_argument("--modules", nargs="+", choices=list(TESTS), default=list(TESTS))
     arguments = parser.parse_args()
-    trees = {
-        module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text())
-        for module in arguments.modules
-    }
+    trees = {module: ast.parse((ROOT / "pro_lib" / f"{module}.py").read_text()) for module in TESTS}
     for name in IMPORTED_ONCE:
         importlib.import_module(name)
     limits = time_limits(trees)

@@ -39,12 +39,11 @@ def _shape(
     return {**sizes, "num_hidden_layers": layers, "num_attention_heads": heads, **options}
 
 
-# The last three have the matrix sizes of the named models in the Llama architecture, for a GPU.
+# The last two have the matrix sizes of the named models in the Llama architecture, for a GPU.
 SHAPES = {
     "random-35m": _shape(16_000, 512, 1376, 6, 8),
     "random-200m": _shape(16_000, 1024, 2816, 13, 16),
     "random-gemma-2b": _shape(256_000, 2048, 16_384, 18, 8, num_key_value_heads=1, head_dim=256),
-    "random-gemma-7b": _shape(256_000, 3072, 24_576, 28, 16, head_dim=256),
     "random-llama-2-7b": _shape(32_000, 4096, 11_008, 32, 32),
 }
 POSITIONS = 1024

@@ -79,7 +79,8 @@ def benchmark_rows(path: str, **where: object) -> pd.DataFrame:
 def benchmark_auroc() -> pd.DataFrame:
     """Return AUROC of every method and its difference to PRO, marked if it is significant."""
     table = benchmark_rows("figures/12_benchmark.csv", protocol="workbench")
-    table = table[table["similarity"] != "alias"]
+    is_shown = (table["similarity"] != "alias") & ~table["alpha_choice"].isin(["default", "oracle"])
+    table = table[is_shown]
     cell = "{auroc:.3f}{mark} (" + with_interval("auroc_minus_pro") + ")"
     return pivoted(table, {"method": "{name}"}, SETTING, cell)
 
@@ -402,23 +403,26 @@ def label_real() -> pd.DataFrame:
 
 @on_a_page
 def label_accuracies() -> pd.DataFrame:
-    """Return coverage and bias of the accuracies of groups that labels estimate, by setting."""
-    keys = ["dataset", "model", "n_labels"]
+    """Return coverage and bias of the accuracies of groups that labels estimate, by answers."""
+    keys = ["dataset", "model"]
     table = rows(f"{DATA}/label_accuracies.csv")
     table["bias"] = table["bias"].abs()
     cells = table[table["n_intervals"] >= 20].groupby(keys, sort=False)
     lowest = cells.agg(coverage=("coverage", "min"), bias=("bias", "max"))
     biases = table.pivot_table("bias", keys, "quantity", "max")[["auarc", "prr", "brier"]]
-    quarter = "accuracy of the most certain 25%"
-    widths = rows(f"{DATA}/label_accuracy_widths.csv", method="NLL", quantity=quarter)
+    widths = rows(
+        f"{DATA}/label_accuracy_widths.csv",
+        method="NLL",
+        quantity="accuracy of the most certain 25%",
+        n_labels=200,
+    )
     summary = lowest.join(biases).join(widths.set_index(keys)["width"]).reset_index()
     sources = (summary["model"] + " on ").where(summary["model"] != "records", "")
     columns = {
         "answers": "{sources}",
-        "labels": "{n_labels}",
         "accuracies: lowest coverage": "{coverage:.3f}",
         "accuracies: largest bias": "{bias:.3f}",
-        "accuracy of the most certain 25 %: width": "{width:.3f}",
+        "accuracy of the most certain 25 %, 200 labels: width": "{width:.3f}",
         "AUARC: largest bias": "{auarc:.3f}",
         "PRR: largest bias": "{prr:.3f}",
         "Brier score: largest bias": "{brier:.3f}",

@@ -3,6 +3,8 @@
 import json
 import math
 
+from commands import record
+
 from pro_lib.app.parameters import help_texts
 
 PARAMETERS = list(help_texts())
@@ -56,8 +58,8 @@ def write_lines(path, rows):
     return str(path)
 
 
-def record(number, split):
-    """A question of known references with four answers, the first of them twice."""
+def four_answers(number, split):
+    """Return a record of known references with four answers, the first of them twice."""
     texts = ["Quito", "Quito", "Lima", "Sucre"]
     answers = []
     for rank, text in enumerate(texts):
@@ -68,19 +70,14 @@ def record(number, split):
         )
     # Every third answer is wrong, and every third right by ROUGE-L but no exact match.
     reference = ["Lima Sucre", "Quito city", "Quito"][number % 3]
-    row = {
-        "question_id": f"q{number}",
-        "question": f"{number}?",
-        "references": [reference],
-        "answers": answers,
-    }
+    row = record(number, *answers, references=[reference])
     return row if split is None else row | {"split": split}
 
 
 def write_records(path, n_questions=40, splits=("validation", "test")):
     """Write records that are in turn of these splits; without any where `splits` is empty."""
     rows = [
-        record(number, splits[number % len(splits)] if splits else None)
+        four_answers(number, splits[number % len(splits)] if splits else None)
         for number in range(n_questions)
     ]
     return write_lines(path, rows)
@@ -90,10 +87,8 @@ def write_questions(path, n_questions=40):
     """Write the questions of `write_records` with other references and no splits."""
     rows = []
     for number in range(n_questions):
-        reference = "Quito" if number % 5 == 0 else "Sucre"
-        rows.append(
-            {"question_id": f"q{number}", "question": f"{number}?", "references": [reference]}
-        )
+        names = {"question_id": f"q{number}", "question": f"{number}?"}
+        rows.append(names | {"references": ["Sucre" if number % 5 else "Quito"]})
     return write_lines(path, rows)
 
 

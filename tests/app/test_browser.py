@@ -188,95 +188,91 @@ def lab(tmp_path_factory):
             yield page, errors, folder
 
 
+@pytest.fixture(scope="class")
+def page(lab):
+    return lab[0]
+
+
+@pytest.fixture(scope="class")
+def app(page):
+    return page.locator(".pro-app")
+
+
 @pytest.mark.slow
 class TestExplorerInJupyterLab:
     """The tests share one JupyterLab, which takes long to start; the last ones end its kernel."""
 
-    def test_running_all_cells_leaves_the_explorer_in_view(self, lab):
-        page, _, _ = lab
+    def test_running_all_cells_leaves_the_explorer_in_view(self, page, app):
         notebook = page.locator(".jp-WindowedPanel-outer").bounding_box()
-        explorer = page.locator(".pro-app").bounding_box()
-        assert notebook["y"] <= explorer["y"] <= notebook["y"] + 300
+        shown = app.bounding_box()
+        assert notebook["y"] <= shown["y"] <= notebook["y"] + 300
 
-    def test_a_key_moves_the_slider_and_the_charts(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
-        slider = explorer.get_by_role("slider", name="α")
+    def test_a_key_moves_the_slider_and_the_charts(self, app):
+        slider = app.get_by_role("slider", name="α")
         for _ in range(2):
             slider.press("ArrowRight")
         chart = re.compile(r"mean K against α.* α = 0\.07: mean K")
-        expect(explorer.get_by_role("img", name=chart)).to_be_visible()
-        expect(explorer.get_by_role("columnheader", name="line: α = 0.07")).to_be_visible()
+        expect(app.get_by_role("img", name=chart)).to_be_visible()
+        expect(app.get_by_role("columnheader", name="line: α = 0.07")).to_be_visible()
         expect(slider).to_be_focused()  # JupyterLab does not use the key
 
-    def test_a_key_selects_the_next_question_and_a_filter_shortens_the_list(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
+    def test_a_key_selects_the_next_question_and_a_filter_shortens_the_list(self, page, app):
         head = page.locator(".pro-head").first
         question = head.inner_text()
-        explorer.get_by_role("listbox", name="questions").focus()
+        app.get_by_role("listbox", name="questions").focus()
         page.keyboard.press("ArrowDown")
         expect(head).not_to_have_text(question)
-        explorer.get_by_label("answered").select_option("wrong")
-        expect(explorer).to_contain_text(re.compile(r"\b[1-9]\d+ of 200 questions"))
+        app.get_by_label("answered").select_option("wrong")
+        expect(app).to_contain_text(re.compile(r"\b[1-9]\d+ of 200 questions"))
 
-    def test_a_typed_question_is_answered_with_its_search_tree(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
+    def test_a_typed_question_is_answered_with_its_search_tree(self, page, app):
         ask(page, CAPITAL)
-        expect(explorer).to_contain_text("The searched prefixes")
+        expect(app).to_contain_text("The searched prefixes")
         sentence = "no answer has p ≥ 0.02, so only the greedy answer is used"
-        expect(explorer).to_contain_text(sentence)
-        legend = explorer.locator(".pro-asked .pro-keys").last
+        expect(app).to_contain_text(sentence)
+        legend = app.locator(".pro-asked .pro-keys").last
         expect(legend).to_contain_text("→ an answer that ended")
-        facts = explorer.locator(".pro-asked .pro-facts")
+        facts = app.locator(".pro-asked .pro-facts")
         expect(facts).to_contain_text("It was taught 36 relations")
 
-    def test_an_empty_question_is_an_error_and_no_old_answer_stays(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
+    def test_an_empty_question_is_an_error_and_no_old_answer_stays(self, page, app):
         ask(page, " ")
-        expect(explorer.get_by_role("alert")).to_contain_text("question is empty")
-        expect(explorer).not_to_contain_text("The searched prefixes")
+        expect(app.get_by_role("alert")).to_contain_text("question is empty")
+        expect(app).not_to_contain_text("The searched prefixes")
 
-    def test_a_compared_question_leads_to_its_answers(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
+    def test_a_compared_question_leads_to_its_answers(self, page, app):
         page.get_by_role("tab", name="Compare").click()
-        expect(explorer).to_contain_text("All 200 questions shown are compared.")
-        link = explorer.locator(".pro-link").first
+        expect(app).to_contain_text("All 200 questions shown are compared.")
+        link = app.locator(".pro-link").first
         question = link.inner_text()
         link.press("Enter")
         expect(page.locator(".pro-head").first).to_have_text(question)
 
-    def test_other_runs_can_be_chosen(self, lab):
-        page, errors, _ = lab
-        explorer = page.locator(".pro-app")
+    def test_other_runs_can_be_chosen(self, lab, page, app):
+        _, errors, _ = lab
         choose_run(page, "the paper's appendix")
         head = page.locator(".pro-head").first
         expect(head).to_have_text("sixth president of the United States")
-        expect(explorer.locator(".pro-shown")).to_contain_text("PRO = 0.404 nats")
-        expect(explorer).to_contain_text("AUROC left out: 3 judged answers are too few")
+        expect(app.locator(".pro-shown")).to_contain_text("PRO = 0.404 nats")
+        expect(app).to_contain_text("AUROC left out: 3 judged answers are too few")
         choose_run(page, "world-facts/facts-1m/diverse_beam")
-        expect(explorer).to_contain_text("n = 200")
-        assert explorer.get_by_role("alert").count() == 0
+        expect(app).to_contain_text("n = 200")
+        assert app.get_by_role("alert").count() == 0
         assert errors == []
 
-    def test_leaving_the_appendix_restores_alpha_and_how_repeats_count(self, lab):
-        page, _, _ = lab
-        explorer = page.locator(".pro-app")
-        slider = explorer.get_by_role("slider", name="α")
-        repeats = explorer.get_by_label("count repeated answers")
+    def test_leaving_the_appendix_restores_alpha_and_how_repeats_count(self, page, app):
+        slider = app.get_by_role("slider", name="α")
+        repeats = app.get_by_label("count repeated answers")
         choose_run(page, "the paper's appendix")
         expect(repeats).to_be_checked()
         slider.press("End")
         choose_run(page, "world-facts/facts-1m/diverse_beam")
-        expect(explorer).to_contain_text("n = 200")
+        expect(app).to_contain_text("n = 200")
         expect(slider).to_have_attribute("aria-valuetext", "0.07")
         expect(repeats).not_to_be_checked()
 
-    def test_keys_label_answers_and_jupyterlab_does_not_use_them(self, lab):
-        page, _, folder = lab
+    def test_keys_label_answers_and_jupyterlab_does_not_use_them(self, lab, page):
+        _, _, folder = lab
         cells = page.locator(".jp-Cell").count()
         page.get_by_role("tab", name="Label").click()
         for number, key in enumerate("rdd"):
@@ -290,9 +286,8 @@ class TestExplorerInJupyterLab:
         assert read_label_file(path)["correct"].tolist() == [True, None]
         page.get_by_role("tab", name="Questions").click()
 
-    def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, lab):
-        page, _, _ = lab
-        alert = page.locator(".pro-app").get_by_role("alert")
+    def test_a_restarted_kernel_is_reported_until_the_cell_runs_again(self, page, app):
+        alert = app.get_by_role("alert")
         page.get_by_role("button", name="Restart the kernel", exact=True).click()
         page.get_by_role("button", name="Confirm Kernel Restart").click()
         expect(alert).to_contain_text("The kernel does not run")
@@ -303,11 +298,11 @@ class TestExplorerInJupyterLab:
         page.get_by_role("tab", name="Label").click()
         page.get_by_text("2 of 110 labels given").wait_for()
 
-    def test_a_kernel_that_was_shut_down_is_reported(self, lab):
-        page, _, folder = lab
+    def test_a_kernel_that_was_shut_down_is_reported(self, lab, page, app):
+        _, _, folder = lab
         page.get_by_role("menuitem", name="Kernel", exact=True).click()
         page.get_by_role("menuitem", name="Shut Down Kernel", exact=True).click()
-        alert = page.locator(".pro-app").get_by_role("alert")
+        alert = app.get_by_role("alert")
         expect(alert).to_contain_text("The kernel does not run")
         assert (folder / "figures_dir" / "00_explore_examples.png").is_file()
 

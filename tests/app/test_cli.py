@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from commands import answer, record, refused, typed
 from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import metrics, runs, scoring
@@ -20,20 +21,6 @@ from pro_lib.app.single_question import Answer
 from pro_lib.common import catalog
 
 FRANCE = "What is the capital of France?"
-
-
-def typed(*words, code=0):
-    """Run a command in this process; return its output and its output to stderr."""
-    done = CliRunner().invoke(cli.pro, [str(word) for word in words])
-    assert done.exit_code == code, done.output + repr(done.exception)
-    return done.stdout, done.stderr
-
-
-def refused(*words):
-    """Run a command that fails with exit status 1; return the line that it prints."""
-    _, err = typed(*words, code=1)
-    assert err.count("\n") == 1
-    return err.removeprefix("Error: ").strip()
 
 
 def python(*words, cwd=ROOT, **environment):
@@ -47,20 +34,11 @@ def python(*words, cwd=ROOT, **environment):
 @pytest.fixture
 def records(write):
     """Three questions with answers of p = 0.5, 0.125 and 0.25, and second answers of half of it."""
-    rows = []
-    for n, (text, p) in enumerate({"Paris": 0.5, "Rome": 0.125, "Oslo": 0.25}.items()):
-        answers = [
-            {"text": text, "log_prob": np.log(p)},
-            {"text": "Lima", "log_prob": np.log(p / 2)},
-        ]
-        rows.append(
-            {
-                "question_id": f"q{n}",
-                "question": f"{n}?",
-                "references": ["Paris", "Oslo"],
-                "answers": answers,
-            }
-        )
+    texts = {"Paris": 0.5, "Rome": 0.125, "Oslo": 0.25}
+    rows = [
+        record(n, answer(text, p), answer("Lima", p / 2), references=["Paris", "Oslo"])
+        for n, (text, p) in enumerate(texts.items())
+    ]
     return write(*rows, name="records.jsonl")
 
 
@@ -243,40 +221,37 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
 
 @pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
 def test_score_prints_no_negative_zero(log_prob, write):
-    rows = []
-    for number, reference in enumerate(["x", "y"]):
-        answers = [{"text": "x", "log_prob": log_prob - number}]
-        row = {"question_id": number, "question": f"{number}?", "references": [reference]}
-        rows.append({**row, "answers": answers})
+    rows = [
+        record(n, {"text": "x", "log_prob": log_prob - n}, references=[reference])
+        for n, reference in enumerate("xy")
+    ]
     out, _ = typed("score", write(*rows))
     assert "0.0000" in out
     assert "-0.0" not in out
 
 
-def rows_of(n_questions, *, n_token_log_probs=0, n_log_probs=None):
-    """Return questions of one answer each, of which every third is wrong."""
+def rows_of(n_questions, *, n_log_probs):
+    """Return questions of one answer each; every third is wrong, the first have a probability."""
     rows = []
     for n in range(n_questions):
-        answer = {"text": f"answer {n}", "log_prob": -0.2 - 0.05 * n}
-        if n < n_token_log_probs:
-            answer["token_log_probs"] = [answer.pop("log_prob")]
-        if n_log_probs is not None and n >= n_log_probs:
-            del answer["log_prob"]
-        rows.append(
-            {
-                "question_id": f"q{n:02}",
-                "references": [answer["text"] if n % 3 else "z"],
-                "answers": [answer],
-            }
-        )
+        one = {"text": "x"} | ({"log_prob": -0.2 - 0.05 * n} if n < n_log_probs else {})
+        rows.append(record(n, one, references=["x" if n % 3 else "z"]))
     return rows
 
 
 @pytest.mark.parametrize("n_log_probs", [2, 48])
-def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write):
+def test_score_scores_texts_and_log_probabilities_of_one_file(
+    n_log_probs, write, tmp_path, monkeypatch
+):
     n_texts = 50 - n_log_probs
-    with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
-        out, _ = typed("score", write(*rows_of(50, n_log_probs=n_log_probs)))
+    words = ["score", write(*rows_of(50, n_log_probs=n_log_probs)), "--output", "scores.csv"]
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the second call replaces its own table
+        with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
+            out, _ = typed(*words)
+    table = pd.read_csv("scores.csv")
+    assert table[["nll", "mass"]].notna().sum().tolist() == [n_log_probs] * 2
+    assert table["SC"].tolist() == [0.0] * 50
     reason = "have answers without log-probabilities, which PRO and NLL need."
     assert f"{n_texts} of 50 questions {reason}" in out
     of_log_probs, _, of_texts = out.partition("The texts of all questions")
@@ -284,24 +259,6 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
     assert f"of {n_log_probs} judged answers" in of_log_probs
     assert "of 50 judged answers" in of_texts
     assert "  SC " in of_texts
-
-
-def test_score_replaces_its_own_table_of_both_kinds(write, tmp_path):
-    records = write(*rows_of(4, n_log_probs=2))
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="2 of 4 answers"):
-            typed("score", records, "--output", tmp_path / "scores.csv")
-    table = pd.read_csv(tmp_path / "scores.csv")
-    assert table[["nll", "mass"]].isna().to_numpy().tolist() == [[False] * 2] * 2 + [[True] * 2] * 2
-    assert table["SC"].tolist() == [0.0] * 4
-
-
-def test_score_names_an_alpha_at_which_pro_differs_from_nll():
-    out, _ = typed("score", "--example", "--alpha", "0.4")
-    assert out.endswith("… and 768 more; --output scores.csv writes all\n")
-    assert "PRO minus NLL 0.000, the same order of all questions." in out
-    [alpha] = re.findall(r"so it equals NLL\.\nWith --alpha (\S+), PRO keeps two", out)
-    assert "so it equals NLL" not in typed("score", "--example", "--alpha", alpha)[0]
 
 
 def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
@@ -328,15 +285,8 @@ def records_of_two_answers(n_questions):
     """Return records whose PRO at α = 0.2 differs from NLL in every other question."""
     rows = []
     for n in range(n_questions):
-        right = {"text": "x" if n % 3 else "y", "log_prob": np.log(0.74 - 0.02 * n)}
-        other = {"text": "z", "log_prob": np.log(0.25 if n % 2 else 0.1)}
-        row = {
-            "question_id": f"q{n}",
-            "question": f"{n}?",
-            "references": ["x"],
-            "answers": [right, other],
-        }
-        rows.append(row)
+        first = answer("x" if n % 3 else "y", 0.74 - 0.02 * n)
+        rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
     return rows
 
 
@@ -362,11 +312,7 @@ def expected_difference(rows, clusters=None):
 def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
     rows = records_of_two_answers(24)
     clusters = [f"r{n % 8}" for n in range(24)]
-    names = ("question_id", "question", "references")
-    related = [
-        {**{name: row[name] for name in names}, "relation": cluster}
-        for row, cluster in zip(rows, clusters, strict=True)
-    ]
+    related = [row | {"relation": cluster} for row, cluster in zip(rows, clusters, strict=True)]
     questions = write(*related, name="questions.jsonl")
     records = write(*rows)
     assert difference_line(typed("score", records, "--alpha", 0.2)[0]) == expected_difference(rows)
@@ -376,15 +322,11 @@ def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
 
 
 def test_score_prints_the_paired_differences_of_texts(write):
-    rows = [
-        {
-            "question_id": n,
-            "question": f"{n}?",
-            "references": ["x" if n % 3 else "w"],
-            "answers": [{"text": text} for text in ["x", "x", "y", "z"][n % 2 :]],
-        }
-        for n in range(30)
-    ]
+    rows = []
+    for n in range(30):
+        texts = ["x", "x", "y", "z"][n % 2 :]
+        samples = [{"text": text} for text in texts]
+        rows.append(record(n, *samples, references=["x" if n % 3 else "w"]))
     methods = re.findall(r"(\w+) minus (\w+)", difference_line(typed("score", write(*rows))[0]))
     assert methods == [("Deg", "SE"), ("SC", "SE")]
 
@@ -400,42 +342,23 @@ def test_score_says_that_labels_of_some_questions_are_about_these_only(records, 
 # vLLM keeps the space and the line end.
 @pytest.mark.parametrize(("label", "text"), [("Paris", " Paris\n"), (" Paris\n", "Paris")])
 def test_spaces_around_an_answer_do_not_separate_it_from_its_label(write, label, text):
-    rows = records_of_two_answers(2)
-    for row in rows:
-        row["answers"] = [{"text": text, "log_prob": -0.1}]
-    labels = [
-        {"question_id": row["question_id"], "text": label, "correct": place == 0}
-        for place, row in enumerate(rows)
-    ]
+    rows = [record(n, answer(text, 0.9)) for n in range(2)]
+    labels = [{"question_id": f"q{n}", "text": label, "correct": n == 0} for n in range(2)]
     out, _ = typed("score", write(*rows), "--labels", write(*labels, name="labels.jsonl"))
     assert "50.0% right" in out
 
 
-def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp_path):
+def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp_path, monkeypatch):
     draw = "print([a, b, c, d], flush=True)\nprint('Figures go to here')\n"
     draw += "open('here/mine.png', 'w').close()"
     end = "from IPython.display import Markdown\nMarkdown('A text.\\n\\nPRO is higher. Much.')"
     path = write_notebook(tmp_path / "mine.ipynb", draw, end, **dict.fromkeys("abcd", 1))
-    words = [
-        "-p",
-        "a",
-        "1e-3",
-        "-p",
-        "b",
-        "None",
-        "-p",
-        "c",
-        "[1, 'x']",
-        "-p",
-        "d",
-        "two x",
-        "--executed",
-        "here",
-    ]
-    done = python("-m", "pro_lib", "run", path, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "TCP" not in done.stderr  # a warning of the kernel
-    assert done.stdout.splitlines() == [
+    monkeypatch.chdir(tmp_path)
+    values = {"a": "1e-3", "b": "None", "c": "[1, 'x']", "d": "two x"}
+    given = [word for name, value in values.items() for word in ("-p", name, value)]
+    out, err = typed("run", path, *given, "--executed", "here")
+    assert "TCP" not in err  # a warning of the kernel
+    assert out.splitlines() == [
         "- PRO is higher.",
         "- Much.",
         "figure: here/mine.png; notebook: here/mine.ipynb",
@@ -443,17 +366,6 @@ def test_run_passes_values_and_prints_the_conclusion_the_figure_and_the_copy(tmp
     cell = read_cells(tmp_path / "here" / "mine.ipynb")[-2]
     assert cell["outputs"][0]["text"][0] == "[0.001, None, [1, 'x'], 'two x']\n"
     assert sorted(os.listdir(tmp_path / "here")) == ["mine.ipynb", "mine.png"]
-
-
-def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(tmp_path):
-    path = write_notebook(tmp_path / "mine.ipynb", "print('so far')", "x / 0", x=1)
-    done = python("-m", "pro_lib", "run", path, "--executed", "here", cwd=tmp_path)
-    assert done.returncode == 1
-    assert (
-        done.stderr.splitlines()[-1]
-        == "Error: ZeroDivisionError: division by zero (here/mine.ipynb)"
-    )
-    assert re.search("so far.*Traceback", (tmp_path / "here" / "mine.ipynb").read_text(), re.DOTALL)
 
 
 # Remove modules and functions that Windows lacks: from pro_lib, or from all where others can do
@@ -471,17 +383,32 @@ del os.fork, signal.SIGHUP
 """
 
 
-def test_score_ask_and_generation_work_without_modules_that_windows_lacks(tmp_path):
+GENERATION = """
+import os
+from pro_lib import Experiment
+small = {'limit': 2, 'n_answers': 2}
+run = Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')
+assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)
+"""
+COMMAND = "from pro_lib.app.cli import pro\npro({}, standalone_mode=False)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        COMMAND.format(["score", "records.jsonl"]),
+        pytest.param(
+            COMMAND.format(["ask", FRANCE, "--model", "facts-2m"]), marks=pytest.mark.slow
+        ),
+        pytest.param(GENERATION, marks=pytest.mark.slow),
+    ],
+    ids=["score", "ask", "generation"],
+)
+@pytest.mark.usefixtures("records")
+def test_the_package_works_without_modules_that_windows_lacks(code, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_UNIX)
-    lines = [["score", "--example"], ["ask", FRANCE, "--model", "facts-2m"]]
-    code = f"from pro_lib.app.cli import pro\nfor line in {lines}:\n"
-    code += "    pro(line, standalone_mode=False)\n"
-    code += "import os\nfrom pro_lib import Experiment\nsmall = {'limit': 2, 'n_answers': 2}\n"
-    code += "run = Experiment(generations_dir='runs', **small).run('facts-1m', 'world-facts')\n"
-    code += "assert (run.info.cost.peak_memory_bytes, hasattr(os, 'fork')) == (0, False)"
     done = python("-c", code, cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "world-facts" / "facts-1m").is_dir()
 
 
 @pytest.fixture
@@ -508,12 +435,15 @@ def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_p
     assert opened_pages == [(tmp_path / "records.jsonl.html").as_uri()]
 
 
-def test_explore_without_a_run_opens_the_bundled_answers(opened_pages, tmp_path, monkeypatch):
+def test_explore_without_a_run_opens_the_bundled_answers(
+    records, opened_pages, tmp_path, monkeypatch
+):
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache" / "models")
+    monkeypatch.setattr(catalog, "EXAMPLE", records)  # which are fewer
     out, _ = typed("explore")
-    assert out.startswith("788 questions, ")
+    assert out.startswith("3 questions, ")
     assert opened_pages == [(tmp_path / "cache" / "example.html").as_uri()]
-    assert list(tmp_path.iterdir()) == [tmp_path / "cache"]
+    assert set(tmp_path.iterdir()) == {records, tmp_path / "cache"}
 
 
 def test_explore_judges_and_compares_as_score_does(records, tmp_path, opened_pages):
@@ -556,53 +486,34 @@ def test_score_reads_the_columns_that_are_named(records, write):
     questions = write(
         "Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv"
     )
-    named = [
-        "--columns",
-        "question_id=Id",
-        "--columns",
-        "question=Frage",
-        "--columns",
-        "references=Antwort",
-    ]
-    with pytest.warns(UserWarning, match="fields separated by ';'"):
-        out, _ = typed("score", records, "--questions", questions, *named)
-    assert "33.3% answered correctly (1 of 3 judged answers)" in out
-    with pytest.warns(UserWarning, match="fields separated by ';'"):
-        out, _ = typed(
-            "score", records, "--questions", questions, *named, "--columns", "references=Alias"
-        )
-    assert "66.7% answered correctly (2 of 3 judged answers)" in out
+    line = ["score", records, "--questions", questions]
+    for column in ("question_id=Id", "question=Frage", "references=Antwort"):
+        line += ["--columns", column]
+    for words, n_right in (([], 1), (["--columns", "references=Alias"], 2)):
+        with pytest.warns(UserWarning, match="fields separated by ';'"):
+            out, _ = typed(*line, *words)
+        assert f"({n_right} of 3 judged answers)" in out
 
 
-WRONG_COLUMNS = [
-    (
-        ["score", "--questions", "--columns", "Frage"],
-        "--columns 'Frage' must be NAME=COLUMN, where NAME is one of",
-    ),
-    (["score", "--questions", "--columns", "answer=Antwort"], "must be NAME=COLUMN"),
-    (["score", "--questions", "--columns", "question="], "must be NAME=COLUMN"),
-    (["score", "--questions", "--columns", "question=Frage"], "has no column 'Frage'"),
-    (
-        ["score", "--columns", "question=Frage"],
-        "--columns names the columns of a question file; give the file with --questions",
-    ),
-    (
-        ["explore", "--columns", "question=Frage"],
-        "--columns names the columns of a question file; give the file with --questions",
-    ),
-]
-
-
-@pytest.mark.parametrize(("words", "sentence"), WRONG_COLUMNS)
-def test_a_wrong_value_of_columns_is_an_error(records, write, words, sentence):
+@pytest.mark.parametrize(
+    ("column", "sentence"),
+    [
+        ("Frage", "must be NAME=COLUMN"),
+        ("answer=Antwort", "must be NAME=COLUMN"),
+        ("question=", "must be NAME=COLUMN"),
+        ("question=Frage", "has no column 'Frage'"),
+    ],
+)
+def test_a_wrong_value_of_columns_is_an_error(records, write, column, sentence):
     questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
-    line = [
-        part for word in words for part in ([word, questions] if word == "--questions" else [word])
-    ]
-    line.insert(1, records)
-    done = CliRunner().invoke(cli.pro, list(map(str, line)))
-    assert done.exit_code != 0
-    assert sentence in done.stderr
+    words = ["score", records, "--questions", questions, "--columns", column]
+    assert sentence in refused(*words)
+
+
+@pytest.mark.parametrize("command", ["score", "explore"])
+def test_columns_without_a_question_file_are_an_error(records, command):
+    _, err = typed(command, records, "--columns", "question=Frage", code=2)
+    assert "give the file with --questions" in err
 
 
 @pytest.mark.parametrize(

@@ -30,28 +30,25 @@ CAPITAL = "What is the capital of France?"
 
 def many(*, n=40, seed=0):
     """Return a run of `n` questions with three answers each; every third question is right."""
-    ids, p = (
-        [f"q{i:02}" for i in range(n)],
-        np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3],
-    )
+    ids = [f"q{i:02}" for i in range(n)]
+    p = np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3]
     log_probs = np.log(np.sort(p, axis=1)[:, ::-1]).ravel()
-    texts = [
-        ["alpha", "beta", "gamma"] if i % 3 == 0 else ["beta", "alpha", "gamma"] for i in range(n)
-    ]
-    answers = pd.DataFrame(
-        {"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n, "text": np.concatenate(texts)}
-    )
+    texts = [["beta", "alpha"] if i % 3 else ["alpha", "beta"] for i in range(n)]
+    answers = pd.DataFrame({"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n})
     answers = answers.assign(
-        token_ids=[[t] for _ in ids for t in range(3)], token_log_probs=[[x] for x in log_probs]
+        text=[text for pair in texts for text in (*pair, "gamma")],
+        token_ids=[[rank] for rank in answers["rank"]],
+        token_log_probs=[[x] for x in log_probs],
+        log_prob=log_probs,
+        end_log_prob=0.0,
+        finished=True,
     )
-    answers = answers.assign(log_prob=log_probs, end_log_prob=0.0, finished=True)
     rows = [
         (f"Letter number {i}?", ["alpha"], i % 2 * 8, "test" if i % 4 else "validation")
         for i in range(n)
     ]
-    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"]).assign(
-        question_id=ids
-    )
+    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"])
+    questions = questions.assign(question_id=ids)
     return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
 
 
@@ -236,6 +233,7 @@ def test_the_page_compares_methods_as_pro_lib_does(has_clusters, split, tmp_path
     scores.insert(0, "PRO", scoring.pro(run.log_probs(), alpha=0.3))
     given = comparison["splits"][split]
     place = data["alphas"].index(0.3)
+    pairs, texts = [], []
     for reference in ("NLL", "SE, lexical", "PRO"):
         expected = metrics.compare_aurocs(
             scores, corrects(run), reference=reference, clusters=clusters_of(run)
@@ -246,12 +244,14 @@ def test_the_page_compares_methods_as_pro_lib_does(has_clusters, split, tmp_path
             assert shown == pytest.approx(row[["auroc", "low", "high"]].tolist(), abs=1e-9)
             if method == reference:
                 continue
-            code = "([split, names, place]) => page.describePairedDifference(split, names, place)"
-            text = run_javascript(tmp_path, code, [given, [method, reference], place])
             columns = ["difference", "difference_low", "difference_high"]
             numbers = [f"{row[name]:+z.3f}".replace("+0.000", "0.000") for name in columns]
             words = "{} (95\u00a0%: {} to {})".format(*numbers).replace("-", "−")
-            assert text == f"; {method} minus {reference} {words}"
+            pairs.append([method, reference])
+            texts.append(f"; {method} minus {reference} {words}")
+    code = """([split, pairs, place]) =>
+        pairs.map((names) => page.describePairedDifference(split, names, place))"""
+    assert run_javascript(tmp_path, code, [given, pairs, place]) == texts
 
 
 def test_a_difference_of_few_answers_has_no_interval(tmp_path):
@@ -389,20 +389,15 @@ def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
     (folder / "run.json").write_text("{")
     app = Explorer(RUN, Experiment(generations_dir=tmp_path))
     wrong = {
-        "no such run": {"name": "no such run"},
-        "facts-9m": {"name": "world-facts/facts-9m/greedy"},
+        "no such run": {"kind": "run", "name": "no such run"},
+        "facts-9m": {"kind": "run", "name": "world-facts/facts-9m/greedy"},
+        "without a model to ask": {"kind": "ask", "question": "Why?", "search_alpha": 0.1},
     }
-    for name, message in (
-        wrong | {"without a model to ask": {"question": "Why?", "search_alpha": 0.1}}
-    ).items():
-        kind = "run" if "name" in message else "ask"
-        answer = reply(app, kind=kind, **message)
-        assert (answer["kind"], answer["of"], app.data["name"]) == (
-            "error",
-            kind,
-            "letters/toy/diverse_beam",
-        )
-        assert name in answer["status"]
+    for words, message in wrong.items():
+        answer = reply(app, **message)
+        assert (answer["kind"], answer["of"]) == ("error", message["kind"])
+        assert words in answer["status"]
+        assert app.data["name"] == RUN.name
 
 
 @pytest.fixture(scope="module")
@@ -479,11 +474,8 @@ def test_runs_with_missing_parts_are_shown(name, tmp_path):
     assert "scores" in comparison or "no answer can be judged" in comparison["why"]
 
 
-def test_the_page_contains_every_javascript_module():
+def test_all_javascript_modules_can_be_joined_in_their_order():
     assert sorted(MODULES) == sorted(path.stem for path in FOLDER.glob("*.js"))
-
-
-def test_the_javascript_modules_can_be_joined_in_their_order():
     for place, name in enumerate(MODULES):
         text = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
         imported = re.findall(r'^(?:import|\}) .*from "\./(\w+)\.js";$', text, re.MULTILINE)

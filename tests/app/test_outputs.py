@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from commands import answer, record, refused, typed
 from conftest import write_notebook
 
 from pro_lib import app, generation, importing, plots, runs
@@ -29,20 +29,6 @@ from pro_lib.scoring.similarity import Nli
 FOREIGN = b"a file of somebody else\n"
 
 
-def typed(*words, code=0):
-    """Return the stdout of a command, or its error line if another exit status is expected."""
-    done = CliRunner().invoke(pro, [str(word) for word in words])
-    assert done.exit_code == code, done.output + repr(done.exception)
-    return done.stderr if code else done.stdout
-
-
-def refused(*words):
-    """The one line that a command ends in with exit status 1."""
-    line = typed(*words, code=1)
-    assert line.count("\n") == 1
-    return line.removeprefix("Error: ").strip()
-
-
 @pytest.fixture(scope="module")
 def stored_run(tmp_path_factory):
     """A run folder of two questions."""
@@ -56,53 +42,34 @@ def stored_run(tmp_path_factory):
 def place(tmp_path, monkeypatch, stored_run):
     """A working folder with an input of every kind."""
     monkeypatch.chdir(tmp_path)
-    rows = []
-    for n, text in enumerate(("Paris", "Rome")):
-        answers = [{"text": text, "log_prob": -0.5 - n}, {"text": "Lima", "log_prob": -2}]
-        row = {"question_id": f"q{n}", "question": f"{n}?", "references": ["Paris"]}
-        rows.append(row | {"answers": answers})
+    rows = [
+        record(n, answer(text, 0.6 - n / 3), answer("Lima", 0.1), references=["Paris"])
+        for n, text in enumerate(("Paris", "Rome"))
+    ]
     Path("records.jsonl").write_text("\n".join(map(json.dumps, rows)))
     Path("questions.csv").write_text("question_id,question,references\nq0,0?,Paris\nq1,1?,Paris\n")
     Path("labels.csv").write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
     write_notebook(Path("mine.ipynb"), "print(x)", x=1)
     shutil.copytree(stored_run, "greedy")
+    # A copy of a notebook has its name, so only a file of that name can be an input and an output.
+    for folder in ("a", "b", "c"):
+        Path(folder).mkdir()
+    for path in ("a/mine.ipynb", "b/mine.ipynb", "c/mine.ipynb", "greedy/mine.ipynb"):
+        Path(path).write_text("x")
     return tmp_path
 
 
 # Inputs as outputs
 
-SCORE = [
-    "score",
-    "records.jsonl",
-    "--questions",
-    "questions.csv",
-    "--labels",
-    "labels.csv",
-    "--output",
-]
+QUESTIONS = ["records.jsonl", "--questions", "questions.csv"]
+SCORE = ["score", *QUESTIONS, "--labels", "labels.csv", "--output"]
 REPORT = ["report", *SCORE[1:]]
-EXPLORE = ["explore", "records.jsonl", "--questions", "questions.csv", "--html"]
-LABEL = ["label", "records.jsonl", "--questions", "questions.csv", "--labels"]
-RUN = [
-    "run",
-    "mine.ipynb",
-    "-p",
-    "records",
-    "records.jsonl",
-    "-p",
-    "dataset",
-    "['x', 'questions.csv']",
-]
-RUN += ["-p", "correctness", "labels.csv", "-p", "model", "greedy", "--executed"]
-JUDGE = [
-    "judge",
-    "records.jsonl",
-    "--model",
-    "facts-1m",
-    "--questions",
-    "questions.csv",
-    "--output",
-]
+EXPLORE = ["explore", *QUESTIONS, "--html"]
+LABEL = ["label", *QUESTIONS, "--labels"]
+JUDGE = ["judge", *QUESTIONS, "--model", "facts-1m", "--output"]
+RUN = ["run", "mine.ipynb", "-p", "records", "a/mine.ipynb"]
+RUN += ["-p", "dataset", "['x', 'b/mine.ipynb']", "-p", "correctness", "c/mine.ipynb"]
+RUN += ["-p", "model", "greedy", "--executed"]
 # By option of the output and parameter of the input: the command up to the output, and the input.
 INPUTS = {
     ("score", "--output", "responses"): (SCORE, "records.jsonl"),
@@ -121,10 +88,10 @@ INPUTS = {
     ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
     ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
     ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
-    ("run", "--executed", "typed (file)"): (RUN, "records.jsonl"),
-    ("run", "--executed", "typed (list)"): (RUN, "questions.csv"),
-    ("run", "--executed", "typed (labels)"): (RUN, "labels.csv"),
-    ("run", "--executed", "typed (folder)"): (RUN, "greedy/run.json"),
+    ("run", "--executed", "typed (file)"): (RUN, "a/mine.ipynb"),
+    ("run", "--executed", "typed (list)"): (RUN, "b/mine.ipynb"),
+    ("run", "--executed", "typed (labels)"): (RUN, "c/mine.ipynb"),
+    ("run", "--executed", "typed (folder)"): (RUN, "greedy/mine.ipynb"),
 }
 
 
@@ -161,14 +128,6 @@ def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
         output = place / "other" / ("mine.ipynb" if key[0] == "run" else "output")
         output.parent.mkdir()
         LINKS[way](path, output)
-    elif key[0] == "run" and path.name != "mine.ipynb":  # the copy has the name of the notebook
-        (place / "read").mkdir()
-        output = place / "read" / "mine.ipynb"
-        path.rename(output)
-        relative = str(path.relative_to(place))
-        name = "read" if relative.startswith("greedy") else "read/mine.ipynb"
-        words = [word.replace("greedy" if name == "read" else relative, name) for word in words]
-        path = output
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
     # Labels are appended, so that nothing could be forced.
     for force in [[]] if key[0] == "label" else [[], ["--force"]]:
@@ -249,7 +208,7 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     Path("output").touch()
     typed("score", "records.jsonl", "--output", "output")
     assert Path("output").stat().st_size
-    assert "--output" in typed("score", "records.jsonl", "--force", code=2)
+    assert "--output" in typed("score", "records.jsonl", "--force", code=2)[1]
 
 
 WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
@@ -380,20 +339,15 @@ def folder_and_words(request, tmp_path, monkeypatch):
     return tmp_path / name, words
 
 
-def test_a_foreign_file_in_the_place_of_a_folder_is_kept_and_named(folder_and_words):
+@pytest.mark.parametrize("name", ["", "run.json"])
+def test_a_foreign_file_in_place_of_a_folder_or_in_it_is_kept_and_named(name, folder_and_words):
     folder, words = folder_and_words
-    folder.write_bytes(FOREIGN)
-    assert str(folder) in typed(*words, code=1).splitlines()[-1]
-    assert folder.read_bytes() == FOREIGN
-
-
-def test_a_folder_with_a_foreign_file_is_kept_and_named(folder_and_words):
-    folder, words = folder_and_words
-    folder.mkdir()
-    (folder / "run.json").write_bytes(FOREIGN)
-    assert str(folder) in typed(*words, code=1).splitlines()[-1]
-    assert (folder / "run.json").read_bytes() == FOREIGN
-    assert os.listdir(folder) == ["run.json"]
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(FOREIGN)
+    assert str(folder) in typed(*words, code=1)[1].splitlines()[-1]
+    assert file.read_bytes() == FOREIGN
+    assert folder.is_file() or os.listdir(folder) == [name]
 
 
 def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(place):
@@ -410,7 +364,7 @@ def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(place):
 def page_of(monkeypatch):
     """A function that writes the page of a run and returns its name."""
     monkeypatch.setattr(webbrowser, "open", lambda _: None)
-    return lambda path: typed("explore", path).strip().rpartition("page: ")[2]
+    return lambda path: typed("explore", path)[0].strip().rpartition("page: ")[2]
 
 
 def test_pages_of_runs_that_share_a_name_have_a_checksum_in_their_names(place, stored_run, page_of):
@@ -483,15 +437,13 @@ def test_every_option_and_argument_that_is_a_path_or_a_name_refuses_an_empty_one
 
 def test_text_may_be_empty():
     assert {"header"} == MAY_BE_EMPTY
-    assert "Paris" in typed(
-        "ask", "What is the capital of France?", "--model", "facts-2m", "--header", ""
-    )
-    done = CliRunner().invoke(pro, ["run", "99", "-p", "header", ""])
-    assert "fits 0 notebooks" in done.stderr
+    words = ["ask", "What is the capital of France?", "--model", "facts-2m", "--header", ""]
+    assert "Paris" in typed(*words)[0]
+    assert "fits 0 notebooks" in refused("run", "99", "-p", "header", "")
 
 
 TABLE = pd.DataFrame()
-RECORD = [{"question_id": "1", "answers": [{"text": "a", "log_prob": -1}]}]
+RECORD = [record(1, answer("a", 0.5))]
 CALLS = [
     ("path", runs.read_run),
     ("path", lambda value: question_sets.load_questions(path=value)),

@@ -30,8 +30,6 @@ WRONG = {
     "split": "tset",
     "strategy": "beams",
     "protocol": "papers",
-}
-WRONG |= {
     "convention": "all",
     "alphas": [2.0],
     "alpha": float("nan"),
@@ -39,8 +37,6 @@ WRONG |= {
     "search_alpha": 0,
     "figure_columns": 3,
     "alpha_scale": "wide",
-}
-WRONG |= {
     "n_answers": 2.5,
     "temperature": 0,
     "stop": ".",
@@ -48,8 +44,6 @@ WRONG |= {
     "seed": -1,
     "batch_size": 0,
     "dtype": "float",
-}
-WRONG |= {
     "engine": "spark",
     "similarity": "nil",
     "correctness": "rouge",
@@ -100,15 +94,11 @@ def test_a_repeated_name_is_an_error_that_names_it(tmp_path):
         "similarity": "alias",
     }
     for name, value in {**repeated, "records": records}.items():
-        with pytest.raises(
-            SentenceError, match=f"^{name}={re.escape(repr(value))} is given twice; give it once$"
-        ):
+        with pytest.raises(SentenceError, match=f"^{name}={re.escape(repr(value))} is given twice"):
             Experiment(**{name: [value, value]})
     (tmp_path / "facts-1m").symlink_to(ROOT / "data" / "models" / "facts-1m")
     for name, pair in {"model": ["me/one", "you/one"], "similarity": ["me/nli", "you/nli"]}.items():
-        with pytest.raises(
-            SentenceError, match=f"^{name}='{pair[1]}' has the same name in tables as '{pair[0]}'"
-        ):
+        with pytest.raises(SentenceError, match=f"^{name}='{pair[1]}' has the same name in tables"):
             Experiment(**{name: pair})
 
 
@@ -133,8 +123,6 @@ NOT_FOR_RECORDS = [
     "diversity_penalty",
     "search_alpha",
     "max_new_tokens",
-]
-NOT_FOR_RECORDS += [
     "stop",
     "n_shots",
     "header",
@@ -155,9 +143,7 @@ def test_parameters_of_generation_are_errors_beside_records(files, tmp_path):
 
 
 def test_workers_need_ray():
-    with pytest.raises(
-        SentenceError, match=r"^n_workers=2 needs engine='ray'; only ray has workers$"
-    ):
+    with pytest.raises(SentenceError, match=r"^n_workers=2 needs engine='ray'"):
         Experiment(n_workers=2)
     assert Experiment(n_workers=2, engine="ray").n_workers == 2
 

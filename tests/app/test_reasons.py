@@ -1,28 +1,25 @@
 """Why questions and answers are not used, as the commands say it."""
 
 from collections import Counter
+from functools import partial
 
-import numpy as np
 import pytest
-from test_cli import refused, typed
+from commands import answer, json_of, record, refused, typed
 from test_response_formats import chat, gemini, responses_api
-from test_score import json_of
 
 from pro_lib.app import explorer
 from pro_lib.importing import from_openai, from_records, import_answers
 
-
-def answer(text, probability, **fields):
-    return {"text": text, "log_prob": float(np.log(probability)), **fields}
+paris = partial(record, references=["Paris"])
 
 
-def record(n, *answers, reference="Paris"):
-    return {
-        "question_id": f"q{n}",
-        "question": f"{n}?",
-        "references": [reference],
-        "answers": list(answers),
-    }
+def questions_file(write, n_questions, n_paris):
+    """Write questions; the reference of the first ones is Paris, that of the others is Lyon."""
+    rows = [
+        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n < n_paris else "Lyon"}
+        for n in range(n_questions)
+    ]
+    return write(*rows, name="questions.jsonl")
 
 
 def ended(reason, **message):
@@ -61,31 +58,21 @@ UNUSED = {
 }
 
 
-WITH_QUESTIONS = [(name, True) for name in ("limit", "filter")]
-
-
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
-@pytest.mark.parametrize(
-    ("name", "has_questions"), [*WITH_QUESTIONS, *((name, False) for name in UNUSED)]
-)
-def test_a_response_that_is_not_used_is_counted_by_its_reason(name, has_questions, write):
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     response, reason, sentence = UNUSED[name]
-    lines = [
-        {"custom_id": "q0", "response": {"body": chat()}},
-        {"custom_id": "q1", "response": {"body": response}},
-    ]
+    bodies = enumerate([chat(), response])
+    lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
     path = write(*lines, name="responses.jsonl")
-    questions = [{"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris"} for n in range(3)]
-    given = ("--questions", write(*questions, name="questions.jsonl")) if has_questions else ()
-    content = json_of(path, *given)
-    # q2 has no response; without the questions there is no reference.
-    expected = Counter([reason, "no answer" if has_questions else "no reference"])
+    given = (path, "--questions", questions_file(write, 3, 3))
+    content = json_of(*given)
+    expected = Counter([reason, "no answer"])  # q2 has no response
     assert content["not_used"] == {"questions": expected, "answers": {reason: 1}}
-    rows = {row["question_id"]: row for row in content["answers"]}
-    assert (rows["q0"]["reason"], rows["q1"]["reason"]) == ("", reason)
-    assert (rows["q1"]["pro"], rows["q1"]["mistrust"]) == (None, False)
-    assert f"{reason} ({expected[reason]})" in typed("score", path, *given)[0]
-    error = refused("score", path, *given, "--strict")
+    used, unused, _ = content["answers"]
+    assert (used["reason"], unused["reason"]) == ("", reason)
+    assert (unused["pro"], unused["mistrust"]) == (None, False)
+    error = refused("score", *given, "--strict")
     assert f"{path}, line 2" in error
     assert sentence in error
 
@@ -107,7 +94,7 @@ UNUSED_IN_RECORDS = {
 @pytest.mark.parametrize("name", UNUSED_IN_RECORDS)
 def test_a_record_that_is_not_used_is_counted_by_its_reason(name, write):
     change, reason, sentence = UNUSED_IN_RECORDS[name]
-    path = write(record(0, answer("Paris", 0.5)), record(1, answer("Paris", 0.5) | change))
+    path = write(paris(0, answer("Paris", 0.5)), paris(1, answer("Paris", 0.5) | change))
     content = json_of(path)
     assert content["not_used"] == {"questions": {reason: 1}, "answers": {reason: 1}}
     assert [row["mistrust"] for row in content["answers"]] == [False, False]
@@ -118,9 +105,9 @@ def test_a_record_that_is_not_used_is_counted_by_its_reason(name, write):
 def test_a_cut_answer_that_is_more_probable_is_counted_and_marked(write):
     cut = answer("Paris", 0.9, finished=False)
     path = write(
-        *[record(n, cut, answer("Lyon", 0.05)) for n in range(4)],
-        record(4, answer("Pa", 0.04, finished=False), answer("Paris", 0.05)),
-        record(5, cut),
+        *[paris(n, cut, answer("Lyon", 0.05)) for n in range(4)],
+        paris(4, answer("Pa", 0.04, finished=False), answer("Paris", 0.05)),
+        paris(5, cut),
     )
     out, _ = typed("score", path)
     assert "20.0% answered correctly (1 of 5 judged answers)" in out
@@ -144,16 +131,9 @@ def test_a_cut_answer_that_is_more_probable_is_counted_and_marked(write):
 
 
 def test_answers_to_few_of_the_questions_are_scored_and_the_others_have_no_mark(write):
-    rows = [
-        {"question_id": f"q{n}", "answers": [answer("Paris", 0.9 - n / 50), answer("Rome", 0.01)]}
-        for n in range(30)
-    ]
-    questions = [
-        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n < 10 else "Lyon"}
-        for n in range(377)
-    ]
+    rows = [record(n, answer("Paris", 0.9 - n / 50), answer("Rome", 0.01)) for n in range(30)]
     path = write(*rows, name="records.jsonl")
-    given = ("--questions", write(*questions, name="questions.jsonl"))
+    given = ("--questions", questions_file(write, 377, 10))
     for methods in ((), ("--methods", "PRO"), ("--methods", "SE")):
         out, _ = typed("score", path, *given, *methods)
         assert "377 questions, 33.3% answered correctly (10 of 30 judged answers)." in out
@@ -178,12 +158,8 @@ def test_samples_of_few_questions_keep_their_log_probabilities(write):
     rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
     for number, row in enumerate(rows):
         row["response"]["id"] = f"r{number}"
-    questions = [
-        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n else "Lyon"}
-        for n in range(9)
-    ]
     path = write(*rows, name="responses.jsonl")
-    content = json_of(path, "--questions", write(*questions, name="questions.jsonl"))
+    content = json_of(path, "--questions", questions_file(write, 9, 2))
     assert content["exclusions"].startswith("6 of 9 questions are left out")
     assert content["exclusions"].endswith("no answer (6).")
     assert content["answers"][0]["nll"] == 1.0
@@ -191,7 +167,7 @@ def test_samples_of_few_questions_keep_their_log_probabilities(write):
 
 
 def test_questions_without_references_are_named(write):
-    rows = [record(0, answer("Paris", 0.5)), record(1, answer("Paris", 0.5))]
+    rows = [paris(0, answer("Paris", 0.5)), paris(1, answer("Paris", 0.5))]
     del rows[1]["references"]
     content = json_of(write(*rows))
     assert content["not_used"]["questions"] == {"no reference": 1}
@@ -218,5 +194,5 @@ def test_reasons_survive_a_selection_of_questions():
 def test_the_most_frequent_reason_of_a_question_counts():
     cut = answer("Pa", 0.5, finished=False)
     with pytest.warns(UserWarning, match="1 answers that cannot be read"):
-        run = from_records([record(0, cut, cut, answer("x", 0.5, correct="?"))])
+        run = from_records([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
     assert run.reasons().tolist() == ["cut"]

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from test_cli import refused, typed
+from commands import answer, record, refused, typed
 
-from pro_lib.app import cli
 from pro_lib.common import catalog
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "report.html"
@@ -27,13 +25,9 @@ def rows_of(n_questions):
     rows = []
     for n in range(n_questions):
         p = 0.95 - 0.9 * n / n_questions
-        answers = [
-            {"text": f"first {n}", "log_prob": float(np.log(p))},
-            {"text": f"second {n}", "log_prob": float(np.log((1 - p) / 2))},
-        ]
+        answers = (answer(f"first {n}", p), answer(f"second {n}", (1 - p) / 2))
         reference = f"first {n}" if rng.random() < p else "none"
-        row = {"question_id": f"q{n}", "question": f"Question {n}?", "references": [reference]}
-        rows.append(row | {"answers": answers})
+        rows.append(record(n, *answers, question=f"Question {n}?", references=[reference]))
     return rows
 
 
@@ -42,9 +36,7 @@ def write_page(folder, rows, *options):
     records = folder / "records.jsonl"
     records.write_text("\n".join(map(json.dumps, rows)))
     page = folder / "report.html"
-    words = ["report", str(records), "--output", str(page), *options]
-    done = CliRunner().invoke(cli.pro, words)
-    assert done.exit_code == 0, done.output + repr(done.exception)
+    typed("report", records, "--output", page, *options)
     return page
 
 

@@ -7,30 +7,22 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from test_cli import refused, typed
+from commands import answer, json_of, record, refused, typed
 
 from pro_lib import runs
-from pro_lib.app import cli
 from pro_lib.common import catalog
 
 
-def record(n, *probabilities, correct=None):
-    """A record of question n, whose answers have these probabilities."""
-    answers = [
-        {"text": f"{n}{letter}", "log_prob": float(np.log(p))}
-        for letter, p in zip("abc", probabilities, strict=False)
-    ]
-    row = {"question_id": f"q{n}", "question": f"{n}?", "answers": answers}
-    return row if correct is None else row | {"references": [f"{n}a" if correct else "none"]}
+def judged(n, *probabilities, correct=None):
+    """Return a record of question n, whose answers have these probabilities."""
+    texts = [f"{n}{letter}" for letter in "abc"]
+    answers = [answer(*pair) for pair in zip(texts, probabilities, strict=False)]
+    fields = {} if correct is None else {"references": [texts[0] if correct else "none"]}
+    return record(n, *answers, **fields)
 
 
 # NLL orders the answers of questions 1, 2 and 0, PE (-p log p of one answer) those of 0, 1 and 2.
-ROWS = [record(0, 0.5), record(1, 0.125), record(2, 0.25, 0.05)]
-
-
-def json_of(*words):
-    return json.loads(typed("score", *words, "--json")[0])
+ROWS = [judged(0, 0.5), judged(1, 0.125), judged(2, 0.25, 0.05)]
 
 
 def ids(rows):
@@ -60,8 +52,8 @@ def test_an_unknown_method_is_an_error_that_names_the_methods(write):
 
 
 def test_methods_selects_the_columns_and_aurocs(write):
-    judged = [record(n, 0.9 - n / 10, 0.01, correct=n % 2 == 0) for n in range(6)]
-    content = json_of(write(*judged), "--methods", "NLL, SE", "--methods", "PE")
+    rows = [judged(n, 0.9 - n / 10, 0.01, correct=n % 2 == 0) for n in range(6)]
+    content = json_of(write(*rows), "--methods", "NLL, SE", "--methods", "PE")
     assert [row["method"] for row in content["auroc"]] == ["NLL", "PE", "SE"]
     assert "pro" not in content["answers"][0]
 
@@ -91,8 +83,8 @@ def test_output_has_the_format_of_its_suffix_and_is_replaced_again(suffix, write
 
 
 def test_an_unknown_format_is_an_error(write, tmp_path):
-    words = "has no known format. Give a name that ends in .csv, .jsonl or .parquet."
-    assert words in refused("score", write(*ROWS), "--output", tmp_path / "scores.xlsx")
+    output = tmp_path / "scores.xlsx"
+    assert "has no known format" in refused("score", write(*ROWS), "--output", output)
     assert "need --output" in typed("score", write(*ROWS), "--answers", code=2)[1]
 
 
@@ -101,8 +93,7 @@ def test_json_has_null_for_what_is_unknown(write):
     assert (content["n_questions"], content["n_judged"]) == (3, 0)
     assert (content["accuracy"], content["auroc"]) == (None, None)
     assert content["answers"][0]["correct"] is None
-    judged = [record(0, 0.5, correct=True), record(1, 0.25, correct=False)]
-    content = json_of(write(*judged))
+    content = json_of(write(judged(0, 0.5, correct=True), judged(1, 0.25, correct=False)))
     assert (content["n_judged"], content["accuracy"]) == (2, 0.5)
     assert content["auroc"][0]["method"] == "PRO"
     assert content["auroc"][0]["difference_low"] is None
@@ -111,7 +102,7 @@ def test_json_has_null_for_what_is_unknown(write):
 def graded(n_questions, n_wrong):
     """Records of which the last ones are wrong and less probable."""
     return [
-        record(n, 0.9 - 0.8 * n / n_questions, correct=n < n_questions - n_wrong)
+        judged(n, 0.9 - 0.8 * n / n_questions, correct=n < n_questions - n_wrong)
         for n in range(n_questions)
     ]
 
@@ -141,7 +132,7 @@ def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
     rows = []
     for n in range(600):
         is_right = bool(rng.random() < 0.5)
-        rows.append(record(n, rng.uniform(0.3, 0.7), 0.01 if is_right else 0.2, correct=is_right))
+        rows.append(judged(n, rng.uniform(0.3, 0.7), 0.01 if is_right else 0.2, correct=is_right))
     records = write(*rows)
     out, _ = typed("score", records, "--methods", "PRO,NLL")
     words = r"α = 0.2, chosen on (\d+) questions; the results below are of the other (\d+)\."
@@ -160,12 +151,13 @@ def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
 
 
 def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most_questions(write):
-    rows = [record(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(11)]
+    rows = [judged(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(11)]
     for words in ([], ["--alpha", 0.35]):
         out, _ = typed("score", write(*rows), *words)
         assert "With --alpha 0.3, PRO keeps two or more answers of 6 of 11 questions." in out
     assert "With --alpha" not in typed("score", write(*rows), "--alpha", 0.3)[0]
     assert "With --alpha 0.1, PRO" in typed("score", write(*rows[1:]))[0]
+    assert "so it equals NLL" in typed("score", write(*rows), "--alpha", 0.6)[0]
 
 
 EXAMPLE_METHODS = ("PRO", "S-PRO,SE", "NLL,PE")
@@ -188,9 +180,9 @@ def test_the_auroc_of_a_method_of_the_example_does_not_depend_on_the_others(meth
 
 
 def test_two_files_are_compared_on_the_questions_they_share(write):
-    first = write(*[record(n, 0.9 - n / 50, correct=n % 3 > 0) for n in range(30)], name="a.jsonl")
+    first = write(*[judged(n, 0.9 - n / 50, correct=n % 3 > 0) for n in range(30)], name="a.jsonl")
     second = write(
-        *[record(n, 0.9 - n / 50, correct=n % 2 > 0) for n in range(10, 40)], name="b.jsonl"
+        *[judged(n, 0.9 - n / 50, correct=n % 2 > 0) for n in range(10, 40)], name="b.jsonl"
     )
     out, _ = typed("score", first, second)
     lines = out.splitlines()
@@ -211,8 +203,8 @@ def test_two_files_are_compared_on_the_questions_they_share(write):
 
 
 def test_files_without_a_shared_question_cannot_be_compared(write):
-    first = write(record(0, 0.5, correct=True), record(1, 0.5, correct=False), name="a.jsonl")
-    second = write(record(2, 0.5, correct=True), record(3, 0.5, correct=False), name="b.jsonl")
+    first = write(judged(0, 0.5, correct=True), judged(1, 0.5, correct=False), name="a.jsonl")
+    second = write(judged(2, 0.5, correct=True), judged(3, 0.5, correct=False), name="b.jsonl")
     assert "share no judged question" in refused("score", first, second)
 
 
@@ -229,10 +221,9 @@ def test_a_run_is_scored_by_its_folder_or_its_name(tmp_path, monkeypatch):
 
 def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(write):
     records = write(*ROWS)
-    piped = CliRunner().invoke(cli.pro, ["score", "-", "--top", "2"], input=records.read_bytes())
-    assert piped.exit_code == 0, piped.output
-    assert piped.stdout == typed("score", records, "--top", 2)[0]
-    assert piped.stdout.endswith("… and 1 more; --output scores.csv writes all\n")
+    piped, _ = typed("score", "-", "--top", 2, stdin=records.read_bytes())
+    assert piped == typed("score", records, "--top", 2)[0]
+    assert piped.endswith("… and 1 more; --output scores.csv writes all\n")
 
 
 def test_the_rule_of_right_answers_is_named_everywhere(write, tmp_path):

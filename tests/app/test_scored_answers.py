@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import answer, record
 
 from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app import scored_answers
@@ -16,12 +17,10 @@ def run_of(*questions, start=0):
     """A run of questions with (probability, right or None) of their only or first answer."""
     rows = []
     for n, (probability, is_right, *others) in enumerate(questions, start):
-        answers = [{"text": "x", "log_prob": float(np.log(probability))}]
-        answers += [{"text": f"y{m}", "log_prob": float(np.log(p))} for m, p in enumerate(others)]
-        row = {"question_id": f"q{n}", "question": f"{n}?", "answers": answers}
-        if is_right is not None:
-            row["references"] = ["x" if is_right else "z"]
-        rows.append(row)
+        answers = [answer("x", probability)]
+        answers += [answer(f"y{m}", p) for m, p in enumerate(others)]
+        fields = {} if is_right is None else {"references": ["x" if is_right else "z"]}
+        rows.append(record(n, *answers, **fields))
     return importing.from_records(rows)
 
 

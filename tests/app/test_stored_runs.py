@@ -116,8 +116,7 @@ def test_score_uses_the_references_and_the_rows_of_the_last_generate():
 
 
 def test_every_command_reads_the_questions_of_the_last_generate(monkeypatch):
-    rows = with_shots(ROWS)
-    generated(rows)
+    generated(with_shots(ROWS))
     changed = [
         row | {"references": [f"new {n}"], "split": ("validation", "test")[n % 2], "relation": "r"}
         for n, row in enumerate(ROWS)

@@ -4,19 +4,21 @@ import csv
 import json
 import os
 import re
-import subprocess
 import sys
 import unicodedata
 import webbrowser
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from commands import answer, record, typed
 from conftest import read_cells, write_notebook
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm.auto import tqdm
 
 from pro_lib.app import cli
 from pro_lib.app.experiment import Experiment
@@ -35,10 +37,9 @@ NAME = "nasty\x1b[31m\x9b\u202e"  # what Linux takes as the name of a file
 
 def printed(*words, code=0):
     """Return the stdout and the stderr of a command."""
-    done = CliRunner().invoke(cli.pro, [str(word) for word in words])
-    assert done.exit_code == code, done.output + repr(done.exception)
-    assert_plain(done.output)
-    return done.stdout if code == 0 else done.stderr
+    out, err = typed(*words, code=code)
+    assert_plain(out + err)
+    return err if code else out
 
 
 def assert_plain(text):
@@ -52,25 +53,13 @@ def assert_plain(text):
 
 
 @pytest.fixture
-def nasty(tmp_path, monkeypatch):
+def nasty(tmp_path, monkeypatch, write):
     """A working folder with records whose every text is nasty, in a file of such a name."""
     monkeypatch.chdir(tmp_path)
-    answers = [{"text": f"{NASTY}{n}", "log_prob": -0.5 - n} for n in range(2)]
-    row = {
-        "question_id": NASTY,
-        "question": f"{NASTY}?",
-        "references": [f"{NASTY}0"],
-        "answers": answers,
-    }
-    other = {
-        "question_id": "1",
-        "question": "1?",
-        "references": ["a"],
-        "answers": [{"text": "b", "log_prob": -1}],
-    }
-    file = tmp_path / f"{NAME}.jsonl"
-    file.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n")
-    return file
+    answers = [answer(f"{NASTY}{n}", 0.6 - n / 4) for n in range(2)]
+    names = {"question_id": NASTY, "question": f"{NASTY}?"}
+    row = record(0, *answers, references=[f"{NASTY}0"], **names)
+    return write(row, record(1, answer("b", 0.4), references=["a"]), name=f"{NAME}.jsonl")
 
 
 def test_score_prints_escapes_instead_of_control_characters_in_every_column(nasty):
@@ -121,51 +110,39 @@ def test_generate_and_download_print_escapes(nasty, monkeypatch):
     assert r"\x1b[31m" in printed("download", "smollm2-135m")
 
 
-@pytest.fixture(scope="module")
-def run_nasty_notebook(tmp_path_factory):
-    """A function that runs a notebook with nasty names and texts in a process of its own."""
-    folder = tmp_path_factory.mktemp("nasty")
+@pytest.fixture
+def nasty_notebook(tmp_path, monkeypatch):
+    """The name of a notebook with nasty names and texts, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    # A progress bar returns to the start of its line.
+    monkeypatch.setattr("tqdm.auto.tqdm", partial(tqdm, disable=True))
     cells = ["from IPython.display import Markdown", f"print('Figures go to ' + {NAME!r})"]
     cells += [f"if fails:\n    raise KeyError({NASTY!r})\nMarkdown({NASTY!r})"]
-    write_notebook(folder / f"{NAME}.ipynb", *cells, fails=False)
-    (folder / NAME).mkdir()
-    (folder / NAME / f"{NAME}.png").touch()
-    words = [sys.executable, "-m", "pro_lib", "run", f"{NAME}.ipynb", "--executed", "copies"]
-
-    def run(*options):
-        return subprocess.run(
-            [*words, *options], cwd=folder, capture_output=True, encoding="utf-8", check=False
-        )
-
-    return run
+    write_notebook(tmp_path / f"{NAME}.ipynb", *cells, fails=False)
+    Path(NAME).mkdir()
+    Path(NAME, f"{NAME}.png").touch()
+    return f"{NAME}.ipynb"
 
 
-def test_run_prints_escapes_of_the_conclusion_and_of_the_names_of_files(run_nasty_notebook):
-    done = run_nasty_notebook()
-    assert done.returncode == 0, done.stderr
-    assert_plain(done.stdout)
-    conclusion, where = done.stdout.splitlines()
+def test_run_prints_escapes_of_the_conclusion_and_of_the_names_of_files(nasty_notebook):
+    conclusion, where = printed("run", nasty_notebook, "--executed", "copies").splitlines()
     assert conclusion.startswith(r"- \x1b[31mred\x9b2J\u202egnp\x07 next tab")
     assert where.count(r"\x1b[31m") == 3  # folder and name of the figure, name of the copy
 
 
-def test_run_prints_escapes_of_the_error_of_a_cell(run_nasty_notebook):
-    done = run_nasty_notebook("-p", "fails", "True")
-    assert done.returncode == 1
-    error = done.stderr.splitlines()[-1]
-    assert_plain(error)
-    assert r"Error: KeyError: '\x1b[31mred" in error
+def test_an_error_in_a_notebook_is_the_last_line_and_names_its_copy(nasty_notebook):
+    words = ["run", nasty_notebook, "-p", "fails", "True", "--executed", "copies"]
+    error = printed(*words, code=1).splitlines()[-1]
+    assert error.startswith(r"Error: KeyError: '\x1b[31mred")
+    assert error.endswith(r".ipynb)")
+    copy = Path("copies", nasty_notebook).read_text()
+    assert re.search("Figures go to.*Traceback", copy, re.DOTALL)
 
 
-def test_columns_of_wide_letters_are_aligned(tmp_path):
+def test_columns_of_wide_letters_are_aligned(write):
     texts = ["Paris", "東京都", "\x1b[1mbold", "한국", "ﾄｳｷｮｳ", "naïve"]
-    rows = [
-        {"question_id": str(n), "answers": [{"text": text, "log_prob": -1.0}]}
-        for n, text in enumerate(texts)
-    ]
-    file = tmp_path / "records.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    lines = printed("score", file).splitlines()[-1 - len(texts) :]
+    rows = [record(n, answer(text, 0.4)) for n, text in enumerate(texts)]
+    lines = printed("score", write(*rows)).splitlines()[-1 - len(texts) :]
     widths = [
         sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in line) for line in lines
     ]
@@ -193,16 +170,14 @@ FORMULAS += ["＝1", "＋1", "－1", "＠SUM(1)", "\n=1", "  =1", "\u3000+1", ";
 PLAIN = ["Paris", "1-1", "'quoted'", "", "'", "a\rb", 'a "b"', "a,b", "; and", " x=1", "\n"]
 
 
-def write_answers(folder, texts):
-    """Records in which every text is an id, a question and an answer."""
+def score_texts(write, output, texts, *options):
+    """Score records in which every text is an id, a question and an answer; return their file."""
     rows = []
     for n, text in enumerate(texts):
-        answers = [{"text": text, "log_prob": -1.0 - n}]
-        name = f"{text}{n}"
-        row = {"question_id": name, "question": name, "scores": {"=x": 1.0}}
-        rows.append(row | {"answers": answers})
-    file = folder / "records.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
+        names = {"question_id": f"{text}{n}", "question": f"{text}{n}"}
+        rows.append(record(n, {"text": text, "log_prob": -1.0 - n}, scores={"=x": 1.0}, **names))
+    file = write(*rows)
+    printed("score", file, "--output", output, *options)
     return file
 
 
@@ -214,11 +189,10 @@ def cells(path):
 
 @pytest.mark.parametrize(("options", "mark"), [([], "'"), (["--raw-text"], "")])
 def test_texts_that_look_like_formulas_are_marked_unless_raw_text_is_asked_for(
-    options, mark, tmp_path
+    options, mark, write, tmp_path
 ):
     output = tmp_path / "scores.csv"
-    file = write_answers(tmp_path, [*FORMULAS, *PLAIN])
-    printed("score", file, "--output", output, *options)
+    score_texts(write, output, [*FORMULAS, *PLAIN], *options)
     for row, text in zip(cells(output), [*FORMULAS, *PLAIN], strict=True):
         expected = mark + text if text in FORMULAS else text
         assert row["text"] == expected
@@ -227,22 +201,11 @@ def test_texts_that_look_like_formulas_are_marked_unless_raw_text_is_asked_for(
         assert row[f"{mark}=x"] == "1.0"
 
 
-def test_numbers_are_not_marked_as_formulas(tmp_path):
-    output = tmp_path / "scores.csv"
-    printed("score", write_answers(tmp_path, FORMULAS), "--output", output)
-    numbers = [float(row["nll"]) for row in cells(output)]
-    assert numbers == [1.0 + number for number in range(len(FORMULAS))]
-    assert files.spreadsheet_text("1.5") == "1.5"
-
-
-def test_labels_made_from_that_table_match_the_answers(tmp_path):
+def test_labels_made_from_that_table_match_the_answers(write, tmp_path):
     texts = [*FORMULAS, "Paris", "a\rb"]
-    file, output, labels = (
-        write_answers(tmp_path, texts),
-        tmp_path / "scores.csv",
-        tmp_path / "labels.csv",
-    )
-    printed("score", file, "--output", output)
+    output, labels = tmp_path / "scores.csv", tmp_path / "labels.csv"
+    file = score_texts(write, output, texts)
+    assert [float(row["nll"]) for row in cells(output)] == [1.0 + n for n in range(len(texts))]
     with open(labels, "w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
         writer.writerow(["question_id", "text", "correct"])
@@ -250,9 +213,8 @@ def test_labels_made_from_that_table_match_the_answers(tmp_path):
             [row["question_id"], row["text"], n % 2] for n, row in enumerate(cells(output))
         )
     assert list(read_labels(labels)["text"]) == texts
-    n = len(texts)
-    words = f"{n} questions, 50.0% answered correctly ({n // 2} of {n} judged answers)"
-    assert words in printed("score", file, "--labels", labels)
+    counts = f"({len(texts) // 2} of {len(texts)} judged answers)"
+    assert counts in printed("score", file, "--labels", labels)
 
 
 @given(st.text(alphabet="'=+-@\t\ra \n;＝"))
@@ -286,8 +248,7 @@ def kernels(tmp_path, monkeypatch):
 
 def test_the_kernel_python3_is_this_python(kernels):
     write_notebook(kernels / "own.ipynb", "import sys\nprint(sys.executable)")
-    done = CliRunner().invoke(cli.pro, ["run", "own.ipynb", "--executed", "copies"])
-    assert done.exit_code == 0, done.output
+    typed("run", "own.ipynb", "--executed", "copies")
     [cell] = read_cells(kernels / "copies" / "own.ipynb")
     assert cell["outputs"][0]["text"] == [f"{sys.executable}\n"]
 
@@ -295,17 +256,9 @@ def test_the_kernel_python3_is_this_python(kernels):
 @pytest.mark.parametrize(
     ("code", "kernel", "error"),
     [
-        (
-            "import os\nos._exit(3)",
-            "python3",
-            f"the kernel {sys.executable} failed: Kernel died",
-        ),
-        ("1", "named", "the kernel 'named' failed: Kernel died before replying to kernel_info"),
-        (
-            "1",
-            "absent",
-            "its kernel 'absent' is not installed; `jupyter kernelspec list` shows those that are",
-        ),
+        ("import os\nos._exit(3)", "python3", f"the kernel {sys.executable} failed: Kernel died"),
+        ("1", "named", "the kernel 'named' failed: Kernel died before replying"),
+        ("1", "absent", "its kernel 'absent' is not installed"),
     ],
     ids=["dies", "other", "absent"],
 )

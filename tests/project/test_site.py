@@ -139,20 +139,14 @@ FIGURES = sorted(
 def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption(cells, pages):
     gallery = pages.gallery()
     assert cells.caption("figures/02_alpha_sweep") in gallery
+    text = cells.with_captions("![x](../../figures/02_alpha_sweep.png)\n\nText.")
+    assert text.split("\n\n")[1].startswith("AUROC of PRO against α")
     for figure in FIGURES:
         name = figure.with_suffix("").as_posix()
         picture = rf"\]\(\.\./{name}.png\){{ loading=lazy }}\]"
         notebook = rf"\(\.\./notebooks/{figure.name[:2]}_\w+\.ipynb\)"
         assert re.search(picture + notebook, gallery), name
         assert f"[SVG](../{name}.svg) · [numbers](../{name}.csv)" in gallery, name
-
-
-def test_a_page_has_the_caption_below_the_picture(cells):
-    text = cells.with_captions("![x](../../figures/02_alpha_sweep.png)\n\nText.")
-    assert text.startswith("![x](../../figures/02_alpha_sweep.png)\n\nAUROC of PRO against α")
-    assert text.endswith("\n\nText.")
-    other = "![x](../../figures/none.png)"
-    assert cells.with_captions(other) == other
 
 
 # ---- The built site ------------------------------------------------------------------------------
@@ -239,27 +233,17 @@ FRAMES_ARE_WHOLE = """
 
 @pytest.mark.slow
 @needs_browser
-def test_browser_requests_nothing_from_the_network_and_reports_no_error(served):
-    with browser_page(f"{served}/index.html") as (page, errors):
+@pytest.mark.parametrize("width", [1370, 400])
+def test_pages_and_formulas_fit_the_window_and_load_nothing_from_the_network(served, width):
+    with browser_page(f"{served}/index.html", width=width) as (page, errors):
         urls = []
         page.on("request", lambda request: urls.append(request.url))
         for name in VISITED:
             page.goto(f"{served}/{name}.html")
             page.wait_for_load_state("networkidle")
-        assert [url for url in urls if not url.startswith((served, "data:"))] == []
-        assert errors == []
-
-
-@pytest.mark.slow
-@needs_browser
-@pytest.mark.parametrize("width", [1370, 400])
-def test_pages_and_formulas_fit_the_width_of_the_window(served, width):
-    with browser_page(f"{served}/index.html", width=width) as (page, errors):
-        for name in VISITED:
-            page.goto(f"{served}/{name}.html")
-            page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             assert page.evaluate(CLIPPED_FORMULAS) == 0, name
+        assert [url for url in urls if not url.startswith((served, "data:"))] == []
         assert errors == []
 
 
@@ -273,20 +257,13 @@ def test_framed_explorer_works_when_the_page_is_opened_as_a_file(site):
 
 @pytest.mark.slow
 @needs_browser
-def test_framed_explorer_is_shown_completely(served):
+def test_framed_explorer_is_shown_completely_and_follows_the_switch_to_dark_colors(served):
     with browser_page(f"{served}/index.html") as (page, errors):
         page.locator("iframe.explorer").scroll_into_view_if_needed()
-        page.frame_locator("iframe.explorer").locator("figure svg").last.wait_for()
+        frame = page.frame_locator("iframe.explorer")
+        frame.locator("figure svg").last.wait_for()
         page.wait_for_function(FRAMES_ARE_WHOLE)
-        assert errors == []
-
-
-@pytest.mark.slow
-@needs_browser
-def test_framed_explorer_follows_the_switch_to_dark_colors(served):
-    with browser_page(f"{served}/index.html") as (page, errors):
-        page.locator("iframe.explorer").scroll_into_view_if_needed()
-        explorer = page.frame_locator("iframe.explorer").locator(".pro-app")
+        explorer = frame.locator(".pro-app")
         sync_api.expect(explorer).to_have_css("background-color", "rgb(255, 255, 255)")
         page.get_by_title("dark").click()
         sync_api.expect(explorer).not_to_have_css("background-color", "rgb(255, 255, 255)")
