@@ -203,7 +203,7 @@ def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
     return f"{line} Of the marked answers, {marked} are wrong; of the others, {others}."
 
 
-def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
+def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     """Return the summary as data of JSON.
 
     Unknown values are None.
@@ -274,7 +274,7 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
     return lines
 
 
-def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
+def comparison_json(comparison: AnswerComparison) -> dict[str, Any]:
     """Return a comparison as data of JSON."""
     difference = comparison.accuracy_difference
     return vars(comparison) | {
