@@ -3,10 +3,10 @@
     python benchmarks/audit.py [--model facts-2m] [--dataset world-facts] [--csv FILE]
 
 Every row changes one choice, by an option of the package or by a function of this module or of
-variants.py; docs/results/audit.md explains the rows. A row is compared with the project's choice on
-the same questions by the difference of the AUROCs. Its 95 % interval is that of the jackknife over
-the relations of the questions. The α of PRO is chosen on 100 validation questions under the same
-choice, unless the row states another α.
+variants.py; docs/explanation/protocols.md has the rules. A row is compared with the project's
+choice on the same questions by the difference of the AUROCs. Its 95 % interval is that of the
+jackknife over the relations of the questions. The α of PRO is chosen on 100 validation questions
+under the same choice, unless the row states another α.
 """
 
 import warnings

@@ -13,7 +13,7 @@ from pro_lib.generation.run_generation import generate
 
 LISTINGS = {}
 NAME = "served/facts"
-server_client._backoff = lambda n_tries: 0.0  # no waiting between tries
+server_client._BACKOFF = lambda state: 0.0  # no waiting between tries
 
 
 def listed_models(**fields):
@@ -43,6 +43,53 @@ def props(n_ctx=1024, **fields):
 
 
 @contextmanager
+def answering(post, get=None, host="127.0.0.1"):
+    """Yield the address of a server.
+
+    `post(path, headers, body)` and `get(path)` return a JSON object, or an HTTP status and the
+    object or bytes, with headers as an optional third item. The bytes `dead` end the connection.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+        def do_GET(self):
+            self.answer(get(self.path))
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(post(self.path, dict(self.headers), body))
+
+        def answer(self, reply):
+            status, content, *more = reply if isinstance(reply, tuple) else (200, reply)
+            if content == b"dead":
+                self.close_connection = True
+                return
+            if not isinstance(content, bytes):
+                content = json.dumps(content).encode()
+            headers = {"Date": self.date_time_string()} | (more[0] if more else {})
+            headers["Content-Length"] = len(content) + 100 * (content == b'{"half')
+            headers["Connection"] = "close"
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+    address = "127.0.0.1" if host == "localhost" else host
+    http = ThreadingHTTPServer((address, 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://{host}:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+@contextmanager
 def serving(  # noqa: PLR0913  # each option is one behaviour of a server
     model,
     lie=None,
@@ -59,14 +106,13 @@ def serving(  # noqa: PLR0913  # each option is one behaviour of a server
     Args:
         model: the model that is served.
         lie: `lie(reply, n, prompt)` returns another reply to request n of a completion (from 0
-            on), or the HTTP status and the bytes of the answer, with its headers as an optional
-            third item. The bytes `dead` end the connection.
+            on), as `answering` describes it.
         most: the most log-probabilities that are listed.
         ids: whether lists are those of vLLM, else of llama.cpp.
         sampler: `sampler(log_probs, body)` returns the listed values for log-probabilities in
             descending order; tokens with NaN are left out.
-        pages: JSON objects, or statuses with bytes, by path; by default /v1/models is that of
-            vLLM. Other pages have the status 404.
+        pages: answers, or functions of the path, by path; by default /v1/models is that of vLLM.
+            Other pages have the status 404.
         requests: a list to which the body of each completion and the path of each page are added.
         host: the name of this machine in the address.
     """
@@ -74,50 +120,21 @@ def serving(  # noqa: PLR0913  # each option is one behaviour of a server
     pages = {"/v1/models": listed_models()} if pages is None else pages
     requests = [] if requests is None else requests
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_):
-            """Say nothing."""
-
-        def do_GET(self):
-            requests.append(self.path)
-            page = pages.get(self.path, (404, b"<html>not found</html>"))
-            self.answer(page(self) if callable(page) else page)
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append(body)
-            with lock:
-                reply = listing(model, body, most, ids, sampler)
-                reply = lie(reply, next(n_requests), body["prompt"]) if lie else reply
-            self.answer(reply)
-
-        def answer(self, reply):
-            status, content, *more = (
-                reply if isinstance(reply, tuple) else (200, json.dumps(reply).encode())
-            )
-            if content == b"dead":
-                self.close_connection = True
-                return
-            headers = {"Date": self.date_time_string()} | (more[0] if more else {})
-            self.send_response_only(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content) + 100 * (content == b'{"half')))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(content)
-
     lock = threading.Lock()
-    address = "127.0.0.1" if host == "localhost" else host
-    http = ThreadingHTTPServer((address, 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://{host}:{http.server_port}/v1"
-    finally:
-        http.shutdown()
-        http.server_close()
+
+    def get(path):
+        requests.append(path)
+        page = pages.get(path, (404, b"<html>not found</html>"))
+        return page(path) if callable(page) else page
+
+    def post(path, headers, body):
+        requests.append(body)
+        with lock:
+            reply = listing(model, body, most, ids, sampler)
+            return lie(reply, next(n_requests), body["prompt"]) if lie else reply
+
+    with answering(post, get, host) as url:
+        yield url
 
 
 @torch.inference_mode()
@@ -177,25 +194,9 @@ def replying(*replies):
     """Yield the address of a server that sends these replies in turn, and the requests it got."""
     requests = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_):
-            """Say nothing."""
+    def post(*request):
+        requests.append(request)
+        return replies[min(len(requests), len(replies)) - 1]
 
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append((self.path, dict(self.headers), body))
-            reply = replies[min(len(requests), len(replies)) - 1]
-            status, reply = reply if isinstance(reply, tuple) else (200, reply)
-            content = json.dumps(reply).encode()
-            self.send_response_only(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}/v1", requests
-    finally:
-        http.shutdown()
-        http.server_close()
+    with answering(post) as url:
+        yield url, requests

@@ -15,7 +15,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import not_empty
 from pro_lib.evaluation.calibration_runs import right_probability, run_guarantee
 from pro_lib.evaluation.guarantees import Guarantee
-from pro_lib.generation import decoding
+from pro_lib.generation.decoding import strategies
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.metrics.correctness import Choices
 from pro_lib.questions import question_sets
@@ -149,7 +149,7 @@ def ask(
         raise ValueError(f"question={question!r:.60} must be a text; {remedy}")
     if np.ndim(alpha):
         raise ValueError(f"alpha={alpha!r:.60} must be one number")
-    decoder = decoding.strategy(strategy, **own_settings(strategy, settings))
+    decoder = strategies.strategy(strategy, **own_settings(strategy, settings))
     # A wrong α is an error before the model is asked.
     scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
     calibration_run = None if calibration is None else _read_calibration(calibration)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import hashlib
 import os
 import re
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from pro_lib.common.files import regular
+from pro_lib.common.files import file_sha256, regular, sha256
 from pro_lib.common.validation import SentenceError, not_empty
 
 if TYPE_CHECKING:
@@ -282,7 +281,7 @@ def fingerprint(source: Path) -> str:
         status = path.stat()
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         checksums += f"{path.name} {_digest(path, *stamp)} "
-    return hashlib.sha256(checksums.encode()).hexdigest()[:16]
+    return sha256(checksums.encode())[:16]
 
 
 def known_fingerprint(source: str) -> str | None:
@@ -321,8 +320,7 @@ def _digest(path: Path, *stamp: int) -> str:
     """Return the checksum of a file."""
     # The result is cached by the inode, the size, and the times of modification and change, because
     # a gigabyte takes seconds. A program can set the time of modification, but not that of change.
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)
 
 
 def paper(name: str, settings: pd.DataFrame | None = None) -> pd.DataFrame:

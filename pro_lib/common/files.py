@@ -273,6 +273,12 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of the content of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 # The rule for a name that becomes one folder of a path.
 FOLDER_NAME = "the name of a folder: without / or \\ and at most 255 bytes long"
 

@@ -1,6 +1,7 @@
 """Append-only files of JSON objects, one per line, that a killed process cannot damage."""
 
 import json
+import mmap
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from filelock import lock_descriptor
 
 from pro_lib.common.files import RunError, reading, regular, writing
 
-_BLOCK = 4096  # bytes read at a time to find the last line end
 _POLL_INTERVAL = 0.005  # seconds between attempts to lock a file that another process appends to
 
 
@@ -90,15 +90,8 @@ def _is_object(end: bytes, where: str) -> bool:
 
 def _last_line(file: BinaryIO) -> tuple[int, bytes]:
     """Return where the text after the last line end begins, and this text."""
-    position = file.seek(0, os.SEEK_END)
-    end = b""
-    while position:
-        start = max(0, position - _BLOCK)
-        file.seek(start)
-        block = file.read(position - start)
-        place = block.rfind(b"\n")
-        end = block[place + 1 :] + end
-        if place >= 0:
-            return start + place + 1, end
-        position = start
-    return 0, end
+    if not file.seek(0, os.SEEK_END):
+        return 0, b""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.rfind(b"\n") + 1
+        return start, content[start:]

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 # Methods with which objects of pydantic, NumPy and client libraries return their plain values.
 _CONVERTERS = ("model_dump", "tolist", "to_dict")
 _MAX_DEPTH = 60
@@ -94,16 +96,4 @@ def _has_fields(value: object) -> bool:
 
 def json_value(value: Any) -> Any:
     """Return a value that JSON can express: no NaN, no infinity, no numpy scalar."""
-    import math
-
-    import numpy as np
-
-    if isinstance(value, Mapping):
-        return {str(key): json_value(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(part) for part in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda part: part.item())

@@ -37,16 +37,12 @@ def without_thoughts(text: str) -> tuple[str, bool]:
         >>> without_thoughts("Paris")
         ('Paris', False)
     """
-    if not any(character in text for character in "<[◁") and not text.startswith(_BARE_ANALYSIS):
-        return text, False
     rest = _after_first_thought(text)
-    if rest is None:
-        return text, False
-    answer = rest
+    has_thought = rest is not None
     while rest is not None:
-        answer = rest
-        rest = _after_first_thought(answer)
-    return answer, True
+        text = rest
+        rest = _after_first_thought(text)
+    return text, has_thought
 
 
 def _after_first_thought(text: str) -> str | None:

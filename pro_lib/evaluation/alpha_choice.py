@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from pro_lib.common.files import sha256
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.questions.repeats import normalized_question
@@ -84,7 +84,16 @@ def choose_alpha(
         >>> choice.reason
         'α = 0.05, chosen on 265 questions; the results below are of the other 523.'
     """
-    for words, is_chosen_on in _parts(evaluation, questions, cluster):
+    ids = evaluation.answers["question_id"]
+    parts = []
+    if "split" in questions:
+        splits = questions.set_index("question_id")["split"].loc[ids]
+        is_validation = (splits == "validation").to_numpy()
+        if is_validation.sum() >= FEWEST_TO_CHOOSE:
+            parts.append(("validation questions", is_validation))
+    if len(ids) >= FEWEST_TO_HALVE:
+        parts.append(("questions", half_of_texts(evaluation, questions, cluster=cluster)))
+    for words, is_chosen_on in parts:
         chosen_on = evaluation.rows(is_chosen_on)
         reported = evaluation.rows(~is_chosen_on)
         if min(chosen_on.n_rarer, reported.n_rarer) >= FEWEST_OF_A_CLASS:
@@ -100,20 +109,6 @@ def choose_alpha(
         "answers in each part"
     )
     return default_alpha(evaluation.search_alpha, why=why)
-
-
-def _parts(
-    evaluation: Evaluation, questions: pd.DataFrame, cluster: str | None
-) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield the masks (n,) of the questions on which α may be chosen, with words for them."""
-    ids = evaluation.answers["question_id"]
-    if "split" in questions:
-        splits = questions.set_index("question_id")["split"].loc[ids]
-        is_validation = (splits == "validation").to_numpy()
-        if is_validation.sum() >= FEWEST_TO_CHOOSE:
-            yield "validation questions", is_validation
-    if len(ids) >= FEWEST_TO_HALVE:
-        yield "questions", half_of_texts(evaluation, questions, cluster=cluster)
 
 
 def half_of_texts(
@@ -132,17 +127,13 @@ def half_of_texts(
         names = rows[cluster].map(str)
     else:
         names = rows["question"].fillna(rows["question_id"]).map(normalized_question)
-    numbers = pd.Series([_hash_number(name) for name in names])
+    # The number of a name is below 2**32, and depends on the name alone.
+    digests = [sha256(name.encode(errors="replace")) for name in names]
+    numbers = pd.Series([int(digest[:8], 16) for digest in digests])
     if "cluster" in evaluation.answers:
         # Clusters that share a text are joined, and one of their numbers decides.
         numbers = numbers.groupby(evaluation.answers["cluster"]).transform("min")
     return np.asarray(numbers % 2 == 0)
-
-
-def _hash_number(name: str) -> int:
-    """Return a number below 2**32 that depends on a text alone."""
-    digest = hashlib.sha256(name.encode(errors="replace")).digest()
-    return int.from_bytes(digest[:4])
 
 
 def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:

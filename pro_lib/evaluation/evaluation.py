@@ -13,9 +13,9 @@ from pro_lib import scoring
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.judgement import Judgement, Verdicts
-from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray
+from pro_lib.questions.repeats import one_per_text
 
 DEFAULT_ALPHA = 0.4  # the paper recommends it if there are no validation data
 # α is chosen from these values, which include every α that the paper prints. On 100 questions, a
@@ -170,14 +170,14 @@ class Evaluation:
                 f"{name} needs log-probabilities, but most or all answers of {self.dataset}, "
                 f"{self.model} are texts without them"
             )
-        if k is None and name == "PRO":
-            inputs = {"log_probs": self.log_probs, "search_alpha": self.search_alpha}
-            return AlphaScore(METHODS["PRO"], inputs)(alpha)
-        if k is None:
-            return self.alpha_scores[name](alpha)
         if name != "PRO":
-            raise ValueError(f"k={k!r} is possible for PRO only, not for {name}")
+            if k is not None:
+                raise ValueError(f"k={k!r} is possible for PRO only, not for {name}")
+            return self.alpha_scores[name](alpha)
+        # `sentence` reports the questions that the warning is about.
         with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
+            if k is None:
+                return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
     def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
@@ -245,9 +245,7 @@ class Evaluation:
         """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
         if "text_number" not in self.answers:
             return self
-        order = np.random.default_rng(seed).permutation(len(self.answers))
-        _, first = np.unique(self.answers["text_number"].to_numpy()[order], return_index=True)
-        return self.rows(np.sort(order[first]))
+        return self.rows(one_per_text(self.answers["text_number"], seed=seed))
 
     def cautions(self) -> str:
         """Return sentences about what restricts the result, if there are any.

@@ -138,17 +138,10 @@ def guarantee(
     # The probability of so many right answers or more, if the accuracy were the target.
     p_values = bdtrc(n_right - 1, n_answered, target)
     last = _last_rejected(p_values, levels)
-    if last is None:
-        return Guarantee(target, confidence, None, 0, 0, len(values), n_repeats)
-    return Guarantee(
-        target,
-        confidence,
-        threshold=float(thresholds[last]),
-        n_answered=int(n_answered[last]),
-        n_right=int(n_right[last]),
-        n_validation=len(values),
-        n_repeats=n_repeats,
-    )
+    shown: tuple[float | None, int, int] = (None, 0, 0)
+    if last is not None:
+        shown = (float(thresholds[last]), int(n_answered[last]), int(n_right[last]))
+    return Guarantee(target, confidence, *shown, len(values), n_repeats)
 
 
 def _starting_levels(
@@ -212,8 +205,7 @@ def set_threshold(
         >>> set_threshold(right, delta=0.3, search_alpha=0.1)
         0.3
     """
-    values = _right(right, search_alpha)
-    values = np.sort(values[_one_of_each(texts, len(values), seed)])
+    values = np.sort(_right(right, search_alpha, texts, seed))
     _check_between_0_and_1("delta", delta)
     # Without the rounding, 0.29 of 100 would be 28.
     rank = min(len(values), int(round(delta * (len(values) + 1), 9)))
@@ -255,8 +247,7 @@ def miss_rate(
         >>> share, round(limit, 2)
         (0.25, 0.75)
     """
-    values = _right(right, search_alpha)
-    values = values[_one_of_each(texts, len(values), seed)]
+    values = _right(right, search_alpha, texts, seed)
     _check_between_0_and_1("confidence", confidence)
     if alpha < search_alpha:
         problem = "the search did not look for answers in between"
@@ -290,9 +281,12 @@ def _one_of_each(texts: ArrayLike | None, n: int, seed: int) -> NDArray[np.intp]
     return one_per_text(texts, seed=seed)
 
 
-def _right(right: ArrayLike, search_alpha: float) -> NDArray[np.float64]:
-    """Return probabilities (m,), 0 for those below the α of the search."""
+def _right(
+    right: ArrayLike, search_alpha: float, texts: ArrayLike | None, seed: int
+) -> NDArray[np.float64]:
+    """Return probabilities, 0 for those below the α of the search, one for each text."""
     values = np.asarray(right, dtype=np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise ValueError("right must be probabilities (m,), 0 where no right answer was found")
-    return np.where(values >= search_alpha, values, 0.0)
+    values = np.where(values >= search_alpha, values, 0.0)
+    return values[_one_of_each(texts, len(values), seed)]

@@ -274,8 +274,17 @@ def method_scores(
     """
     is_counted = ~(beams.repeats & (protocol.distinct and not beams.are_texts))
     counted = beams.only(is_counted)
-    inputs = _common_inputs(counted, counted if protocol.is_paper else samples)
-    inputs["search_alpha"] = search_alpha
+    inputs: dict[str, Any] = {
+        "log_probs": counted.log_probs,
+        "mean_log_probs": counted.means,
+        "texts": counted.texts,
+        "search_alpha": search_alpha,
+    }
+    averaged = counted if protocol.is_paper else samples
+    if averaged is not None:
+        inputs["sample_log_probs"] = averaged.log_probs
+        known_means = np.where(averaged.means_known[:, None], averaged.means, np.nan)
+        inputs["sample_mean_log_probs"] = known_means
     table = {}
     alpha_scores = {}
     sources = {"": inputs}
@@ -288,39 +297,18 @@ def method_scores(
                 continue
             name = f"{method.name}{ending}"
             if not method.reads <= set(known):
-                if ending and _may_be_known(method, samples):
+                # It is unavailable only because meanings cannot be compared here.
+                lacks_samples = samples is None and method.reads & _SAMPLE_INPUTS
+                if ending and not method.needs_alpha and not lacks_samples:
                     table[name] = np.full(len(beams.log_probs), np.nan)
             elif method.needs_alpha:
-                alpha_scores[name] = AlphaScore(method, _used(known, method))
+                used = {name: known[name] for name in {*method.reads, "log_probs"}}
+                alpha_scores[name] = AlphaScore(method, used)
             else:
                 table[name] = score_of(method, known)
     width = max(1, (~np.isnan(counted.log_probs)).sum(axis=1).max(initial=0))
     scores = pd.DataFrame(table, index=range(len(beams.log_probs)))
     return MethodScores(counted.log_probs[:, :width], scores, alpha_scores)
-
-
-def _may_be_known(method: Method, samples: AnswerMatrices | None) -> bool:
-    """Return whether a method is unavailable only because meanings cannot be compared here."""
-    return not method.needs_alpha and (samples is not None or not method.reads & _SAMPLE_INPUTS)
-
-
-def _used(inputs: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """Return the inputs of a method, and log_probs, which has a row for each question."""
-    return {name: inputs[name] for name in {*method.reads, "log_probs"}}
-
-
-def _common_inputs(counted: AnswerMatrices, averaged: AnswerMatrices | None) -> dict[str, Any]:
-    """Return the inputs that do not compare meanings."""
-    inputs: dict[str, Any] = {
-        "log_probs": counted.log_probs,
-        "mean_log_probs": counted.means,
-        "texts": counted.texts,
-    }
-    if averaged is not None:
-        inputs["sample_log_probs"] = averaged.log_probs
-        known_means = np.where(averaged.means_known[:, None], averaged.means, np.nan)
-        inputs["sample_mean_log_probs"] = known_means
-    return inputs
 
 
 def _similarity_inputs(

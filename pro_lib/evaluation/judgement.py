@@ -118,14 +118,19 @@ class Judgement(Protocol):
     def accuracy_at(self, scores: ArrayLike, n_answered: NDArray[np.intp]) -> Estimate:
         """Return the accuracy among the k least uncertain answers, for some k (A,)."""
 
-    def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
-        """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
-
     def oracle(self) -> tuple[FloatArray, FloatArray]:
         """Return a score (n,) that ranks all right answers first, and its accuracy among k."""
 
     def check(self, fitted: Calibration) -> Calibration:
         """Return a calibration that is checked by this judgement."""
+
+
+def accuracy_of(judgement: Judgement, is_chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
+    if not is_chosen.any():
+        return Estimate(np.nan, np.nan, np.nan)
+    group = judgement.accuracies(is_chosen[None].astype(np.float64))
+    return Estimate(group.value.item(), group.low.item(), group.high.item())
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,13 @@ class Differences:
         """Return the columns of a table, in which the reference has the given name."""
         columns = self.estimate.columns(f"auroc_minus_{name}")
         return {"n_differ": self.n_differ, **columns, "p_value": self.p_value}
+
+    def with_reference(self, is_reference: ArrayLike) -> Differences:
+        """Return the differences with an interval of 0 and no p-value where it is (A,) true."""
+        low = np.where(is_reference, 0.0, self.estimate.low)
+        high = np.where(is_reference, 0.0, self.estimate.high)
+        p_value = np.where(is_reference, np.nan, self.p_value)
+        return Differences(self.n_differ, Estimate(self.estimate.value, low, high), p_value)
 
 
 @dataclass(frozen=True)
@@ -223,14 +235,9 @@ class Verdicts:
         """Return the differences to a reference, by `metrics.delong`."""
         both = np.column_stack([reference, scores])
         tests = metrics.delong(both, self.verdicts, clusters=self.clusters)
-        by_definition = np.broadcast_to(is_reference, scores.shape[1])
-        estimate = Estimate(
-            tests.difference[1:],
-            np.where(by_definition, 0.0, tests.low[1:]),
-            np.where(by_definition, 0.0, tests.high[1:]),
-        )
-        p_value = np.where(by_definition, np.nan, tests.p_value[1:])
-        return Differences(tests.n_differ[1:], estimate, p_value)
+        estimate = Estimate(tests.difference[1:], tests.low[1:], tests.high[1:])
+        differences = Differences(tests.n_differ[1:], estimate, tests.p_value[1:])
+        return differences.with_reference(is_reference)
 
     def compare(
         self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
@@ -260,13 +267,6 @@ class Verdicts:
         curve = accuracy_curve(np.asarray(scores, dtype=np.float64), self.verdicts)
         accuracy = curve[np.asarray(n_answered) - 1]
         return Estimate(accuracy, *metrics.wilson(accuracy, n_answered))
-
-    def accuracy_of(self, is_chosen: NDArray[np.bool_]) -> Estimate:
-        """Return the accuracy of the answers of a mask (n,), with Wilson's interval."""
-        chosen = self.verdicts[is_chosen]
-        accuracy = chosen.mean() if chosen.size else np.nan
-        low, high = metrics.wilson(accuracy, chosen.size)
-        return Estimate(accuracy, float(low), float(high))
 
     def oracle(self) -> tuple[FloatArray, FloatArray]:
         """Return whether each answer is wrong, and the accuracy if all right ones come first."""

@@ -6,8 +6,8 @@ from `METHODS`. `evaluation.inputs` computes what the methods read.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
+import runpy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -180,15 +180,10 @@ def _from_file(path: str, attribute: str) -> Any:
     """Return a method or function of a Python file, which is run."""
     if not Path(path).is_file():
         raise SentenceError(f"--methods {path}:{attribute}: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        method = runpy.run_path(path).get(attribute)
     except Exception as error:
         raise SentenceError(f"--methods {path}:{attribute} cannot be run: {error}") from error
-    method = getattr(module, attribute, None)
     if not callable(method) and not isinstance(method, Method):
         raise SentenceError(f"--methods {path}:{attribute}: {path} has no function {attribute!r}")
     return method

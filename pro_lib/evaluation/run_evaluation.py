@@ -189,21 +189,20 @@ class _EvaluatedRuns:
         # This is decided on all questions of the run, so that its splits are scored alike.
         has_few_log_probs = 0 < beams.n_with_log_probs() < beams.n_texts_alone()
         are_texts = samples is not None and has_few_log_probs
-        are_samples = samples is beams
-        if split is not None:
-            beams = beams.select(split=split)
-        n_with_log_probs = beams.n_with_log_probs()
-        question_ids = list(beams.questions["question_id"])
-        if are_samples:
-            samples = beams
-        elif samples is not None:
-            samples = samples.select(question_ids=question_ids)
-        others = [run.select(question_ids=question_ids) for run in others]
-        if are_texts:
-            beams = beams.as_texts()
-            samples = samples.as_texts() if samples is not None else None
-            others = [run.as_texts() for run in others]
-        return cls(beams, samples, others, are_texts, n_with_log_probs)
+        selected = beams if split is None else beams.select(split=split)
+        question_ids = list(selected.questions["question_id"])
+
+        def prepared(run: Run) -> Run:
+            run = selected if run is beams else run.select(question_ids=question_ids)
+            return run.as_texts() if are_texts else run
+
+        prepared_beams = prepared(beams)
+        prepared_samples = None
+        if samples is not None:
+            prepared_samples = prepared_beams if samples is beams else prepared(samples)
+        prepared_others = [prepared(run) for run in others]
+        n_with_log_probs = selected.n_with_log_probs()
+        return cls(prepared_beams, prepared_samples, prepared_others, are_texts, n_with_log_probs)
 
 
 def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
@@ -243,15 +242,21 @@ def _evaluation(
     compared_methods, left_out = common_methods(every_method, answers["correct"])
     not_compared = tuple(left_out)
     if runs.are_texts:
-        counts = (runs.n_with_log_probs, len(answers))
-        left_out = {"every score of log-probabilities": counts, **left_out}
+        n_scored = (runs.n_with_log_probs, len(answers))
+        left_out = {"every score of log-probabilities": n_scored, **left_out}
     reasons = runs.beams.reasons()
     is_usable, exclusions = metrics.usable(
         compared_methods.set_axis(list(runs.beams.questions["question_id"])),
         answers["correct"],
         reasons=reasons,
     )
+    if left_out:
+        counts = [
+            f"{name} ({n:,} of {of:,} questions have it)" for name, (n, of) in left_out.items()
+        ]
+        exclusions += f" Left out of the comparison: {', '.join(counts)}."
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
+    is_scored = compared_methods.notna().all(axis=1)
     info = runs.beams.info
     return Evaluation(
         model=info.model,
@@ -259,14 +264,14 @@ def _evaluation(
         answers=answers,
         log_probs=scores.log_probs,
         baselines=available,
-        exclusions=exclusions + _left_out_sentence(left_out),
+        exclusions=exclusions,
         unavailable=tuple(table.columns.difference(available.columns, sort=False)),
         search_alpha=runs.beams.search_alpha,
         protocol=protocol.name,
         strategy=info.strategy,
         alpha_scores={name: scores.alpha_scores[name] for name in with_alpha},
         note=info.provenance.get("note", ""),
-        n_unlabelled=_count_unlabelled(answers, compared_methods),
+        n_unlabelled=int((is_scored & answers["correct"].isna()).sum()),
         reasons=count_reasons(reasons),
         is_judged=is_usable,
         left_out=not_compared,
@@ -283,22 +288,6 @@ def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:
     given_scores = columns.rename(columns=lambda name: name.removeprefix("score_"))
     computed = (*scores.table, *scores.alpha_scores, "PRO", *RESERVED)
     return given_scores.rename(columns={name: f"{name}, given" for name in computed})
-
-
-def _left_out_sentence(left_out: Mapping[str, tuple[int, int]]) -> str:
-    """Return a sentence about the methods that are left out of the comparison, or ""."""
-    if not left_out:
-        return ""
-    parts = []
-    for name, (n_scored, n_questions) in left_out.items():
-        parts.append(f"{name} ({n_scored:,} of {n_questions:,} questions have it)")
-    return f" Left out of the comparison: {', '.join(parts)}."
-
-
-def _count_unlabelled(answers: pd.DataFrame, scores: pd.DataFrame) -> int:
-    """Return the number of questions that have scores, but no label and no reference."""
-    is_scored = scores.notna().all(axis=1).to_numpy()
-    return int((answers["correct"].isna() & is_scored).sum())
 
 
 def _check_labels(answers: pd.DataFrame, labels: pd.DataFrame, name: str) -> None:

@@ -26,10 +26,7 @@ from pro_lib.common.files import sha256
 from pro_lib.common.thoughts import thought_mark
 from pro_lib.generation.decoding.compatibility import positions
 from pro_lib.generation.decoding.exact_search import FEWEST, N_QUESTIONS, measured_epsilon
-from pro_lib.generation.decoding.packed_tree import (
-    ForwardCounts,
-    Tree,
-)
+from pro_lib.generation.decoding.packed_tree import ForwardCounts, Tree
 from pro_lib.generation.decoding.steps import Outcome
 from pro_lib.generation.decoding.strategies import Strategy, Threshold
 from pro_lib.generation.models import Model, UnsupportedModelError
@@ -93,16 +90,17 @@ class Job:
     def _check_template(self) -> None:
         """Raise `UnsupportedModelError` for a chat template whose prompts lack the question."""
         # The prompts of two questions are compared, because a template may trim or escape a text.
-        first_prompt, second_prompt = self._prompts(self._two_examples())
+        first_prompt, second_prompt = self._example_prompts
         if first_prompt == second_prompt:
             raise UnsupportedModelError(
                 f"the chat template of model {self.model.name} drops the question: two different "
                 "questions have the same prompt; use chat=False, or correct the template"
             )
 
-    def _two_examples(self) -> pd.DataFrame:
-        """Return a table of two questions, which differ from their first letter on."""
-        return self.questions.with_questions(["Who?", "In what year?"]).table
+    @cached_property
+    def _example_prompts(self) -> list[list[int]]:
+        """The prompts of two questions, which differ from their first letter on."""
+        return self._prompts(self.questions.with_questions(["Who?", "In what year?"]).table)
 
     def _check_token_ids(self, prompts: Sequence[Sequence[int]]) -> None:
         """Raise `UnsupportedModelError` for a token that has no weights in the network."""
@@ -120,8 +118,8 @@ class Job:
         chat = {}
         if self.chat:
             # A prompt shows all that the template and its options do.
-            [prompt] = self._prompts(self.questions.with_questions(["Who?"]).table)
-            chat = {"chat_prompt": sha256(repr(prompt).encode())[:16]}
+            prompt = repr(self._example_prompts[0])
+            chat = {"chat_prompt": sha256(prompt.encode())[:16]}
         return (
             self.strategy.parameters()
             | self.questions.parameters(chat=self.chat)
@@ -253,15 +251,12 @@ class Job:
         results = self.strategy.decode(
             tree, self.model.endings, question_ids=question_ids, epsilon=self._epsilon
         )
-        for question_id, (answers, _) in zip(question_ids, results, strict=True):
-            self._check_no_thought(question_id, _likeliest(answers))
-        results_with_length = []
-        for (answers, certificate), prompt in zip(results, prompts, strict=True):
+        for place, (answers, certificate) in enumerate(results):
+            self._check_no_thought(question_ids[place], _likeliest(answers))
             if certificate is not None:
-                n_tokens = len(prompt) - tree.prefix_length
-                certificate = replace(certificate, prompt_tokens=n_tokens)
-            results_with_length.append((answers, certificate))
-        return results_with_length
+                n_tokens = len(prompts[place]) - tree.prefix_length
+                results[place] = (answers, replace(certificate, prompt_tokens=n_tokens))
+        return results
 
     def _check_no_thought(self, question_id: str, answer: Outcome) -> None:
         """Raise `UnsupportedModelError` if an answer begins with a thought."""
@@ -282,7 +277,7 @@ class Job:
             shots = self.questions.prefix()
             sequences = [self._encode(shots)] if shots else [[]]
             if shots and self.chat:
-                sequences = self._prompts(self._two_examples())
+                sequences = self._example_prompts
             self._prefix = self.fit.prefix(network, sequences, self.counts)
         return self.fit.tree(network, prompts, prefix=self._prefix, counts=self.counts)
 

@@ -13,9 +13,6 @@ from pro_lib.common.thoughts import THOUGHT_MARKS
 # The date that chat templates take for today, so that a run does not depend on the day. The
 # templates of Llama fall back to the same date.
 TODAY = "2024-07-26"
-# Most characters of a chat template, and of a prompt that it renders. Tokenizers take minutes for
-# longer texts, or crash.
-_MAX_LENGTH = 2**20
 _DATE_CODE = re.compile(r"%[-_]?[A-Za-z]")
 # A definition of `strftime_now` in the language of templates. CODES are dates by their codes.
 _DATE_MACRO = """{% macro strftime_now(format) %}\
@@ -42,8 +39,6 @@ def render_chat(
         ValueError: the template does not have one of the options, or renders an unusable prompt.
     """
     template = tokenizer.get_chat_template()
-    if len(template) > _MAX_LENGTH:
-        raise ValueError(f"it has {len(template):,} characters, more than {_MAX_LENGTH:,}")
     _check_options(template, options)
     template_options = dict(options)
     today = date.fromisoformat(template_options.pop("date", TODAY))
@@ -54,10 +49,6 @@ def render_chat(
         tokenize=False,
         add_generation_prompt=True,
     )
-    if len(text) > _MAX_LENGTH:
-        raise ValueError(
-            f"the prompt that it renders has {len(text):,} characters, more than {_MAX_LENGTH:,}"
-        )
     if text.rstrip().endswith(tuple(THOUGHT_MARKS)):
         raise ValueError(
             "it opens a thinking block; an option may close it: chat={'enable_thinking': False}"

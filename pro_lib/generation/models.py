@@ -41,7 +41,7 @@ from pro_lib.common.validation import (
 )
 from pro_lib.generation import weights
 from pro_lib.generation.chat_templates import render_chat
-from pro_lib.generation.choices import choice_log_probs
+from pro_lib.generation.choices import choice_totals, encode_choices
 from pro_lib.generation.decoding.compatibility import (
     Fit,
     PackingError,
@@ -50,6 +50,7 @@ from pro_lib.generation.decoding.compatibility import (
     fit_for_length,
 )
 from pro_lib.generation.decoding.next_tokens import Endings
+from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.precision import best_device, resolved_dtype
 from pro_lib.generation.tokens import (
     NEWLINE,
@@ -234,16 +235,56 @@ class Model:
         return text_before(text.lstrip(), self.ends).strip()
 
     def choice_log_probs(
-        self, prompts: Sequence[str], choices: Sequence[str]
+        self,
+        prompts: Sequence[str],
+        choices: Sequence[str],
+        *,
+        counts: ForwardCounts | None = None,
     ) -> NDArray[np.float64]:
-        """Return log P(choice | prompt) in nats, (n, C) for n prompts and C choices.
+        r"""Return log P(choice | prompt) in nats, for `scoring.p_true` and `metrics.judge`.
 
-        `pro_lib.scoring.p_true` and `pro_lib.metrics.judge` use it.
+        All prompts of a batch go through the network together, and text that all prompts begin with
+        goes through it once. A choice of several tokens needs one more pass for each further token.
+
+        Args:
+            prompts: n prompts.
+            choices: C continuations. A choice usually begins with a space.
+            counts: a counter to which the passes and tokens are added.
+
+        Returns:
+            (n, C) log-probabilities in nats; NaN for a prompt that the tokenizer cannot encode, as
+            one in which a control token is written.
 
         Raises:
             SentenceError: there is no choice, or a choice adds no token to a prompt.
+
+        Example:
+            >>> from pro_lib import load_model
+            >>> model = load_model("facts-2m")
+            >>> model.choice_log_probs(["Q: Capital of France?\nA:"], [" Paris", " Rome"]).shape
+            (1, 2)
         """
-        return choice_log_probs(self, prompts, choices)
+        if not choices:
+            raise SentenceError("choices must have at least one text; got []")
+        encoded: dict[int, tuple[list[int], list[list[int]]]] = {}
+        for place, prompt in enumerate(prompts):
+            with suppress(UnsupportedModelError):
+                encoded[place] = encode_choices(self.encode, prompt, choices)
+        results = np.full((len(prompts), len(choices)), np.nan)
+        if not encoded:
+            return results
+        counts = counts or ForwardCounts()
+        places = list(encoded)
+        prompt_ids = [ids for ids, _ in encoded.values()]
+        choice_ids = [continuations for _, continuations in encoded.values()]
+        longest = max(len(ids) + max(map(len, ends)) for ids, ends in encoded.values())
+        fit = self.fit_for(longest)
+        prefix = fit.prefix(self.network, [ids[:-1] for ids in prompt_ids], counts)
+        for start in range(0, len(places), self.prompts_at_once):
+            batch = slice(start, start + self.prompts_at_once)
+            tree = fit.tree(self.network, prompt_ids[batch], prefix=prefix, counts=counts)
+            results[places[batch]] = choice_totals(tree, choice_ids[batch])
+        return results
 
     def with_stop(self, stop: Sequence[str]) -> "Model":
         """Return the same model, whose answers also end at other texts.

@@ -159,12 +159,6 @@ def _write_part(name: str, questions: pd.DataFrame, folder: RunFolder, job: Job,
     if not job.model.is_remote:
         storage.write_part(folder.path, name, folder.info, *job.part(questions, bar))
         return
-    journals = sorted(folder.path.glob("*.journal"))
-    if journals:
-        raise RunError(
-            f"{journals[0]} has answers of an unfinished run of an earlier version. Finish the run "
-            "with that version, or delete the file to ask its questions again."
-        )
     for start in range(0, len(questions), job.batch_size):
         batch = questions.iloc[start : start + job.batch_size]
         storage.write_part(folder.path, f"{name}.{start:05}", folder.info, *job.part(batch, bar))

@@ -24,7 +24,7 @@ with extra("models", "the tokenizer of a model behind a server"):
     from transformers import AutoTokenizer
 
 from pro_lib.common import catalog
-from pro_lib.common.validation import SentenceError
+from pro_lib.common.validation import not_empty
 from pro_lib.generation import tokens
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import END, OTHER, UNSEEN, Children, Endings
@@ -76,10 +76,8 @@ def connect_server(
     # The options are checked before a tokenizer is loaded.
     server = Server(base_url=base_url, model=model, texts=(), **options)
     if isinstance(tokenizer, str | os.PathLike):
-        if not str(tokenizer).strip():
-            help_ = "give the model's tokenizer, or its name or folder"
-            raise SentenceError(f"tokenizer must not be empty; {help_}")
-        tokenizer = AutoTokenizer.from_pretrained(catalog.locate(str(tokenizer)))
+        name = str(not_empty(tokenizer, "tokenizer"))
+        tokenizer = AutoTokenizer.from_pretrained(catalog.locate(name))
     server = replace(server, texts=tokens.token_texts(tokenizer, len(tokenizer)))
     further_stops = SimpleNamespace(eos_token_id=list(stop_ids))
     endings = tokens.classify_tokens(tokenizer, tokens.NEWLINE, further_stops, size=len(tokenizer))

@@ -8,11 +8,11 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_tz
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -254,13 +254,11 @@ class Server:
         short = min(max(n_tokens, 200), len(self.texts)) / 2
         if all(is_complete) and max(lengths) == 1:
             return "one token has the probability 1, as after temperature 0"
-        if all(is_complete) and max(lengths) < short:
-            total = f"{max(lengths)} tokens have the probability 1 together"
-            return f"{total}, as after top_k, top_p or min_p"
         complete = [length for length, whole in zip(lengths, is_complete, strict=True) if whole]
-        if complete and min(complete) < max(lengths) / 2:
+        is_short = all(is_complete) and max(lengths) < short
+        if is_short or (complete and min(complete) < max(lengths) / 2):
             total = f"{min(complete)} tokens have the probability 1 together"
-            return f"{total}, as after top_p or min_p"
+            return f"{total}, as after top_k, top_p or min_p"
         return ""
 
     def _why_sampled(
@@ -467,20 +465,11 @@ def _retry_after(error: Exception) -> float | None:
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value, re.ASCII):
         return float(value)
-    until = _date(value)
+    until = parsedate_tz(value)
     if until is None:
         return None
-    now = _date(headers.get("Date", "")) or datetime.now(UTC)  # the server's clock may be wrong
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(text: str) -> datetime | None:
-    """Return the date of an HTTP header, or None if it is not one."""
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+    now = parsedate_tz(headers.get("Date", ""))  # this machine's clock may be wrong
+    return max(0.0, mktime_tz(until) - (mktime_tz(now) if now else time.time()))
 
 
 def short_digest(text: str) -> str:

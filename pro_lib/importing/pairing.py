@@ -1,7 +1,6 @@
 """Decide which question each response answers: by its id, its request, its text or its place."""
 
 import re
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -15,6 +14,7 @@ from pro_lib.importing.answers import Problem
 from pro_lib.importing.responses import Response
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped
+from pro_lib.questions.repeats import folded
 
 _NOT_GIVEN = Problem("", words="whose question is not among the given questions")
 _AMBIGUOUS = "whose text is that of several given questions; give question_id"
@@ -237,11 +237,8 @@ def _last_question(words: str, questions: Collection[str]) -> str | None:
         return words
     prompt = f" {words} "  # so that only whole words match
     contained = [question for question in questions if f" {question} " in prompt]
-
-    def end_and_length(question: str) -> tuple[int, int]:
-        return prompt.rfind(f" {question} ") + len(question), len(question)
-
-    return max(contained, key=end_and_length, default=None)
+    ends = {each: prompt.rfind(f" {each} ") + len(each) for each in contained}
+    return max(contained, key=lambda question: (ends[question], len(question)), default=None)
 
 
 def _check_texts(
@@ -259,7 +256,7 @@ def _check_texts(
     the words differ without a usual form, only an id can tell.
     """
     questions = {n: given[target] for n, target in enumerate(targets) if target and texts[n]}
-    contexts = [_context(_folded(texts[n]), _folded(question)) for n, question in questions.items()]
+    contexts = [_context(folded(texts[n]), folded(question)) for n, question in questions.items()]
     counts = Counter(filter(None, contexts))
     usual = next((name for name, count in counts.items() if 2 * count > len(contexts)), None)
     word_contexts = [
@@ -282,8 +279,3 @@ def _context(prompt: str, question: str) -> tuple[str, str] | None:
     """Return the word before a question in a prompt and all text after it, or None without it."""
     before, separator, after = prompt.rpartition(question)
     return (" ".join(before.split()[-1:]), after) if separator else None
-
-
-def _folded(text: str) -> str:
-    """Return a text in lower case and compatible letters (NFKC), with single spaces."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -297,7 +297,13 @@ def usable(
         if isinstance(aligned, str):
             return _problem_of_tokens(aligned, answer)
         answer = aligned
-        notes.update(_notes(answer))
+        has_tokens_before = answer.n_before and not answer.has_thoughts  # thoughts have a message
+        found = {
+            _TOKENS_BEFORE: has_tokens_before,
+            _TOKENS_AFTER: answer.n_after,
+            _ENDING_NOT_GIVEN: answer.lacks_ending,
+        }
+        notes.update(note for note, is_so in found.items() if is_so)
     problem = contradiction(answer)
     if problem is not None:
         return problem
@@ -306,18 +312,6 @@ def usable(
         # An answer that was cut has no ending, so the ending adds nothing to its log-probability.
         answer = answer._replace(end_log_prob=0.0)
     return checked(answer)
-
-
-def _notes(answer: Answer) -> list[str]:
-    """Return the messages about the tokens of an answer that are not scored."""
-    notes = []
-    if answer.n_before and not answer.has_thoughts:  # thoughts have a message of their own
-        notes.append(_TOKENS_BEFORE)
-    if answer.n_after:
-        notes.append(_TOKENS_AFTER)
-    if answer.lacks_ending:
-        notes.append(_ENDING_NOT_GIVEN)
-    return notes
 
 
 def _problem(answer: Answer) -> Problem | None:

@@ -1,5 +1,6 @@
 """Compare the text of an answer with its tokens, and keep the tokens that spell it."""
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -48,8 +49,8 @@ _TOKEN_ID = re.compile(r"token_id:\d+")
 
 # A part of the joined tokens in bytes: its start and its end.
 _Span: TypeAlias = tuple[int, int]
-# A text, the spelling in which it was found, and its place there.
-_Places: TypeAlias = Iterator[tuple[str, Spelling, _Span]]
+# A function that returns the span of a text, if it finds it in a spelling.
+_Find: TypeAlias = Callable[[Answer, Spelling, bytes], _Span | None]
 
 
 def is_placeholder(log_prob: object) -> bool:
@@ -108,9 +109,14 @@ def align(answer: Answer, prompt: str | None = None) -> Answer | str:
 def _aligned(answer: Answer) -> Answer | str:
     """Return an answer whose tokens have texts, or the reason why it cannot be scored."""
     spellings = possible_spellings(answer)
-    for places in (_places(answer, spellings), _places_at_start(answer, spellings)):
+    searches: list[tuple[_Find, ...]] = [(_before_stop, _at_end, _with_replacements)]
+    is_exact = not any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
+    if answer.finished and not answer.has_thoughts and is_exact and answer.text.strip():
+        # The tokens after the text may be a stop string that the server does not name.
+        searches.append((_at_start,))
+    for search in searches:
         first_reason = ""
-        for text, spelling, span in places:
+        for text, spelling, span in _places(search, answer, spellings):
             result = _scored(answer, spelling, span, text)
             if isinstance(result, Answer):
                 return result
@@ -153,32 +159,16 @@ def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
 # --- Places of a text ---
 
 
-def _places(answer: Answer, spellings: list[Spelling]) -> _Places:
-    """Yield the places of an answer's text at the end of its tokens, the most certain first."""
-    for find in (_before_stop, _at_end, _with_replacements):
-        yield from _places_found(find, answer, spellings)
+def _places(
+    search: tuple[_Find, ...], answer: Answer, spellings: list[Spelling]
+) -> Iterator[tuple[str, Spelling, _Span]]:
+    """Yield the text, the spelling and the span of each place that the functions of a search find.
 
-
-def _places_at_start(answer: Answer, spellings: list[Spelling]) -> _Places:
-    """Yield the places of a text that the tokens spell first.
-
-    The tokens after it may be a stop string that the server does not name.
+    The span includes the white space around the text. The text may also have special tokens at its
+    ends, which are not spelled.
     """
-    is_exact = not any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings)
-    if answer.finished and not answer.has_thoughts and is_exact and answer.text.strip():
-        yield from _places_found(_at_start, answer, spellings)
-
-
-def _places_found(
-    find: Callable[[Answer, Spelling, bytes], _Span | None],
-    answer: Answer,
-    spellings: list[Spelling],
-) -> _Places:
-    """Yield the places that a function finds, with the white space around the text.
-
-    The text may also have special tokens at its ends, which are not spelled.
-    """
-    for text in dict.fromkeys([answer.text, without_special_edges(answer.text)]):
+    texts = dict.fromkeys([answer.text, without_special_edges(answer.text)])
+    for find, text in itertools.product(search, texts):
         before = encoded(text[: len(text) - len(text.lstrip())])
         after = encoded(text[len(text.rstrip()) :])
         for spelling in spellings:

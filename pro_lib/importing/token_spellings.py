@@ -35,11 +35,6 @@ class Spelling(NamedTuple):
     joined: bytes
     ends: list[int]
 
-    @classmethod
-    def of(cls, texts: list[str], units: list[bytes], is_special: list[bool]) -> "Spelling":
-        """Return the spelling with these bytes of each token."""
-        return cls(texts, units, is_special, b"".join(units), list(accumulate(map(len, units))))
-
     def start_of(self, index: int) -> int:
         """Return the position of a token in `joined`."""
         return self.ends[index - 1] if index else 0
@@ -75,7 +70,8 @@ def possible_spellings(answer: Answer) -> list[Spelling]:
                 units.append(token)
             else:
                 units.append(spell(text))
-        spellings.append(Spelling.of(texts, units, is_special))
+        ends = list(accumulate(map(len, units)))
+        spellings.append(Spelling(texts, units, is_special, b"".join(units), ends))
     return spellings
 
 

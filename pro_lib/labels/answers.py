@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.common.files import RunError
+from pro_lib.common.files import RunError, sha256
 from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.labels.file import KEY, answer_key
@@ -171,7 +170,7 @@ def references_digest(references: Sequence[str] | None) -> str:
 
 
 def _digest(texts: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+    return sha256(json.dumps(texts).encode())[:16]
 
 
 def _rows_of(evaluation: Evaluation) -> pd.DataFrame:

@@ -426,13 +426,6 @@ class SampledVerdicts:
         """Return the accuracy among the k least uncertain answers, for some k (A,)."""
         return self.accuracies(answered_weights(scores, n_answered))
 
-    def accuracy_of(self, is_chosen: BoolArray) -> Estimate:
-        """Return the accuracy of the answers of a mask (n,); NaN if there are none."""
-        if not is_chosen.any():
-            return Estimate(np.nan, np.nan, np.nan)
-        group = self.accuracies(is_chosen[None].astype(np.float64))
-        return Estimate(group.value.item(), group.low.item(), group.high.item())
-
     def compare(
         self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
     ) -> pd.DataFrame:
@@ -517,15 +510,11 @@ class SampledVerdicts:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
         estimates = self._estimates(np.column_stack([reference, scores]))
         difference, p_values = estimates.difference(0)
-        by_definition = np.broadcast_to(is_reference, scores.shape[1])
-        low, high = (
-            np.where(by_definition, 0.0, ends[1:]) for ends in (difference.low, difference.high)
-        )
-        return Differences(
-            metrics.count_moved(scores, reference),
-            self._shown(Estimate(difference.value[1:], low, high)),
-            np.where(by_definition | bool(self.problem), np.nan, p_values[1:]),
-        )
+        estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
+        n_differ = metrics.count_moved(scores, reference)
+        found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)
+        p_value = np.where(bool(self.problem), np.nan, found.p_value)
+        return replace(found, estimate=self._shown(found.estimate), p_value=p_value)
 
     def _shown(self, estimate: Estimate) -> Estimate:
         return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))

@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray, tie_numbers
+from pro_lib.metrics.roc import (
+    FEWEST_CLUSTERS,
+    FloatArray,
+    IntArray,
+    sum_by_group,
+    tie_numbers,
+    weight_below,
+)
 
 BoolArray = NDArray[np.bool_]
 Scope = Literal["population", "questions"]
@@ -70,22 +77,6 @@ def label_weights(
     return weights
 
 
-def sum_by_unit(values: FloatArray, codes: IntArray, n_units: int) -> FloatArray:
-    """Sum values (A, n) of answers over the units, (A, G).
-
-    Args:
-        values: (A, n) of the answers.
-        codes: (n,) number of the unit of each answer.
-        n_units: the number of units, G.
-
-    Example:
-        >>> sum_by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 1]), 3)
-        array([[1., 6., 0.]])
-    """
-    sums = [np.bincount(codes, weights=row, minlength=n_units) for row in values]
-    return np.array(sums, dtype=np.float64).reshape(len(values), n_units)
-
-
 @dataclass(frozen=True)
 class Ranking:
     """The orders of M scores of the same n answers, found once and used for many labels.
@@ -110,26 +101,9 @@ class Ranking:
             codes = np.arange(group.shape[1])
         return cls(group, codes, np.bincount(codes, minlength=n_units).astype(np.float64))
 
-    def weight_below(self, weights: FloatArray) -> FloatArray:
-        """Return the total weight (M, n) of the answers scored below each; ties count half.
-
-        Args:
-            weights: (n,) of the answers.
-
-        Example:
-            >>> Ranking.from_scores([[1.0], [2.0], [2.0]]).weight_below(np.array([1.0, 2.0, 4.0]))
-            array([[0.5, 4. , 4. ]])
-        """
-        rows = []
-        for group in self.group:
-            in_group = np.bincount(group, weights=weights)
-            below = np.cumsum(in_group) - in_group / 2
-            rows.append(below[group])
-        return np.array(rows).reshape(self.group.shape)
-
     def by_unit(self, values: FloatArray) -> FloatArray:
         """Sum values (M, n) of the answers over the units, (M, G)."""
-        return sum_by_unit(values, self.codes, len(self.sizes))
+        return sum_by_group(values, self.codes, len(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -186,8 +160,8 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
     wrong = 1 - right
     n_right = right.sum()
     n_wrong = wrong.sum()
-    right_below = ranking.weight_below(right)
-    wrong_below = ranking.weight_below(wrong)
+    right_below = weight_below(ranking.group, right)
+    wrong_below = weight_below(ranking.group, wrong)
     # Each pair of answers of one unit would count 1, or two halves: it is taken off.
     within = ranking.sizes**2 * unit_labels * (1 - unit_labels)
     n_pairs = n_wrong * n_right - within.sum()
@@ -277,10 +251,10 @@ class Sample:
         share = np.where((share >= 0) & (share <= 1), share, np.nan)
         n_units = len(self.labels)
         # How each label changes a share, and the influence of each answer as a draw
-        influence = sum_by_unit(weights / total, codes, n_units)
+        influence = sum_by_group(weights / total, codes, n_units)
         deviations = (values - np.nan_to_num(share)[:, None] * sizes) / total
-        variance = self.variance(influence, sum_by_unit(deviations, codes, n_units))
-        is_used = sum_by_unit(sizes, codes, n_units) > 0
+        variance = self.variance(influence, sum_by_group(deviations, codes, n_units))
+        is_used = sum_by_group(sizes, codes, n_units) > 0
         n_labels = (is_used & ~np.isnan(self.labels)).sum(axis=1)
         return Estimate(share, *share_interval(share, *variance)), n_labels
 
@@ -444,7 +418,7 @@ def population_variance(
     if n_clusters < FEWEST_CLUSTERS:
         unknown = np.full(len(values), np.nan)
         return unknown, unknown
-    sums = sum_by_unit(values, clusters, n_clusters)
+    sums = sum_by_group(values, clusters, n_clusters)
     terms = sums**2 * n_clusters / (n_clusters - 1)
     n_terms = effective_number(terms)
     freedom = np.minimum(n_clusters - 1, np.maximum(_CLUSTER_FREEDOM * n_terms, _LEAST_FREEDOM))

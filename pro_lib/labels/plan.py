@@ -480,8 +480,8 @@ def plan_path(path: str | Path) -> Path:
     another suffix.
 
     Example:
-        >>> plan_path("quiz.labels.jsonl").name, plan_path("answers.1").name
-        ('quiz.labels.plan.json', 'answers.1.plan.json')
+        >>> [plan_path(name).name for name in ("quiz.labels.jsonl", "a.json", "answers.1")]
+        ['quiz.labels.plan.json', 'a.plan.json', 'answers.1.plan.json']
     """
     path = Path(path)
     name = path.stem if path.suffix in (".jsonl", ".json") else path.name

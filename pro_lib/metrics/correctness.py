@@ -260,22 +260,17 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
         [1.0]
     """
     rows = _checked(texts, references)
-    has_hidden_letters = np.zeros(len(rows), dtype=bool)
     n_with_hidden_references = 0
-    compared_rows = []
     compared_texts = []
     compared_references = []
-    for number, (text, accepted) in enumerate(rows):
+    for text, accepted in rows:
         plain_references = [without_accents(reference) for reference in accepted]
         visible = [reference for reference in plain_references if not _has_hidden_letter(reference)]
-        has_hidden_letters[number] = any(map(_has_hidden_letter, [text, *accepted]))
         n_with_hidden_references += len(visible) < len(accepted)
-        if visible:
-            compared_rows.append(number)
-            compared_texts.append(without_accents(text))
-            compared_references.append(visible)
-    values = np.zeros(len(rows))
-    values[compared_rows] = rouge_l(compared_texts, compared_references)
+        # Without a visible reference, an empty text is compared, so that nothing is warned about.
+        compared_texts.append(without_accents(text) if visible else "")
+        compared_references.append(visible or [""])
+    values = rouge_l(compared_texts, compared_references)
     if n_with_hidden_references:
         warnings.warn(
             f"{n_with_hidden_references} of {len(rows)} answers have references in letters that "
@@ -283,7 +278,9 @@ def closeness(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDAr
             TokenizerWarning,
             stacklevel=3,
         )
-    return np.where(has_hidden_letters & exact_match(texts, references), 1.0, values)
+    has_hidden = [any(map(_has_hidden_letter, [text, *accepted])) for text, accepted in rows]
+    is_exact = np.array(has_hidden, dtype=bool) & exact_match(texts, references)
+    return np.where(is_exact, 1.0, values)
 
 
 def nearest_reference(text: str, references: Sequence[str]) -> str:
@@ -364,7 +361,7 @@ Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 class Choices:
     """The rules that decide which answers count and which are right.
 
-    The defaults are those of this project; docs/results/audit.md says what others do.
+    The defaults are those of this project; docs/explanation/protocols.md says what others do.
 
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.
@@ -496,7 +493,7 @@ def _check_label_questions(
                 )
 
 
-def joined_references(references: Sequence[str]) -> str:
+def joined_references(references: Iterable[str]) -> str:
     """Return references as one text, as a judge reads them.
 
     Example:

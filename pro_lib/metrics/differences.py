@@ -109,25 +109,25 @@ def delong(
         [0.0, 0.39]
     """
     values, labels = aligned(uncertainties, correct, columns=True)
-    is_position = isinstance(reference, int)
-    column = reference if is_position else pd.DataFrame(uncertainties).columns.get_loc(reference)
+    if isinstance(reference, str):
+        reference = int(pd.DataFrame(uncertainties).columns.get_loc(reference))
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
-    n_differ = count_moved(values, values[:, column])
+    n_differ = count_moved(values, values[:, reference])
     problem = _too_few(labels, codes)
     if problem:
         difference = np.full(values.shape[1], np.nan)
         if 0 < np.count_nonzero(labels) < len(labels):
             areas = auroc_intervals(values, labels)[0]
-            difference = areas - areas[column]
-        unknown = [np.full_like(difference, np.nan)] * 4
-        return DeLong(difference, *unknown, n_differ, column, problem)
-    difference, variance, freedom = _moments(values, labels, column, n_differ, codes)
+            difference = areas - areas[reference]
+        nan = np.full_like(difference, np.nan)
+        return DeLong(difference, nan, nan, nan, nan, n_differ, reference, problem)
+    difference, variance, freedom = _moments(values, labels, reference, n_differ, codes)
     standard_error = np.sqrt(variance)
     half_width = -stdtrit(freedom, 0.025) * standard_error
     p_value = 2 * stdtr(freedom, -np.abs(difference) / standard_error)
-    half_width[column] = 0.0
-    standard_error[column] = 0.0
-    p_value[column] = np.nan
+    half_width[reference] = 0.0
+    standard_error[reference] = 0.0
+    p_value[reference] = np.nan
     return DeLong(
         difference=difference,
         low=np.maximum(difference - half_width, -1.0),  # AUROCs differ by at most 1
@@ -135,7 +135,7 @@ def delong(
         standard_error=standard_error,
         p_value=p_value,
         n_differ=n_differ,
-        reference=column,
+        reference=reference,
     )
 
 

@@ -246,11 +246,12 @@ def jackknifed_aurocs(
     # Numbers are below n, so that the clusters do not overlap after this shift: a question wins
     # no pair against a later cluster, and all pairs against an earlier one.
     shifted = numbers + len(labels) * codes[:, None]
-    won_shifted, _ = _count_pairs(_dense(shifted), labels)
+    dense = [np.unique(column, return_inverse=True)[1] for column in shifted.T]
+    won_shifted, _ = _count_pairs(np.column_stack(dense), labels)
     n_right_earlier = np.cumsum(right_sizes) - right_sizes
-    within = _cluster_sums(won_shifted - n_right_earlier[wrong_codes], wrong_codes, n_clusters)
-    with_wrong = _cluster_sums(won_by_wrong, wrong_codes, n_clusters)
-    with_right = _cluster_sums(n_wrong - won_by_right, right_codes, n_clusters)
+    within = sum_by_group(won_shifted - n_right_earlier[wrong_codes], wrong_codes, n_clusters)
+    with_wrong = sum_by_group(won_by_wrong, wrong_codes, n_clusters)
+    with_right = sum_by_group(n_wrong - won_by_right, right_codes, n_clusters)
     # A pair within a cluster is in both counts of the pairs that are left out, so it is added once.
     left_out = with_wrong + with_right - within
     n_pairs = (n_wrong - wrong_sizes) * (n_right - right_sizes)
@@ -259,18 +260,20 @@ def jackknifed_aurocs(
     return np.asarray(np.divide(pairs_left, n_pairs, out=undefined, where=n_pairs > 0))
 
 
-def _dense(numbers: IntArray) -> IntArray:
-    """Return numbers (n, A) with the same order in each column, from 0 without gaps."""
-    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in numbers.T])
+def sum_by_group(values: FloatArray, codes: IntArray, n_groups: int) -> FloatArray:
+    """Sum values (A, n) over groups, (A, G).
 
+    Args:
+        values: (A, n).
+        codes: (n,) number of the group of each column.
+        n_groups: the number of groups, G.
 
-def _cluster_sums(rows: FloatArray, codes: NDArray[np.intp], n_clusters: int) -> FloatArray:
-    """Return the sum of each row (A, n) in each cluster, (A, I).
-
-    `codes` are those of the n.
+    Example:
+        >>> sum_by_group(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 1]), 3)
+        array([[1., 6., 0.]])
     """
-    sums = [np.bincount(codes, weights=row, minlength=n_clusters) for row in rows]
-    return np.stack(sums)
+    sums = [np.bincount(codes, weights=row, minlength=n_groups) for row in values]
+    return np.array(sums, dtype=np.float64).reshape(len(values), n_groups)
 
 
 def jackknife_variance(jackknifed: FloatArray, estimate: FloatArray) -> FloatArray:
@@ -442,18 +445,27 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
 
 def _count_pairs(numbers: IntArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
     """Count the pairs of `pairs_won` for numbers from 0 on (n, A), of which equal ones are ties."""
-    won_by_wrong: list[FloatArray] = []
-    won_by_right: list[FloatArray] = []
-    for column in numbers.T:
-        n_numbers = column.max() + 1
-        for won, members, others in (
-            (won_by_wrong, ~labels, labels),
-            (won_by_right, labels, ~labels),
-        ):
-            counts = np.bincount(column[others], minlength=n_numbers)
-            n_below = counts.cumsum() - counts / 2
-            won.append(n_below[column[members]])
-    return np.stack(won_by_wrong), np.stack(won_by_right)
+    won_by_wrong = weight_below(numbers.T, labels)[:, ~labels]
+    won_by_right = weight_below(numbers.T, ~labels)[:, labels]
+    return won_by_wrong, won_by_right
+
+
+def weight_below(numbers: IntArray, weights: ArrayLike) -> FloatArray:
+    """Return the total weight (A, n) of the answers below each; ties count half.
+
+    Args:
+        numbers: (A, n) from 0 on, in the order of the scores; equal ones are ties.
+        weights: (n,) of the answers.
+
+    Example:
+        >>> weight_below(np.array([[0, 1, 1]]), np.array([1.0, 2.0, 4.0]))
+        array([[0.5, 4. , 4. ]])
+    """
+    rows = []
+    for row in numbers:
+        sums = np.bincount(row, weights=weights)
+        rows.append((np.cumsum(sums) - sums / 2)[row])
+    return np.array(rows).reshape(numbers.shape)
 
 
 def tie_numbers(values: ArrayLike) -> IntArray:

@@ -11,6 +11,7 @@ from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.guarantees import guarantee
+from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
@@ -115,7 +116,7 @@ def _rows(
             "n_validation": result.n_validation,
             "threshold": result.threshold,
             "coverage": is_answered.mean(),
-            **reported.judgement.accuracy_of(is_answered).columns("accuracy"),
+            **accuracy_of(reported.judgement, is_answered).columns("accuracy"),
         }
         names.append(str(name))
         rows.append(row)

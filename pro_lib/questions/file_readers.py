@@ -31,9 +31,16 @@ from pro_lib.questions.tables import (
     utf8_bytes,
 )
 
+
+def _number_as_text(value: Any) -> Any:
+    """Return a whole number as text. Pandas makes floats of a column with gaps."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return str(int(value)) if is_number and value % 1 == 0 else value
+
+
+NUMBER_AS_TEXT = BeforeValidator(_number_as_text)
 # A question_id, which may be written as a whole number.
-_AsText = BeforeValidator(lambda value: str(value) if type(value) is int else value)
-Identity = Annotated[Text, Field(min_length=1), _AsText]
+Identity = Annotated[Text, Field(min_length=1), NUMBER_AS_TEXT]
 # One text or several.
 _AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
 TextList = Annotated[list[Text], Field(min_length=1), _AsList]

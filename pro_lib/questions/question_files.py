@@ -1,5 +1,6 @@
 """Read questions from files and tables, and leave out unusable rows."""
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
 from pro_lib.common.validation import Format, Name, sentence
 from pro_lib.questions.file_readers import (
+    NUMBER_AS_TEXT,
     Identity,
     Source,
     TextList,
@@ -51,21 +53,12 @@ class _Columns(Format, extra="forbid"):
     separator: _OneText | None = None
 
 
-def _number_as_text(value: Any) -> Any:
-    """Return a whole number as text. Pandas makes floats of a column with gaps."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return str(int(value)) if is_number and value % 1 == 0 else value
-
-
-_AsText = BeforeValidator(_number_as_text)
-
-
 class _Question(Format):
     """A question, read from the columns of a row."""
 
-    question_id: Annotated[Identity, _AsText]
+    question_id: Identity
     question: Name
-    split: Annotated[Name, _AsText]
+    split: Annotated[Name, NUMBER_AS_TEXT]
 
 
 @dataclass(frozen=True)
@@ -185,18 +178,9 @@ def _question(row: Any, used: Mapping[str, list[str]], default_id: str) -> dict[
         if field in used:
             values[field] = row.get(used[field][0])
     question = _Question.model_validate(values)
-    if _has_damage(row):
+    if is_damaged(json.dumps(row, default=str, ensure_ascii=False, skipkeys=True)):
         raise ValueError("a text has an unpaired surrogate, which is not valid Unicode")
     return question.model_dump()
-
-
-def _has_damage(value: object) -> bool:
-    """Return whether a text within a value has an unpaired surrogate."""
-    if isinstance(value, str):
-        return is_damaged(value)
-    if isinstance(value, Mapping):
-        return _has_damage([*value, *value.values()])
-    return isinstance(value, (list, tuple)) and any(map(_has_damage, value))
 
 
 def _table(

@@ -16,13 +16,6 @@ from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading,
 from pro_lib.common.validation import checked, not_empty, rule
 from pro_lib.questions.file_readers import Source, source_path, unzipped
 from pro_lib.questions.hub_sets import questions_from_hub
-from pro_lib.questions.prompts import (
-    TEMPLATE,
-    Template,
-    chat_messages,
-    few_shot_prefix,
-    filled_template,
-)
 from pro_lib.questions.question_files import QuestionRows, read_questions
 from pro_lib.questions.repeats import (
     SHOTS,
@@ -39,9 +32,13 @@ SPLITS = (SHOTS, "validation", "test")
 NAMES = (*BUNDLED, *HUB)
 # The usual number of shots.
 _N_SHOTS = 10
+TEMPLATE = "Question: {question}\nAnswer:"
 
 # Run folders are named after the question set.
 FolderName = Annotated[str, rule(str, is_folder_name, f"must be usable as {FOLDER_NAME}")]
+Template = Annotated[
+    str, rule(str, lambda template: "{question}" in template, "must contain {question}")
+]
 
 
 def rename_reserved(table: pd.DataFrame) -> pd.DataFrame:
@@ -107,20 +104,33 @@ class QuestionSet:
 
     def prefix(self) -> str:
         """Return the beginning of all prompts: the header and the shots."""
-        return few_shot_prefix(self.shots, header=self.header, template=self.template)
+        shots = [f"{self._filled(question)} {answer}\n\n" for question, answer in self.shots]
+        return self.header + "".join(shots)
 
     def prompts(self) -> list[str]:
         """Return the prompts, in the order of the table."""
         prefix = self.prefix()
-        questions = self.table["question"]
-        return [prefix + filled_template(self.template, question) for question in questions]
+        return [prefix + self._filled(question) for question in self.table["question"]]
 
     def chats(self) -> list[list[dict[str, str]]]:
-        """Return the prompts as conversations with the shots as earlier turns."""
-        return [
-            chat_messages(question, self.shots, header=self.header, template=self.template)
-            for question in self.table["question"]
-        ]
+        """Return the prompts as conversations with the shots as earlier turns.
+
+        The header is at the start of the first message. It is not a system message, because some
+        chat templates do not allow one.
+        """
+        chats = []
+        for question in self.table["question"]:
+            turns = []
+            for shot, answer in (*self.shots, (question, "")):
+                turns.append({"role": "user", "content": self._filled(shot)})
+                turns.append({"role": "assistant", "content": answer})
+            turns[0]["content"] = self.header + turns[0]["content"]
+            chats.append(turns[:-1])
+        return chats
+
+    def _filled(self, question: str) -> str:
+        """Return the template with a question in it."""
+        return self.template.replace("{question}", question)
 
     def parameters(self, *, chat: bool | Mapping = False) -> dict[str, Any]:
         """Return the settings of the prompt that affect the answers of a run, as JSON values.

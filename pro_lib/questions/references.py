@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from pandas import isna
 from pandas.api.types import is_scalar
 
-from pro_lib.common.nested import as_items
+from pro_lib.common.nested import as_items, plain
 from pro_lib.questions.question_formats import plain_name
 
 # The values of datasets that do not publish their answers.
@@ -90,11 +89,6 @@ def is_missing(cell: object) -> bool:
     return bool(is_scalar(cell) and isna(cell))
 
 
-def _items(cell: Any) -> Any:
-    """Return an array as a list, and any other value as it is."""
-    return cell.tolist() if isinstance(cell, np.ndarray) else cell
-
-
 def texts_in(value: object) -> list[str | None]:
     """Return the texts within lists and objects, numbers as text, or None for any other value.
 
@@ -105,7 +99,7 @@ def texts_in(value: object) -> list[str | None]:
         >>> texts_in({"text": ["Paris", 75]})
         ['Paris', '75']
     """
-    value = _items(value)
+    value = plain(value)
     if isinstance(value, Mapping):
         value = _answers_of(value)
     if isinstance(value, (list, tuple)):
@@ -181,7 +175,7 @@ def _chosen_texts(
     """Return the texts of the choices that the cell in a column names."""
     cell = row.get(name)
     chosen: list[str | None] = []
-    for value in as_items(_items(cell)):
+    for value in as_items(plain(cell)):
         [written, *_] = texts_in(value) or [None]
         label = "" if is_missing(value) or written is None else written.strip()
         if label in (*NO_ANSWER, "-1"):
@@ -204,7 +198,7 @@ def _choices(row: Mapping[str, object], columns: Sequence[str]) -> tuple[list[st
     cell: Any = [row.get(name) for name in columns if not is_missing(row.get(name))]
     labels: Any = []
     if len(columns) == 1:
-        cell = _items(row.get(columns[0]))
+        cell = plain(row.get(columns[0]))
     if isinstance(cell, str):
         with suppress(ValueError):
             cell = list_in_text(cell)
@@ -212,10 +206,10 @@ def _choices(row: Mapping[str, object], columns: Sequence[str]) -> tuple[list[st
         fields = {plain_name(str(name)): value for name, value in cell.items()}
         labels = list(fields.get("label", ()) if "text" in fields else cell)
         cell = fields.get("text", list(cell.values()))
-    elif isinstance(cell, (list, tuple)) and all(isinstance(each, Mapping) for each in cell):
+    elif isinstance(cell, list) and all(isinstance(each, Mapping) for each in cell):
         labels = [choice.get("label") for choice in cell]
         cell = [choice.get("text") for choice in cell]
-    texts = texts_in(cell) if isinstance(_items(cell), (list, tuple)) else []
+    texts = texts_in(cell) if isinstance(cell, list) else []
     if None in texts or len(texts) < 2:
         raise ValueError("names a choice, but the choices are not a list")
     labels = [] if None in labels or len(labels) != len(texts) else list(map(str, labels))

@@ -16,6 +16,11 @@ from pro_lib.common.files import sha256
 SHOTS = "train_shots"
 
 
+def folded(text: str) -> str:
+    """Return a text in lower case and compatible letters (NFKC), with single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 def normalized_question(text: str) -> str:
     """Return a question in lower case, with single spaces and without its final `?` or `.`.
 
@@ -23,8 +28,8 @@ def normalized_question(text: str) -> str:
         >>> normalized_question("Who  wrote Emma?")
         'who wrote emma'
     """
-    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return folded.rstrip("?.\u3002 ") or folded
+    words = folded(text)
+    return words.rstrip("?.\u3002 ") or words
 
 
 def text_groups(texts: ArrayLike | pd.Series) -> NDArray[np.intp]:

@@ -382,13 +382,8 @@ def read_folder(
     place = selected.schema.get_field_index("question_id")
     selected = selected.set_column(place, "question_id", new_ids)
     answers, stored_questions = join_parts([selected])
-    return answers, with_certificates(questions, stored_questions), info
-
-
-def with_certificates(questions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """Return the questions with the certificates of an exact search, row by row from `stored`."""
-    certificates = stored.filter(items=CERTIFICATE_COLUMNS).reset_index(drop=True)
-    return questions.reset_index(drop=True).join(certificates)
+    certificates = stored_questions.filter(items=CERTIFICATE_COLUMNS)
+    return answers, questions.reset_index(drop=True).join(certificates), info
 
 
 def _chosen_questions(

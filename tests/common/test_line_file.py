@@ -9,13 +9,6 @@ from pro_lib.common.files import RunError
 from pro_lib.common.line_file import append_lines, read_lines
 
 
-def test_lines_are_read_as_they_were_appended(tmp_path):
-    path = tmp_path / "lines.jsonl"
-    append_lines(path, [{"a": 1}, {"b": "é"}])
-    append_lines(path, [{"c": None}])
-    assert read_lines(path) == [{"a": 1}, {"b": "é"}, {"c": None}]
-
-
 def test_three_processes_that_append_keep_all_lines(tmp_path):
     code = (
         "import os, sys; from pro_lib.common.line_file import append_lines\n"
@@ -28,34 +21,27 @@ def test_three_processes_that_append_keep_all_lines(tmp_path):
     assert sorted(numbers) == sorted([*range(300)] * 3)
 
 
-def test_a_file_that_does_not_exist_has_no_lines(tmp_path):
-    assert read_lines(tmp_path / "none.jsonl") == []
+LONG = b'{"b": "' + b"x" * 20_000
+# The bytes of a file, and the objects that are read from it and kept when another is appended.
+CONTENTS = {
+    "nothing": (b"", []),
+    "whole lines": ('{"a": 1}\n{"b": "é"}\n'.encode(), [{"a": 1}, {"b": "é"}]),
+    "no last line end": (b'{"a": 1}\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+    "an unfinished line": (b'{"a": 1}\n{"b": "x', [{"a": 1}]),
+    "a long unfinished line": (b'{"a": 1}\n' + LONG, [{"a": 1}]),
+    "one unfinished line": (LONG, []),
+}
 
 
-@pytest.mark.parametrize("length", [3, 5000, 20_000])
-def test_an_unfinished_line_is_not_read_and_is_replaced(tmp_path, length):
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_whole_objects_are_read_and_kept_and_an_unfinished_one_is_replaced(tmp_path, kind):
+    content, expected = CONTENTS[kind]
     path = tmp_path / "lines.jsonl"
-    append_lines(path, [{"a": 1}])
-    with open(path, "ab") as file:
-        file.write(b'{"b": "' + b"x" * length)
-    assert read_lines(path) == [{"a": 1}]
-    append_lines(path, [{"c": 3}])
-    assert read_lines(path) == [{"a": 1}, {"c": 3}]
-
-
-def test_a_file_of_one_unfinished_line_begins_anew(tmp_path):
-    path = tmp_path / "lines.jsonl"
-    path.write_bytes(b'{"a": "' + b"x" * 10_000)
-    append_lines(path, [{"a": 1}])
-    assert read_lines(path) == [{"a": 1}]
-
-
-def test_a_last_line_without_a_line_end_is_read_and_kept(tmp_path):
-    path = tmp_path / "lines.jsonl"
-    path.write_bytes(b'{"a": 1}\n{"b": 2}')
-    assert read_lines(path) == [{"a": 1}, {"b": 2}]
-    append_lines(path, [{"c": 3}])
-    assert read_lines(path) == [{"a": 1}, {"b": 2}, {"c": 3}]
+    assert read_lines(path) == []  # it does not exist
+    path.write_bytes(content)
+    assert read_lines(path) == expected
+    append_lines(path, [{"c": None}, {"d": "é"}])
+    assert read_lines(path) == [*expected, {"c": None}, {"d": "é"}]
 
 
 @pytest.mark.parametrize("content", [b"[1, 2]", b"a few words", b"{\n  "])

@@ -28,42 +28,25 @@ def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
 
     The token includes the ending.
     """
-    rows = [
-        (
-            question,
-            rank,
-            text,
-            [sum(text.encode())],
-            [np.log(p)],
-            np.log(p),
-            np.log(*ending or [np.nan]),
-            True,
-        )
-        for question, found in answers.items()
-        for rank, (text, p, *ending) in enumerate(found)
-    ]
-    names = [
-        "question_id",
-        "rank",
-        "text",
-        "token_ids",
-        "token_log_probs",
-        "log_prob",
-        "end_log_prob",
-        "finished",
-    ]
-    questions = pd.DataFrame(
-        {"question_id": list(answers), "question": [f"{q}?" for q in answers], "split": split}
-    )
-    questions["references"] = (
-        [references[q] for q in answers] if references else [["yes"]] * len(answers)
-    )
-    return Run(pd.DataFrame(rows, columns=names), questions, RunInfo("toy", "none", strategy))
+    rows = []
+    for question, found in answers.items():
+        for rank, (text, p, *ending) in enumerate(found):
+            row = {"question_id": question, "rank": rank, "text": text, "finished": True}
+            row |= {"token_ids": [sum(text.encode())], "token_log_probs": [np.log(p)]}
+            row |= {"log_prob": np.log(p), "end_log_prob": np.log(*ending or [np.nan])}
+            rows.append(row)
+    ids = list(answers)
+    questions = pd.DataFrame({"question_id": ids, "question": [f"{q}?" for q in ids]})
+    references = references or {name: ["yes"] for name in ids}
+    questions = questions.assign(split=split, references=[references[q] for q in ids])
+    columns = list(rows[0]) if rows else []
+    return Run(pd.DataFrame(rows, columns=columns), questions, RunInfo("toy", "none", strategy))
 
 
 BEAMS = toy_run(
     {"a": [("yes", 0.5), ("no", 0.3)], "b": [("no", 0.4), ("yes", 0.2)], "c": [("no", 0.2)]}
 )
+LEXICAL = {"lexical": scoring.lexical}
 SAMPLES = toy_run(
     {"a": [("no", 0.3)], "b": [("no", 0.4)], "c": [("yes", 0.6), ("no", 0.2)]},
     strategy="multinomial",
@@ -112,7 +95,7 @@ def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_
     n_sampled, is_compared
 ):
     beams, samples = beams_and_samples(20, n_sampled)
-    judged = evaluate(beams, samples=samples, similarities={"lexical": scoring.lexical})
+    judged = evaluate(beams, samples=samples, similarities=LEXICAL)
     of_samples = {"PE-MC", "NE", "Deg, lexical", "SC, lexical"}
     assert of_samples & set(judged.baselines) == (of_samples if is_compared else set())
     assert len(judged.correct) == (n_sampled if is_compared else 20)
@@ -133,7 +116,7 @@ def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
     beams = replace(
         beams, answers=beams.answers.assign(text=texts, token_log_probs=tokens, correct=correct)
     )
-    judged = evaluate(beams, samples=beams, similarities={"lexical": scoring.lexical})
+    judged = evaluate(beams, samples=beams, similarities=LEXICAL)
     assert {"SE, lexical", "SD, lexical", "Deg, lexical", "SC, lexical", "NE", "ALL"} <= set(
         judged.baselines
     )
@@ -161,7 +144,7 @@ def mixed_records(n_log_probs, n_questions=10):
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
     run = mixed_records(8)
-    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
+    judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
     sentence = "2 of 10 questions are left out (q8, q9): no log-probabilities (2)."
     assert sentence in judged.sentence()
@@ -171,7 +154,7 @@ def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
 
 def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
     run = mixed_records(2)
-    judged = evaluate(run, samples=run, similarities={"lexical": scoring.lexical})
+    judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
     # Two different texts of a question are two meanings of 1/2 each; two equal ones are one.
     np.testing.assert_allclose(judged.baselines["SE, lexical"], [0.0, np.log(2)] * 5, atol=1e-15)
@@ -193,9 +176,7 @@ def test_pro_of_an_evaluation_keeps_answers_from_two_fifths_on():
 
 def test_meanings_that_one_split_lacks_are_left_out_of_the_other():
     run = mixed_records(8)
-    judged = evaluate(
-        run, samples=run, similarities={"lexical": scoring.lexical}, protocol="workbench"
-    )
+    judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert list(judged.alpha_scores) == ["S-PRO, lexical"]
     common = judged.with_methods_of(replace(judged, alpha_scores={}))
     assert common.alpha_scores == {}
@@ -285,7 +266,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
     runs = [
         toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)
     ]
-    judged = [evaluate(run, samples=run, similarities={"lexical": scoring.lexical}) for run in runs]
+    judged = [evaluate(run, samples=run, similarities=LEXICAL) for run in runs]
     pd.testing.assert_frame_equal(
         *(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True
     )
@@ -293,14 +274,11 @@ def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
 
 
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
-    beams, samples = (
-        toy_run({"a": [("no", 0.3)]}),
-        toy_run({"a": [("yes", 0.5), ("yes", 0.5), ("yes", 0.5)]}),
-    )
+    beams = toy_run({"a": [("no", 0.3)]})
+    samples = toy_run({"a": [("yes", 0.5)] * 3})
     samples.answers["finished"] = [True, True, False]
-    row = evaluate(
-        beams, samples=samples, similarities={"lexical": scoring.lexical}
-    ).baselines.iloc[0]
+    judged = evaluate(beams, samples=samples, similarities=LEXICAL)
+    row = judged.baselines.iloc[0]
     assert row["SC, lexical"] == pytest.approx(1 - 2 / 3)
     assert row["Deg, lexical"] == 0
 
@@ -361,17 +339,10 @@ def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_cou
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
-    for texts in (
-        ["NA", "None", "null", "nan", "", "true"],
-        ["007", "1.50", "1e3", "-0"],
-        ["1990", "1991"],
-    ):
-        columns = {
-            "question_id": [f"{n:03}" for n in range(len(texts))],
-            "text": texts,
-            "correct": [True] * len(texts),
-        }
-        assert importing.read_labels(written(**columns)).to_dict("list") == columns
+    texts = ["NA", "None", "null", "nan", "", "true", "007", "1.50", "1e3", "-0", "1990"]
+    ids = [f"{n:03}" for n in range(len(texts))]
+    columns = {"question_id": ids, "text": texts, "correct": [True] * len(texts)}
+    assert importing.read_labels(written(**columns)).to_dict("list") == columns
     numbered = written(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
     assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
     path = written(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
@@ -397,10 +368,7 @@ def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_togeth
         f"q{i}": [("yes" if rng.random() < 0.5 else "no", rng.uniform(0.1, 0.9))] for i in range(60)
     }
     pool = evaluate(toy_run(answers))
-    pool = replace(
-        pool,
-        alpha_scores={"S-PRO": s_pro(2 * pool.log_probs)},
-    )
+    pool = replace(pool, alpha_scores={"S-PRO": s_pro(2 * pool.log_probs)})
     sample = pool.drawn(20, seed=3)
     rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
     assert (rows, len(rows)) == (sorted(rows), 20)

@@ -22,15 +22,12 @@ def drawn_run(seed, n=40, strategy="diverse_beam"):
     """Return a run with repeats, ties and masses above 1, and its (text, p, p of the ending)."""
     rng, found = np.random.default_rng(seed), {}
     for question in range(n):
-        probs = dict(
-            zip(TEXTS, rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2) + 0.01, strict=False)
-        )
-        found[f"q{question}"] = [
-            (text, probs[text], 0.9) for text in rng.choice(TEXTS, size=6).tolist()
-        ]
-    return toy_run(found, strategy=strategy, references={name: ["Rome"] for name in found}), list(
-        found.values()
-    )
+        shares = rng.dirichlet(np.full(len(TEXTS) + 1, 0.5)).round(2) + 0.01
+        probs = dict(zip(TEXTS, shares, strict=False))
+        texts = rng.choice(TEXTS, size=6).tolist()
+        found[f"q{question}"] = [(text, probs[text], 0.9) for text in texts]
+    run = toy_run(found, strategy=strategy, references={name: ["Rome"] for name in found})
+    return run, list(found.values())
 
 
 def counted(lists, distinct):
@@ -43,10 +40,8 @@ def counted(lists, distinct):
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 @given(st.integers(0, 10_000), st.sampled_from(["paper", "workbench"]))
 def test_pro_pe_and_ne_are_those_of_a_loop_over_the_answers(seed, protocol):
-    (beams, lists), (samples, sample_lists) = (
-        drawn_run(seed),
-        drawn_run(seed + 1, strategy="multinomial"),
-    )
+    beams, lists = drawn_run(seed)
+    samples, sample_lists = drawn_run(seed + 1, strategy="multinomial")
     judged, ours = evaluate(beams, samples=samples, protocol=protocol), protocol == "workbench"
     found, averaged = list(counted(lists, ours)), counted(sample_lists if ours else lists, False)
     for k in (1, 2, 5, 6):

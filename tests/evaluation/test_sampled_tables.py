@@ -1,6 +1,7 @@
 """The tables of notebooks 05 to 09 with labels of a sample as the correctness."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from pro_lib.plots import (
     reliability,
     rouge_thresholds,
 )
+from pro_lib.plots.settings import overview
 
 VALIDATION, _ = evaluation(100, seed=1)
 
@@ -51,47 +53,43 @@ def few_labels(tmp_path_factory):
     return Splits(VALIDATION, sample.with_labels(judged), None)
 
 
-def both_tables(complete, make_table):
-    """Return a table from labels of all answers, and from these labels as correctness."""
-    estimated, exact = complete
-    return make_table([estimated]), make_table([exact])
-
-
 def test_with_all_labels_the_benchmark_has_the_true_values(complete):
-    estimated, exact = both_tables(complete, benchmark.table)
+    estimated, exact = (benchmark.table([splits]) for splits in complete)
     columns = ["auroc", "auroc_minus_pro", "prr", "auarc", "brier", "n_differ", "n_correct"]
     pd.testing.assert_frame_equal(estimated[columns], exact[columns])
     assert set(estimated["judge"]) == {"labels"}
     assert "judge" not in exact
     assert estimated["ece"].isna().all()
+    by_labels, by_truth = (overview([splits.reported]).iloc[0] for splits in complete)
+    assert by_labels["n_correct"] == by_truth["n_correct"]
+    assert by_labels["accuracy"] == pytest.approx(by_truth["accuracy"])
 
 
 def test_the_benchmark_reads_differences_from_their_intervals(partial_labels):
-    table = benchmark.table([partial_labels]).set_index("method")
-    others = table[table["alpha_choice"] != "validation"]
-    is_different = (others["auroc_minus_pro_low"] > 0) | (others["auroc_minus_pro_high"] < 0)
-    is_compared = ~others["reading"].isin(["identical", ""])
-    says_different = others["reading"].str.startswith("different")
+    table = benchmark.table([partial_labels])
+    excludes_zero = (table["auroc_minus_pro_low"] > 0) | (table["auroc_minus_pro_high"] < 0)
+    is_compared = ~table["reading"].isin(["identical", ""])
     assert is_compared.any()
-    assert (is_different == says_different)[is_compared].all()
-    # ALL is NLL plus a constant, and PRO is compared with itself.
-    np.testing.assert_allclose(table.loc["ALL", "auroc"], table.loc["NLL", "auroc"])
-    assert table.loc["PRO", "reading"].tolist()[0] == ""
-    oracle = table["alpha_choice"] == "oracle"
-    assert table["p_holm"][oracle].isna().all()
+    says_different = table["reading"].str.startswith("different")
+    assert (excludes_zero == says_different)[is_compared].all()
+    # PRO is not compared with itself, and the oracle is not tested.
+    assert table["reading"][table["method"] == "PRO"].iloc[0] == ""
+    assert table["p_holm"][table["alpha_choice"] == "oracle"].isna().all()
 
 
 def test_too_few_labels_leave_the_benchmark_empty_and_say_why(few_labels):
     table = benchmark.table([few_labels])
-    for column in ("auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"):
-        assert table[column].isna().all(), column
+    empty = ["auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"]
+    assert table[empty].isna().all(axis=None)
     assert not table["significant"].any()
     readings = table["reading"][~table["reading"].isin(["", "identical"])]
     assert readings.str.startswith("only 4 labels of right answers").all()
+    [note] = overview([few_labels.reported])["note"]
+    assert "No AUROC is shown: only 4 labels of right answers" in note
 
 
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
-    estimated, exact = both_tables(complete, answered.table)
+    estimated, exact = (answered.table([splits]) for splits in complete)
     enough = estimated["accuracy"].notna()
     assert (enough == (estimated["n_answered"] >= 20) | (estimated["method"] == "oracle")).all()
     np.testing.assert_allclose(estimated["accuracy"][enough], exact["accuracy"][enough])
@@ -107,25 +105,19 @@ def test_with_all_labels_the_bins_of_reliability_have_the_true_accuracy(complete
     table = reliability.table([estimated], methods=["NLL"])
     assert table["n_in_bin"].sum() == 100
     assert len(table) <= 3  # a bin for every 30 labels
-    fitted = metrics.calibration(
-        VALIDATION.baselines["NLL"],
-        VALIDATION.correct,
-        exact.reported.baselines["NLL"],
-        exact.reported.correct,
-    )
+    validation = VALIDATION.baselines["NLL"], VALIDATION.correct
+    correct = exact.reported.correct
+    fitted = metrics.calibration(*validation, exact.reported.baselines["NLL"], correct)
     for row in table.itertuples():
-        members = fitted.probability >= row.confidence_min
+        members = (fitted.probability >= row.confidence_min).astype(bool)
         members &= fitted.probability <= row.confidence_max
-        assert row.accuracy == pytest.approx(exact.reported.correct[members].mean())
+        assert row.accuracy == pytest.approx(correct[members].mean())
     assert table["brier"].iloc[0] == pytest.approx(fitted.brier)
     assert table["ece"].isna().all()
 
 
 def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
-    def make_table(splits):
-        return guarantees.table(splits, targets=[0.2])
-
-    estimated, exact = both_tables(complete, make_table)
+    estimated, exact = (guarantees.table([splits], targets=[0.2]) for splits in complete)
     assert (exact["coverage"] > 0).any()
     np.testing.assert_array_equal(estimated["coverage"], exact["coverage"])
     shown = exact["coverage"] >= 0.2
@@ -134,85 +126,54 @@ def test_with_all_labels_guarantees_have_the_true_accuracy(complete):
 
 
 def test_thresholds_of_rouge_are_followed_by_rows_from_the_labels(complete):
-    estimated, exact = complete
-    table = rouge_thresholds.table([estimated], thresholds=[0.3])
-    by_rouge = table[table["rouge_threshold"] == 0.3]
-    by_labels = table[table["rouge_threshold"].isna()]
-    assert (len(by_rouge), len(by_labels)) == (4, 4)
+    estimated, exact = (splits.reported for splits in complete)
+    table = rouge_thresholds.table([complete[0]], thresholds=[0.3])
+    assert table["rouge_threshold"].isna().tolist() == [False] * 4 + [True] * 4
+    by_rouge = table[:4]
+    by_labels = table[4:]
     assert by_rouge["judge"].isna().all()
     assert set(by_labels["judge"]) == {"labels"}
     [nll] = by_labels.loc[by_labels["method"] == "NLL", "auroc"]
-    assert nll == pytest.approx(
-        metrics.auroc(exact.reported.baselines["NLL"], exact.reported.correct)
-    )
-    assert set(by_labels["accuracy"].round(9)) == {round(exact.reported.correct.mean(), 9)}
-    rouge_l = estimated.reported.answers["rouge_l"]
-    assert set(by_rouge["accuracy"]) == {(rouge_l > 0.3).mean()}
+    assert nll == pytest.approx(metrics.auroc(exact.baselines["NLL"], exact.correct))
+    np.testing.assert_allclose(by_labels["accuracy"], exact.correct.mean())
+    np.testing.assert_allclose(by_rouge["accuracy"], (estimated.answers["rouge_l"] > 0.3).mean())
 
 
 def test_causes_are_estimated_from_the_labels(complete):
     estimated, exact = (splits.reported for splits in complete)
-    log_probs = exact.log_probs
     by_truth, by_labels = (
-        gains.pro_minus_nll(log_probs, judged.judgement, alphas=[0.4])
+        gains.pro_minus_nll(exact.log_probs, judged.judgement, alphas=[0.4])
         for judged in (exact, estimated)
     )
     columns = ["nll_auroc", "auroc_minus_nll", "n_differ"]
     pd.testing.assert_frame_equal(by_labels[columns], by_truth[columns])
-    run = importing.from_records(
-        [
-            {
-                "question_id": question_id,
-                "answers": [{"text": "a", "log_prob": row[0]}, {"text": "b", "log_prob": row[1]}],
-            }
-            for question_id, row in zip(exact.answers["question_id"], log_probs, strict=True)
-        ]
-    )
-    table = causes.table(estimated, run)
+    records = []
+    for question_id, row in zip(exact.answers["question_id"], exact.log_probs, strict=True):
+        answers = [{"text": str(place), "log_prob": value} for place, value in enumerate(row)]
+        records.append({"question_id": question_id, "answers": answers})
+    table = causes.table(estimated, importing.from_records(records))
     assert set(table["judge"]) == {"labels"}
     unchanged = table[table["cause"] == "nothing changed"]
     np.testing.assert_allclose(unchanged["auroc_minus_nll"], by_truth["auroc_minus_nll"])
 
 
-class TrueLabels:
-    """Labels of all answers, as a sample whose labels agree with the judge."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.splits = []
-
-    def with_labels(self, reported):
-        ids = reported.answers["question_id"]
-        truth = dict(zip(ids, reported.correct.tolist(), strict=True))
-        self.splits.append(reported.split)
-        return sample_of(reported, truth, self.folder, n_labels=len(truth)).with_labels(reported)
-
-
 def test_the_search_is_compared_by_labels(tmp_path):
+    asked_splits = []
+
+    def with_labels(reported):
+        truth = dict(zip(reported.answers["question_id"], reported.correct.tolist(), strict=True))
+        asked_splits.append(reported.split)
+        return sample_of(reported, truth, tmp_path, n_labels=len(truth)).with_labels(reported)
+
     runs = judged_runs(48)
-    labels = TrueLabels(tmp_path)
-    estimated = exact_search_auroc.table([runs], n_validation=None, label_sample=labels)
+    sample = SimpleNamespace(with_labels=with_labels)
+    estimated = exact_search_auroc.table([runs], n_validation=None, label_sample=sample)
     exact = exact_search_auroc.table([runs], n_validation=None)
-    assert labels.splits == ["test"]
+    assert asked_splits == ["test"]
     assert set(estimated["judge"]) == {"labels"}
     assert set(estimated["interval"]) == {"from labels of a sample"}
     columns = ["method", "alpha", "n_differ", "auroc_minus_pro"]
     pd.testing.assert_frame_equal(estimated[columns], exact[columns])
-
-
-def test_shares_count_weights_and_wrong_answers(partial_labels):
-    labels = partial_labels.reported.labels
-    pseudo = labels.sample.pseudo[labels.codes]
-    n = len(pseudo)
-    weights = np.zeros((2, n))
-    weights[0, :40] = 1
-    weights[0, 40:60] = 0.5
-    weights[1, :40] = -1
-    shares, n_labels = labels.sample.shares(labels.codes, weights)
-    expected = [(pseudo[:40].sum() + pseudo[40:60].sum() / 2) / 50, 1 - pseudo[:40].mean()]
-    np.testing.assert_allclose(shares.value, expected)
-    has_label = ~np.isnan(labels.sample.labels[labels.codes])
-    assert n_labels.tolist() == [has_label[:60].sum(), has_label[:40].sum()]
 
 
 def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
@@ -227,10 +188,8 @@ def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
 def test_an_estimated_oracle_answers_the_right_answers_first(partial_labels):
     labels = partial_labels.reported.labels
     _, curve = labels.oracle()
-    n_right = 200 * labels.accuracy
     assert curve[0] == 1
+    assert curve[149] == pytest.approx(200 * labels.accuracy / 150)
     assert curve[-1] == pytest.approx(labels.accuracy)
-    assert curve[149] == pytest.approx(n_right / 150)
-    assert labels.accuracy_at(np.zeros(200), np.array([200])).value[0] == pytest.approx(
-        labels.accuracy
-    )
+    every = labels.accuracy_at(np.zeros(200), np.array([200]))
+    assert every.value[0] == pytest.approx(labels.accuracy)

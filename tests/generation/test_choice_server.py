@@ -28,26 +28,35 @@ def chat(*tokens):
     return {"choices": [{"logprobs": {"content": list(tokens)}}]}
 
 
-def probabilities(reply, **options):
-    """Return the probabilities of A and B that one reply shows."""
+UNKNOWN = [math.nan, math.nan]
+REPLIES = {
+    "both letters": (chat(token("A", **SURE)), [0.9, 0.08]),
+    "tokens of one letter": (
+        chat(token("A", **{"A": 0.5, " A": 0.2, "(A)": 0.1, "B": 0.1})),
+        [0.8, 0.1],
+    ),
+    "a letter after a bracket": (
+        chat(token("(", **{"(": 0.8, "B": 0.1}), token("A", A=0.75, B=0.25)),
+        [0.6, 0.3],
+    ),
+    "other words": (chat(token("Sorry", Sorry=0.9, I=0.1)), UNKNOWN),
+    "no list": (chat({"token": "A", "logprob": -0.1}), UNKNOWN),
+    "above 1": (chat(token("A", A=0.9, B=0.9)), UNKNOWN),
+    "no number": (
+        chat(token("A") | {"top_logprobs": [{"token": "A", "logprob": "high"}]}),
+        UNKNOWN,
+    ),
+    "no choice": ({"choices": []}, UNKNOWN),
+    "no object": ([], UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+def test_the_letters_of_a_reply_have_their_probabilities_or_no_value(kind):
+    reply, expected = REPLIES[kind]
     with replying(reply) as (url, _):
-        server = ChoiceServer(url, model="judge", **options)
-        return np.exp(server.choice_log_probs(["Is it?"], CHOICES))[0]
-
-
-def test_the_letters_of_a_chat_reply_have_their_probabilities():
-    np.testing.assert_allclose(probabilities(chat(token("A", **SURE))), [0.9, 0.08])
-
-
-def test_tokens_that_show_the_same_letter_are_added():
-    listed = {"A": 0.5, " A": 0.2, "(A)": 0.1, "B": 0.1}
-    np.testing.assert_allclose(probabilities(chat(token("A", **listed))), [0.8, 0.1])
-
-
-def test_a_letter_after_a_bracket_has_the_probability_of_both():
-    first = token("(", **{"(": 0.8, "B": 0.1})
-    reply = chat(first, token("A", A=0.75, B=0.25))
-    np.testing.assert_allclose(probabilities(reply), [0.6, 0.3])
+        values = ChoiceServer(url, "judge").choice_log_probs(["Is it?"], CHOICES)
+    np.testing.assert_allclose(np.exp(values), [expected])
 
 
 ONE_TOKEN = {
@@ -75,22 +84,6 @@ def test_an_unlisted_letter_gets_the_rest_or_there_is_no_verdict(kind, tmp_path)
     assert first.at[0, "p_right"] == (
         pytest.approx(math.nan, nan_ok=True) if p_right is None else pytest.approx(p_right)
     )
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        chat(token("Sorry", Sorry=0.9, I=0.1)),
-        chat({"token": "A", "logprob": -0.1}),
-        chat(token("A", A=0.9, B=0.9)),
-        chat(token("A") | {"top_logprobs": [{"token": "A", "logprob": "high"}]}),
-        {"choices": []},
-        [],
-    ],
-    ids=["other words", "no list", "above 1", "no number", "no choice", "no object"],
-)
-def test_a_reply_without_letters_is_no_value(reply):
-    assert np.isnan(probabilities(reply)).all()
 
 
 def test_an_endpoint_for_texts_gets_the_common_beginning_of_the_choices():
@@ -122,24 +115,29 @@ def test_verdicts_before_a_failure_are_kept(tmp_path):
 WRONG = {"A": 0.1, "B": 0.8}
 
 
-@pytest.mark.parametrize("change", ["port", "path", "endpoint", "name", "top"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_url": "{other_url}"},
+        {"base_url": "{url}/other"},
+        {"endpoint": "completions"},
+        {"model": "other"},
+        {"top": 5},
+    ],
+    ids=str,
+)
 def test_replies_of_another_server_are_not_used(tmp_path, change):
     cache = tmp_path / "verdicts.jsonl"
     arguments = (["Who?"], [["Ada"]], ["Ada"])
-    right = chat(token("A", **SURE))
     wrong = chat(token("B", **WRONG))
-    wrong["choices"][0]["logprobs"]["top_logprobs"] = [
-        {name: math.log(probability) for name, probability in WRONG.items()}
-    ]
-    options = {"model": "judge"}
+    log_probs = {name: math.log(probability) for name, probability in WRONG.items()}
+    wrong["choices"][0]["logprobs"]["top_logprobs"] = [log_probs]  # for completions
+    right = chat(token("A", **SURE))
     with replying(right, wrong) as (url, _), replying(wrong) as (other_url, _):
-        server = ChoiceServer(url, **options)
-        judge(*arguments, model=server, cache=cache)
-        address = {"port": other_url, "path": f"{url}/other"}.get(change, url)
-        options |= {"endpoint": {"endpoint": "completions"}, "name": {"model": "other"}}.get(
-            change, {"top": 5} if change == "top" else {}
-        )
-        table = judge(*arguments, model=ChoiceServer(address, **options), cache=cache)
+        judge(*arguments, model=ChoiceServer(url, "judge"), cache=cache)
+        options = {"base_url": url, "model": "judge"} | change
+        options["base_url"] = options["base_url"].format(url=url, other_url=other_url)
+        table = judge(*arguments, model=ChoiceServer(**options), cache=cache)
     assert table["p_right"].tolist() == [pytest.approx(1 / 9)]
 
 
@@ -172,20 +170,17 @@ def test_choices_need_different_letters(choices):
         server.choice_log_probs(["Is it?"], choices)
 
 
-def test_a_connected_model_has_the_values_of_the_model_in_process(facts_2m):
+@pytest.mark.parametrize("most", [10_000, 20])
+def test_a_connected_model_has_the_values_of_the_model_in_process_or_none(facts_2m, most):
     prompts = ["Question: What is the capital of France?\nAnswer:", "Question: Who?\nAnswer:"]
-    choices = [" Paris", " Parma", " Rome"]
-    with serving(facts_2m) as url:
-        model = connected(url, facts_2m, top=10_000)
-        values = model.choice_log_probs(prompts, choices)
-    np.testing.assert_allclose(values, facts_2m.choice_log_probs(prompts, choices), atol=1e-4)
-
-
-def test_a_choice_that_a_short_list_leaves_out_is_no_value(facts_2m):
-    prompt = "Question: What is the capital of France?\nAnswer:"
-    with serving(facts_2m, most=20) as url:
-        values = connected(url, facts_2m).choice_log_probs([prompt], [" Paris", " xylophone"])
-    assert np.isnan(values[0]).tolist() == [False, True]
+    choices = [" Paris", " Parma", " xylophone"]
+    expected = facts_2m.choice_log_probs(prompts, choices)
+    with serving(facts_2m, most=most) as url:
+        values = connected(url, facts_2m, top=most).choice_log_probs(prompts, choices)
+    is_listed = ~np.isnan(values)
+    assert is_listed.all() == (most > 20)
+    assert is_listed.any()
+    np.testing.assert_allclose(values[is_listed], expected[is_listed], atol=1e-4)
 
 
 def test_replies_of_a_connected_model_belong_to_its_server(facts_2m, tmp_path):

@@ -1,18 +1,17 @@
 """Generate runs: stored, continued, refused, halved for memory, by workers and in chats."""
 
 import copy
-import itertools
 import math
-import sys
 from dataclasses import replace
 from importlib import import_module
-from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_series_equal
+from test_strategies import plain_log_probs
 
 from pro_lib import runs as run_tables
 from pro_lib.common.files import RunError
@@ -23,13 +22,8 @@ from pro_lib.questions.question_sets import QuestionSet
 
 module = import_module("pro_lib.generation.run_generation")
 
-STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
 # Greedy and threshold have no number of answers
-ONE = {
-    "max_new_tokens": 6,
-    "progress": False,
-    "batch_size": 2,
-}
+ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}
 OPTIONS = ONE | {"n_answers": 3}
 
 
@@ -72,16 +66,13 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
 
 
-def test_a_prompt_is_encoded_once(model, monkeypatch):
-    encoded = []
+def test_a_prompt_is_encoded_once(model):
+    prompts = asked(5).prompts()
     encode = type(model).encode
-    monkeypatch.setattr(
-        type(model), "encode", lambda self, text: encoded.append(text) or encode(self, text)
-    )
-    generate(model, asked(5), **OPTIONS)
-    assert sorted(text for text in encoded if text in set(asked(5).prompts())) == sorted(
-        asked(5).prompts()
-    )
+    with mock.patch.object(type(model), "encode", autospec=True, side_effect=encode) as encoded:
+        generate(model, asked(5), **OPTIONS)
+    texts = [text for (_, text), _ in encoded.call_args_list]
+    assert [texts.count(prompt) for prompt in prompts] == [1] * 5
 
 
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
@@ -122,27 +113,18 @@ def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp
         generate(replace(model, fingerprint="0000"), asked(5), out=tmp_path, **OPTIONS)
     with pytest.raises(RunError, match=r"requested: shots\.0=None, now shots\.0=\['Who\?'"):
         generate(model, replace(asked(3), shots=(("Who?", "Me"),)), out=tmp_path, **OPTIONS)
+    options = OPTIONS | {"chat": True, "out": tmp_path / "chat"}
     for n in (2, 3):
-        generate(with_template(model, CHAT), asked(n), chat=True, out=tmp_path / "chat", **OPTIONS)
+        generate(with_template(model, CHAT), asked(n), **options)
     with pytest.raises(RunError, match="than requested: chat_prompt='"):
-        generate(
-            with_template(model, "Tuesday." + CHAT),
-            asked(4),
-            chat=True,
-            out=tmp_path / "chat",
-            **OPTIONS,
-        )
+        generate(with_template(model, "Tuesday." + CHAT), asked(4), **options)
 
 
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        (
-            {"strategy": "beam"},
-            "strategy='beam' is unknown; choose greedy, multinomial, diverse_beam",
-        ),
+        ({"strategy": "beam"}, "strategy='beam' "),
         ({"batch_size": 0}, "batch_size=0 "),
-        ({"gpus_per_worker": 0.5}, "gpus_per_worker=0.5 "),
         ({"engine": "slurm"}, "engine='slurm' "),
         ({"engine": "ray", "out": None}, "engine='ray' needs out=, a folder"),
     ],
@@ -204,18 +186,13 @@ def test_a_pack_without_memory_is_halved_and_the_run_agrees(
         run = generate(model, asked(11), out=tmp_path, **options)
     # 8 and 4 are too many; the size that fits stays for the rest of this batch and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
-    warning_text = "{} questions at once do not fit into the memory of cpu; going on with {}"
-    assert [str(w.message) for w in warned] == [
-        warning_text.format(8, 4),
-        warning_text.format(4, 2),
-    ]
+    words = "{} questions at once do not fit into the memory of cpu; going on with {}"
+    assert [str(w.message) for w in warned] == [words.format(8, 4), words.format(4, 2)]
     assert run.info.cost.halved_packs == 2
     assert_runs_agree(run, enough)
-    monkeypatch.undo()
-    assert run.info.n_planned == 11  # with more memory the run goes on as if nothing had been
-    assert_runs_agree(
-        generate(model, asked(13), out=tmp_path, **options), generate(model, asked(13), **options)
-    )
+    monkeypatch.undo()  # with more memory the run goes on as if nothing had been
+    more = generate(model, asked(13), out=tmp_path, **options)
+    assert_runs_agree(more, generate(model, asked(13), **options))
 
 
 def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(
@@ -245,101 +222,14 @@ def test_another_error_of_the_network_is_no_lack_of_memory(model, monkeypatch):
         generate(model, asked(2), **OPTIONS)
 
 
-class OneProcess:
-    """Replaces Ray: the actors run in this process, and `options` has their arguments."""
-
-    def __init__(self, monkeypatch, resources, model):
-        self.is_initialized = lambda: True
-        self.cluster_resources = lambda: resources
-        self.exceptions = self
-        self.RayActorError = ConnectionResetError
-        self.util = self
-        self.RayTaskError = type(
-            "RayTaskError", (Exception,), {"cause": property(lambda _: self.cause)}
-        )
-        self.loaded = []
-        self.killed = []
-        self.kill = self.killed.append
-        monkeypatch.setitem(sys.modules, "ray", self)
-        monkeypatch.setattr(
-            module.models, "load_model", lambda **options: self.loaded.append(options) or model
-        )
-
-    def remote(self, **options):
-        self.options = options
-
-        def remote(call):
-            return SimpleNamespace(remote=call)
-
-        return lambda kind: remote(
-            lambda *arguments: SimpleNamespace(make=remote(kind(*arguments).make))
-        )
-
-    def ActorPool(self, workers):
-        self.workers = workers
-        return self
-
-    def map_unordered(self, call, parts):
-        try:
-            yield from map(call, itertools.cycle(self.workers), parts)
-        except Exception as error:
-            self.cause = error
-            raise self.RayTaskError from error
-
-
-@pytest.mark.parametrize(
-    ("gpus", "per_worker", "n_workers", "n_actors", "device_map"),
-    [(8, 1, None, 8, None), (7, 2, None, 3, "auto"), (8, 1, 3, 3, None)],
-)
-def test_each_worker_has_gpus(  # noqa: PLR0913  # three fixtures and a row of the table
-    model, tmp_path, monkeypatch, gpus, per_worker, n_workers, n_actors, device_map
-):
-    ray = OneProcess(monkeypatch, {"CPU": 64.0, "GPU": float(gpus)}, model)
-    monkeypatch.setattr(module, "QUESTIONS_PER_PART", 1)
-    options = OPTIONS | {"batch_size": 1, "gpus_per_worker": per_worker, "n_workers": n_workers}
-    run = generate(model, asked(9), out=tmp_path, engine="ray", **options)
-    assert len(ray.workers) == len(ray.killed) == n_actors
-    assert run.info.provenance == run.info.provenance | {
-        "engine": "ray",
-        "n_workers": n_actors,
-        "device": "cpu",
-    }
-    assert tables(run) == tables(generate(model, asked(9), **OPTIONS | {"batch_size": 1}))
-    assert (ray.options["num_gpus"], ray.options["num_cpus"]) == (per_worker, 1)
-    assert [(options["device"], options["device_map"]) for options in ray.loaded] == [
-        ("cuda", device_map)
-    ] * n_actors
-
-
-def test_a_cluster_that_cannot_do_the_work_says_why(model, tmp_path, monkeypatch):
-    on_ray = OPTIONS | {"engine": "ray", "out": tmp_path}
-    OneProcess(monkeypatch, {"GPU": 1.0}, model)
-    with pytest.raises(ValueError, match="gpus_per_worker=2 is more than the 1 GPUs of the Ray"):
-        generate(model, asked(2), gpus_per_worker=2, **on_ray)
-    with pytest.raises(
-        RunError, match=rf"^model {model.source} on .* is not the model of this run: its files"
-    ):
-        generate(replace(model, fingerprint="0" * 16, name="other"), asked(2), **on_ray)
-
-
 def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, monkeypatch):
     monkeypatch.setattr(module.models, "cached_model", {"mine": model, model: model}.get)
-    texts = ["Who wrote book 1?", "Who wrote book 2?"]
-    rows = [
-        {"question_id": n, "question": text, "references": ("x", "y")}
-        for n, text in enumerate(texts)
-    ]
-    expected = generate(model, QuestionSet("toy", asked(2, 1).table), **OPTIONS)
-    for questions, ids in (
-        (texts, ["asked-0", "asked-1"]),
-        (rows, ["0", "1"]),
-        (pd.DataFrame(rows), ["0", "1"]),
-    ):
+    expected = generate(model, asked(2), **OPTIONS)
+    texts = asked(2).table["question"].tolist()
+    rows = [{"question": text, "references": ("x", "y")} for text in texts]
+    for questions in (texts, rows, pd.DataFrame(rows)):
         run = generate("mine", questions, **OPTIONS)
-        assert (run.name, run.questions["question_id"].tolist()) == (
-            f"asked/{model.name}/{run.info.strategy}",
-            ids,
-        )
+        assert run.name == f"asked/{model.name}/{run.info.strategy}"
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
 
@@ -350,11 +240,7 @@ def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_pa
     folder = folder_in(tmp_path, "diverse_beam")
     assert capfd.readouterr() == ("", "")
     lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
-    assert [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "pro_lib.generation.run_generation"
-    ] == lines
+    assert [text for name, _, text in caplog.record_tuples if name == module.__name__] == lines
 
 
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])
@@ -372,9 +258,7 @@ CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[answe
 SHOUTING = CHAT + "{% if shout is defined and shout %}!{% endif %}"
 DATED = "Today is {{ strftime_now('%d %b %Y') }}." + SHOUTING
 DATES = (
-    "{{ strftime_now('%d %b %Y') }}",
     "{{ strftime_now(\n format='%d %b %Y') }}",
-    "{% set now = strftime_now %}{{ now('%d %b %Y') }}",
     "{% macro day(now) %}{{ now('%d %b %Y') }}{% endmacro %}{{ day(strftime_now) }}",
 )
 # It loops over the parts of a message, of which a text has none.
@@ -403,14 +287,9 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     )
     assert run.info.parameters["chat"] is True
     for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
-        with torch.inference_mode():
-            logits = model.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
-        first = (
-            logits[row.token_ids[0]]
-            if len(row.token_ids)
-            else logits[model.endings.stop].logsumexp(0)
-        )
-        assert [*row.token_log_probs, row.end_log_prob][0] == pytest.approx(float(first), abs=1e-4)
+        tokens, ending = plain_log_probs(model, tuple(prompt), tuple(row.token_ids))
+        np.testing.assert_allclose(row.token_log_probs, tokens, atol=1e-4)
+        assert not row.finished or row.end_log_prob == pytest.approx(ending, abs=1e-4)
     # The shots went through the model once: the cost is less than that of three whole prompts.
     assert run.info.cost.prompt_tokens < sum(map(len, prompts)) - len(prompts[0])
 
@@ -440,26 +319,14 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
         (DATED, "yes", "chat='yes' "),
         (DATED, {"shuot": True}, "cannot be used .it has no option 'shuot'.; use chat=False"),
         (DATED, {"date": "yesterday"}, "Invalid isoformat string: 'yesterday'"),
-        (
-            DROPPING,
-            True,
-            "template of model llama drops the question: two different questions have",
-        ),
-        (
-            "{{ raise_exception('') }}",
-            True,
-            "cannot be used .TemplateError, an error without a mess",
-        ),
+        (DROPPING, True, "model llama drops the question: two different questions have"),
+        ("{{ raise_exception('') }}", True, "used .TemplateError, an error without a mess"),
         (None, True, "llama has no chat template; leave chat=True"),
-        ("{{ raise_exception('only saints') }}", True, r"cannot be used \(.*only saints\)"),
-        ("{{ 1 // 0 }}", True, "by zero"),
+        ("{{ 1 // 0 }}", True, r"cannot be used \(.*by zero"),
         ("{{ " + "+".join(["'a'"] * 20_000) + " }}", True, "recursion"),
-        ("{% for a in messages %}" * 30 + "{% endfor %}" * 30, True, "nested blocks"),
-        ("x" * 2**21, True, "it has 2,097,152 characters"),
-        ("{{ 'x' * 10**7 }}", True, "the prompt that it renders has 10,000,000 characters"),
         (THINKING, True, r"it opens a thinking block; an option may close it: chat=\{'ena"),
     ],
-    ids=range(13),
+    ids=range(9),
 )
 def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
     with pytest.raises(ValueError, match=words):
@@ -477,8 +344,7 @@ def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(m
         generate(thinking, asked(1), **OPTIONS | {"chat": False}).answers["text"]
     )
     monkeypatch.setattr(thinking.tokenizer, "decode", lambda ids, **_: "<think>Well")
-    for strategy in STRATEGIES:
-        with pytest.raises(
-            UnsupportedModelError, match="'q0': model llama answers with a thought, '<think>'; ask "
-        ):
+    words = "'q0': model llama answers with a thought, '<think>'; ask "
+    for strategy in ("greedy", "threshold"):
+        with pytest.raises(UnsupportedModelError, match=words):
             generate(thinking, asked(1), strategy=strategy, **options)

@@ -152,19 +152,15 @@ def test_tokens_that_reach_a_floor_are_those_of_a_full_scan(vocabulary, seed, gr
     lowest = torch.tensor([-1.0, 0.5, -6.0])
     top = log_probs.amax(dim=-1)
     takes_best = torch.tensor(greedy)
-    rows = log_probs.tolist()
-    bests = [greedy[r] and row.index(max(row)) for r, row in enumerate(rows)]
-    places = [(r, t) for r in range(3) for t in range(vocabulary)]
-    expected = [
-        r * vocabulary + t
-        for r, t in places
-        if rows[r][t] >= lowest[r] or (greedy[r] and bests[r] == t)
-    ]
-    ties = [
-        r * vocabulary + t
-        for r, t in places
-        if rows[r][t] >= min(lowest[r], top[r] if greedy[r] else torch.inf)
-    ]
+    ties = []
+    expected = []  # of equal best tokens only the first
+    for place, value in enumerate(log_probs.flatten().tolist()):
+        row, token = divmod(place, vocabulary)
+        is_best = greedy[row] and value == top[row]
+        if value >= lowest[row] or is_best:
+            ties.append(place)
+        if value >= lowest[row] or (is_best and value not in log_probs[row, :token].tolist()):
+            expected.append(place)
     how = {"most": len(expected) + 2, "padding": 1}
     assert places_above_floor(log_probs, top, lowest, takes_best, **how).tolist() == ties
     with Pretence():

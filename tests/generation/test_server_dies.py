@@ -91,15 +91,3 @@ def test_answers_are_readable_before_the_run_is_complete(facts_2m, question_set,
     with pytest.warns(UserWarning, match=f"of the {N_QUESTIONS} questions planned"):
         run = runs.read_run(folder)
     assert 0 < len(run.questions) < N_QUESTIONS
-
-
-def test_answers_of_an_earlier_version_are_not_asked_again_in_silence(
-    facts_2m, question_set, tmp_path
-):
-    run_until(facts_2m, question_set, tmp_path / "run", dies_after=40)
-    [folder] = {path.parent for path in (tmp_path / "run").rglob("run.json")}
-    (folder / "part-00000.journal").write_text("answers")
-    with serving(facts_2m, lambda reply, n, prompt: reply) as url:
-        model = connected(url, facts_2m, top=300, concurrency=1)
-        with pytest.raises(RunError, match=r"part-00000\.journal has answers of an unfinished run"):
-            searched(model, question_set, out=tmp_path / "run")

@@ -143,6 +143,13 @@ def masses(certificate):
     return np.array([getattr(certificate, name) for name in MASSES])
 
 
+def likely_answers(run, least):
+    """Return the token ids of the answers of a run that have a log-probability, by question."""
+    rows = run.ranked_answers()
+    likely = rows[rows["value"] >= least].groupby("question_id")["token_ids"]
+    return likely.agg(lambda answers: set(map(tuple, answers))).to_dict()
+
+
 def chances(outcomes):
     """Return probabilities of the answers that end, and of those that are cut, by token ids."""
     ended = {}

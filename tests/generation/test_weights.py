@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -42,48 +43,47 @@ HARMLESS = [
     ("opt", {"model.decoder.version": ONES[:1]}),
     ("xglm", {"model.embed_positions.weights": ONES}),
 ]
-HARMFUL = [
-    ("llama", {f"{LLAMA}.mlp.up_proj.bias": torch.ones(64)}),
-    ("llama", {f"{LLAMA}.mlp.up_proj.bias": torch.zeros(64), "lm_head.bias": torch.ones(384)}),
-    ("llama", {f"{LLAMA}.self_attn.q_proj.weight_scale": ONES}),
-    ("llama", {f"{LLAMA}.self_attn.q_norm.weight": ONES}),
-    ("llama", {"score.weight": ONES}),
-    ("gptj", {f"{GPT}.q_proj.bias": ONES}),
-    ("gpt2", {"lm_head.bias": torch.ones(384)}),
-]
-# Layers that the configuration of a tiny model of four layers leaves out, with where they are.
-LAYERS = [
-    ("llama", "model.layers.3.", {}),
-    ("gpt2", "transformer.h.3.", {}),
-    ("gptj", "transformer.h.3.", {}),
-    ("mixtral", "model.layers.3.", {}),
-    ("glm4_moe", "model.layers.3.", AHEAD),
-]
-SHAPES = [
-    ("llama", {"vocab_size": 100}),
-    ("llama", {"hidden_size": 16}),
-    ("llama", {"intermediate_size": 32}),
-    ("llama", {"num_key_value_heads": 2}),
-    ("llama", {"head_dim": 16}),
-    ("llama", {"attention_bias": True}),
-    ("llama", {"num_hidden_layers": 5}),
-    ("mixtral", {"num_local_experts": 3}),
-    ("gpt2", {"n_embd": 16}),
+LACKS = "or has them in other shapes: "
+# A family, tensors that are added, changes of the configuration, and what the error says.
+REFUSED = [
+    ("llama", {f"{LLAMA}.mlp.up_proj.bias": torch.ones(64)}, {}, f"{LLAMA}.mlp.up_proj.bias;"),
+    (
+        "llama",
+        {f"{LLAMA}.mlp.up_proj.bias": torch.zeros(64), "lm_head.bias": torch.ones(384)},
+        {},
+        "has 1 weight that its configuration does not describe: lm_head.bias;",
+    ),
+    ("llama", {f"{LLAMA}.self_attn.q_proj.weight_scale": ONES}, {}, "q_proj.weight_scale;"),
+    ("llama", {f"{LLAMA}.self_attn.q_norm.weight": ONES}, {}, "self_attn.q_norm.weight;"),
+    ("llama", {"score.weight": ONES}, {}, "score.weight;"),
+    ("gptj", {f"{GPT}.q_proj.bias": ONES}, {}, "q_proj.bias;"),
+    ("gpt2", {"lm_head.bias": torch.ones(384)}, {}, "lm_head.bias;"),
+    # A layer too many, of four.
+    ("llama", {}, {"num_hidden_layers": 3}, "not describe: model.layers.3."),
+    ("gpt2", {}, {"n_layer": 3}, "not describe: transformer.h.3."),
+    ("mixtral", {}, {"num_hidden_layers": 3}, "not describe: model.layers.3."),
+    ("glm4_moe", AHEAD, {"num_hidden_layers": 3}, "not describe: model.layers.3."),
+    ("llama", {}, {"num_hidden_layers": 5}, LACKS),
+    ("llama", {}, {"vocab_size": 100}, LACKS),
+    ("llama", {}, {"hidden_size": 16}, LACKS),
+    ("llama", {}, {"num_key_value_heads": 2}, LACKS),
+    ("llama", {}, {"attention_bias": True}, LACKS),
+    ("mixtral", {}, {"num_local_experts": 3}, LACKS),
+    ("gpt2", {}, {"n_embd": 16}, LACKS),
+    ("llama", {}, {"tie_word_embeddings": True}, "has lm_head.weight with values of its own"),
 ]
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """Return a function that makes a copy of the tiny model of a family, to be changed."""
-    loaded_network = {}
+    made = {}
 
     def copy(family):
-        if family not in loaded_network:
-            loaded_network[family] = tmp_path_factory.mktemp("made") / family
-            families.make(family, loaded_network[family])
-        return Path(
-            shutil.copytree(loaded_network[family], tmp_path_factory.mktemp("changed") / family)
-        )
+        if family not in made:
+            made[family] = tmp_path_factory.mktemp("made") / family
+            families.make(family, made[family])
+        return Path(shutil.copytree(made[family], tmp_path_factory.mktemp("changed") / family))
 
     return copy
 
@@ -114,18 +114,9 @@ def configure(folder, **changes):
 
 
 @torch.inference_mode()
-def logits(folder):
+def logits(folder, **options):
     """Return the loaded model's logits for a text."""
-    return models.load_model(folder, device="cpu").network(TEXT).logits
-
-
-def refusal(folder):
-    """Return the sentence that refuses a model."""
-    with pytest.raises(UnsupportedModelError) as raised:
-        models.load_model(folder, device="cpu")
-    assert "\n" not in str(raised.value)
-    assert str(folder) in str(raised.value)
-    return str(raised.value)
+    return models.load_model(folder, device="cpu", **options).network(TEXT).logits
 
 
 @pytest.mark.filterwarnings("ignore:model .* it is asked on the plain tree")
@@ -138,50 +129,25 @@ def test_a_tensor_that_no_answer_depends_on_is_ignored(tiny, logged, family, ten
     assert not any("LOAD REPORT" in message for message in logged)
 
 
-@pytest.mark.parametrize(("family", "tensors"), HARMFUL)
-def test_a_weight_without_a_place_is_refused(tiny, logged, family, tensors):
+@pytest.mark.parametrize(("family", "tensors", "changes", "words"), REFUSED)
+def test_weights_that_the_configuration_does_not_describe_are_refused(
+    tiny, logged, family, tensors, changes, words
+):
     folder = tiny(family)
     add(folder, tensors)
-    names = [name for name, tensor in tensors.items() if tensor.any()]
-    message = refusal(folder)
-    assert f"has 1 weight that its configuration does not describe: {names[0]};" in message
-    assert logged == []
-
-
-@pytest.mark.parametrize(("family", "layer", "tensors"), LAYERS)
-def test_a_layer_too_many_is_refused(tiny, logged, family, layer, tensors):
-    folder = tiny(family)
-    add(folder, tensors)
-    config = json.loads((folder / "config.json").read_text())
-    name = "n_layer" if "n_layer" in config else "num_layers"
-    name = name if name in config else "num_hidden_layers"
-    configure(folder, **{name: config[name] - 1})
-    message = refusal(folder)
-    names = message.split(": ")[-1].partition(";")[0].split(", ")
-    assert len(names) == 3
-    assert all(name.startswith(layer) for name in names)
-    assert logged == []
-
-
-@pytest.mark.parametrize(("family", "changes"), SHAPES)
-def test_a_configuration_of_other_shapes_is_refused(tiny, logged, family, changes):
-    folder = tiny(family)
     configure(folder, **changes)
-    assert "or has them in other shapes: " in refusal(folder)
+    with pytest.raises(UnsupportedModelError, match=re.escape(words)) as raised:
+        models.load_model(folder, device="cpu")
+    assert "\n" not in str(raised.value)
+    assert str(folder) in str(raised.value)
     assert logged == []
 
 
-def test_a_head_of_its_own_is_refused_where_the_configuration_ties_it_unless_told(tiny, logged):
+def test_a_head_of_its_own_is_used_beside_tied_embeddings_if_told(tiny):
     folder = tiny("llama")
     before = logits(folder)
     configure(folder, tie_word_embeddings=True)
-    message = refusal(folder)
-    assert "has lm_head.weight with values of its own" in message
-    assert "pass tie_word_embeddings=False" in message
-    assert logged == []
-    network = models.load_model(folder, device="cpu", tie_word_embeddings=False).network
-    with torch.inference_mode():
-        assert torch.equal(network(TEXT).logits, before)
+    assert torch.equal(logits(folder, tie_word_embeddings=False), before)
 
 
 def test_a_tied_head_that_a_checkpoint_repeats_is_loaded(tiny, logged):
@@ -225,12 +191,6 @@ def test_a_gguf_file_that_is_a_pointer_of_git_lfs_is_named(tmp_path):
         models.load_model(tmp_path / "tiny.gguf", device="cpu")
 
 
-def test_a_pointer_to_a_file_that_is_not_needed_does_not_matter(tiny):
-    folder = tiny("llama")
-    (folder / "pytorch_model.bin").write_text(POINTER)
-    assert models.load_model(folder, device="cpu").name == "llama"
-
-
 @pytest.mark.parametrize("kept", ["", "config.json"])
 def test_an_adapter_is_named_with_what_makes_a_model_of_it(tiny, kept):
     folder = tiny("llama")
@@ -242,7 +202,11 @@ def test_an_adapter_is_named_with_what_makes_a_model_of_it(tiny, kept):
         models.load_model(folder, device="cpu")
 
 
-def test_the_configuration_of_an_adapter_that_was_merged_does_not_matter(tiny):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("pytorch_model.bin", POINTER), ("adapter_config.json", '{"peft_type": "LORA"}')],
+)
+def test_a_file_that_is_not_needed_does_not_matter(tiny, name, content):
     folder = tiny("llama")
-    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    (folder / name).write_text(content)
     assert models.load_model(folder, device="cpu").name == "llama"

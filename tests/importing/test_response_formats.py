@@ -175,38 +175,16 @@ BARE = {
 
 def streamed():
     """Streams of every server, by name: lines as they come."""
-    chunks = [{"role": "assistant", "content": ""}, {"content": " Par"}, {"content": "is"}, {}]
-    logprobs = [None, *({"content": [token]} for token in listed()), None]
-    openai = [
-        {
-            "id": "s1",
-            "object": "chat.completion.chunk",
-            "choices": [
-                {
-                    "index": 0,
-                    "delta": delta,
-                    "logprobs": logprob,
-                    "finish_reason": "stop" if delta == {} else None,
-                }
-            ],
-        }
-        for delta, logprob in zip(chunks, logprobs, strict=True)
-    ]
-    texts = [
-        {
-            "id": "t1",
-            "object": "text_completion",
-            "choices": [
-                {
-                    "index": 0,
-                    "text": token,
-                    "logprobs": {"token_logprobs": [value]},
-                    "finish_reason": reason,
-                }
-            ],
-        }
-        for (token, value), reason in zip(TOKENS, (None, "stop"), strict=True)
-    ]
+
+    def chunk(kind, **choice):
+        return {"id": "s1", "object": kind, "choices": [{"index": 0, **choice}]}
+
+    deltas = [{"content": token} for token, _ in TOKENS]
+    logprobs = [{"content": [step]} for step in listed()]
+    steps = zip(deltas, logprobs, strict=True)
+    chats = [chunk("chat.completion.chunk", delta=delta, logprobs=of) for delta, of in steps]
+    first = chunk("chat.completion.chunk", delta={"role": "assistant", "content": ""})
+    last = chunk("chat.completion.chunk", delta={}, finish_reason="stop")
     pieces = [{"token": token, "logprob": value} for token, value in TOKENS]
     ollama = [{"response": piece["token"], "done": False, "logprobs": [piece]} for piece in pieces]
     llama = [
@@ -214,45 +192,30 @@ def streamed():
         for piece in pieces
     ]
     end = {"content": "", "stop": True, "stop_type": "eos", "completion_probabilities": []}
-    generated = [
-        {
-            "index": n,
-            "token": {"id": n, "text": token, "logprob": value, "special": False},
-            "generated_text": None,
-        }
-        for n, (token, value) in enumerate(TOKENS)
-    ]
-    generated[1] |= {
-        "generated_text": " Paris",
-        "details": {"finish_reason": "eos_token", "generated_tokens": 2},
-    }
-    events = [
-        {"type": "response.created", "response": responses_api("in_progress") | {"output": []}}
-    ]
-    events += [{"type": "response.output_text.delta", "delta": " Par", "logprobs": listed()[:1]}]
-    events += [{"type": "response.completed", "response": responses_api()}]
-    parts = [
-        {
-            "responseId": "g",
-            "candidates": [
-                {
-                    "content": {"parts": [{"text": token}]},
-                    "finishReason": reason,
-                    "logprobsResult": {"chosenCandidates": [{"logProbability": value}]},
-                }
-            ],
-        }
-        for (token, value), reason in zip(TOKENS, (None, "STOP"), strict=True)
-    ]
-    ollama.append({"response": "", "done": True, "done_reason": "stop"})
+    texts, generated, candidates = [], [], []
+    for (token, value), reason in zip(TOKENS, (None, "stop"), strict=True):
+        of_text = {"token_logprobs": [value]}
+        texts.append(chunk("text_completion", text=token, logprobs=of_text, finish_reason=reason))
+        step = {"id": 1, "text": token, "logprob": value, "special": False}
+        generated.append({"token": step, "generated_text": None})
+        candidate = {"content": {"parts": [{"text": token}]}, "finishReason": reason}
+        candidate["logprobsResult"] = {"chosenCandidates": [{"logProbability": value}]}
+        candidates.append({"responseId": "g", "candidates": [candidate]})
+    details = {"finish_reason": "eos_token", "generated_tokens": 2}
+    generated[1] |= {"generated_text": " Paris", "details": details}
+    started = responses_api("in_progress") | {"output": []}
     return {
-        "chat": openai,
+        "chat": [first, *chats, last],
         "text": texts,
-        "ollama": ollama,
+        "ollama": [*ollama, {"response": "", "done": True, "done_reason": "stop"}],
         "llama.cpp": [*llama, end],
         "tgi": generated,
-        "responses": events,
-        "gemini": parts,
+        "responses": [
+            {"type": "response.created", "response": started},
+            {"type": "response.output_text.delta", "delta": " Par", "logprobs": listed()[:1]},
+            {"type": "response.completed", "response": responses_api()},
+        ],
+        "gemini": candidates,
     }
 
 
@@ -421,17 +384,11 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, response_for
     assert n_refused > 10
 
 
-def test_output_ids_are_those_of_the_responses_if_the_questions_have_none(tmp_path):
+def test_output_ids_are_those_of_the_responses_if_the_questions_have_none(write):
     lines = []
-    for number, answer in enumerate(["Rome", "Oslo"]):
-        token = {"token": answer, "logprob": -0.1}
-        choice = {"message": {"content": answer}, "logprobs": {"content": [token]}, "index": 0}
-        choice["finish_reason"] = "stop"
-        request = {"messages": [{"role": "user", "content": f"Capital {number}?"}]}
-        lines.append({"id": f"chatcmpl-{number}", "choices": [choice], "request": request})
-    path = tmp_path / "responses.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)))
-    questions = tmp_path / "questions.csv"
-    questions.write_text("question,answer\nCapital 0?,Rome\nCapital 1?,Oslo\n")
-    run = import_answers(path, questions=questions)
+    for n in range(2):
+        request = {"messages": [{"role": "user", "content": f"Capital {n}?"}]}
+        lines.append(chat(id=f"chatcmpl-{n}", request=request))
+    questions = write("question,answer", "Capital 0?,Paris", "Capital 1?,Oslo", name="set.csv")
+    run = import_answers(write(*lines), questions=questions)
     assert list(run.questions["question_id"]) == ["chatcmpl-0", "chatcmpl-1"]

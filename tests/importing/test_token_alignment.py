@@ -265,22 +265,16 @@ ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
 def test_an_echoed_prompt_is_cut_off(more):
     result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
     assert scored(result) == expected("Paris", [-0.25], n_before=4)
-    begun = aligned(
-        "Capital of France? Paris",
-        ["<s>", *ECHO, "</s>"],
-        [None, -9.0, *ECHOED[1:], -0.125],
-        **{
-            name: value + (name != "prompt") if name != "prompt" else value
-            for name, value in more.items()
-        },
-    )
+    if "n_prompt_tokens" in more:
+        more = {"n_prompt_tokens": 5}
+    log_probs = [None, -9.0, *ECHOED[1:], -0.125]
+    begun = aligned("Capital of France? Paris", ["<s>", *ECHO, "</s>"], log_probs, **more)
     assert scored(begun) == expected("Paris", [-0.25, -0.125], n_before=5)
 
 
 def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
-    assert scored(aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25])) == expected(
-        "Paris", [-0.25], n_before=4
-    )
+    result = aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25])
+    assert scored(result) == expected("Paris", [-0.25], n_before=4)
 
 
 @pytest.mark.parametrize(

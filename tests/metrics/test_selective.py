@@ -8,13 +8,7 @@ from test_auroc import QUESTIONS
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import OneClassError, wilson
-from pro_lib.metrics.selective import (
-    accuracy_curve,
-    answered_weights,
-    bin_numbers,
-    oracle_accuracy,
-    rejection_table,
-)
+from pro_lib.metrics.selective import answered_weights
 
 VALIDATION = [1.0, 2.0], [True, False]
 
@@ -44,44 +38,24 @@ def test_prr_and_auarc_equal_those_of_rejecting_one_answer_after_the_other(n):
     assert prr == pytest.approx((expected - random) / (oracle - random), abs=1e-12)
 
 
-def test_the_random_baseline_of_prr_is_the_mean_over_all_orders():
-    correct = np.array([True, False, True, True, False])
-    orders = itertools.permutations(range(5))
-    random = np.mean([naive_area(order, correct) for order in orders])
-    uncertainty = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    oracle = naive_area([0, 2, 3, 1, 4], correct)
-    expected = (naive_area(range(5), correct) - random) / (oracle - random)
-    assert rejection(uncertainty, correct=correct)[0] == pytest.approx([expected], abs=1e-12)
-
-
 def test_ties_count_with_the_mean_over_their_orders():
-    uncertainty, correct = (
-        np.array([1.0, 2.0, 2.0, 2.0, 3.0]),
-        np.array([True, True, False, False, True]),
-    )
-    expected = np.mean(
-        [naive_area([0, *tie, 4], correct) for tie in itertools.permutations([1, 2, 3])]
-    )
+    uncertainty = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    correct = np.array([True, True, False, False, True])
+    ties = itertools.permutations([1, 2, 3])
+    expected = np.mean([naive_area([0, *tie, 4], correct) for tie in ties])
     for order in ([0, 1, 2, 3, 4], [3, 1, 4, 2, 0]):
-        assert rejection(uncertainty[order], correct=correct[order])[1] == pytest.approx(
-            expected, abs=1e-15
-        )
+        [auarc] = rejection(uncertainty[order], correct=correct[order])[1]
+        assert auarc == pytest.approx(expected, abs=1e-15)
 
 
 def test_accuracy_coverage_by_hand():
     table = metrics.accuracy_coverage([3.0, 1.0, np.inf, 1.0], [True, True, False, False])
-    expected = {
-        "n_answered": [1, 2, 3, 4],
-        "coverage": [0.25, 0.5, 0.75, 1.0],
-        "threshold": [1.0, 1.0, 3.0, np.inf],
-    }
-    expected["accuracy"] = [0.5, 0.5, 2 / 3, 0.5]  # one of the two that tie is right
-    pd.testing.assert_frame_equal(table, pd.DataFrame(expected))
-    # One class
-    assert metrics.accuracy_coverage([1.0, 2.0], [False, False])["accuracy"].tolist() == [
-        0.0,
-        0.0,
-    ]
+    assert table["n_answered"].tolist() == [1, 2, 3, 4]
+    assert table["coverage"].tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert table["threshold"].tolist() == [1.0, 1.0, 3.0, np.inf]
+    assert table["accuracy"].tolist() == [0.5, 0.5, 2 / 3, 0.5]  # one of the two that tie is right
+    one_class = metrics.accuracy_coverage([1.0, 2.0], [False, False])
+    assert one_class["accuracy"].tolist() == [0.0, 0.0]
 
 
 def test_calibration_by_hand():
@@ -93,72 +67,39 @@ def test_calibration_by_hand():
     result = metrics.calibration([1.0, 2.0, 3.0, 4.0], labels[0], [1.0, 2.5, 4.0, 5.0], labels[1])
     assert result.probability.tolist() == [1, 0.5, 0, 0]
     assert (result.brier, result.ece) == (0.3125, 0.375)
-    ends = [0, 0.5, 1]
-    expected = {
-        "n": [2, 1, 1],
-        "low": ends,
-        "high": ends,
-        "confidence": ends,
-        "accuracy": [0.5, 1, 1],
-    }
-    expected["accuracy_low"], expected["accuracy_high"] = wilson(
-        expected["accuracy"], expected["n"]
-    )
+    low, high = wilson([0.5, 1, 1], [2, 1, 1])
+    expected = {"n": [2, 1, 1], "low": [0, 0.5, 1], "high": [0, 0.5, 1]}
+    expected |= {"confidence": [0, 0.5, 1], "accuracy": [0.5, 1, 1]}
+    expected |= {"accuracy_low": low, "accuracy_high": high}
     pd.testing.assert_frame_equal(result.table, pd.DataFrame(expected), check_dtype=False)
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
-def test_a_bin_weighs_what_it_holds_and_infinity_is_the_largest_of_validation():
-    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
-    # wrong, so the ECE is 3/4.
-    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    # Ties are not split
-    assert result.table[["n", "low", "high"]].to_numpy().tolist() == [
-        [1, 0, 0],
-        [3, 1, 1],
-    ]
-    assert result.ece == 0.75
+def test_infinity_is_the_largest_of_validation():
     result = metrics.calibration(
         [1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3
     )
     assert result.probability.tolist() == [0, 1, 0]
 
 
-def naive_isotonic(uncertainty, correct):
-    """Return isotonic regression on minus the uncertainty by the max-min formula."""
-    pools = [correct[-uncertainty == value] for value in np.unique(-uncertainty)]
-    n = range(len(pools))
-    means = [[np.concatenate(pools[a : b + 1]).mean() if a <= b else np.inf for b in n] for a in n]
-    return {
-        value: max(min(means[a][i:]) for a in range(i + 1))
-        for i, value in enumerate(np.unique(-uncertainty))
-    }
-
-
-@given(QUESTIONS)
-def test_calibration_fits_isotonic_regression(rows):
-    uncertainty, correct = (
-        np.array([u for u, _ in rows], dtype=float),
-        np.array([c for _, c in rows]),
-    )
-    expected = naive_isotonic(uncertainty, correct)
-    result = metrics.calibration(uncertainty, correct, uncertainty, correct)
-    np.testing.assert_allclose(
-        result.probability, [expected[-u] for u in uncertainty], rtol=0, atol=1e-12
-    )
-    # Each level of the fit is the accuracy of its pool
-    assert result.ece == pytest.approx(0, abs=1e-12)
+def test_a_bin_weighs_what_it_holds():
+    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
+    # wrong, so the ECE is 3/4.
+    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
+    assert result.table["n"].tolist() == [1, 3]
+    assert result.ece == 0.75
 
 
 def test_bins_hold_equal_numbers():
     # The fit is a line from 1 at an uncertainty of 1 to 0 at 2.
-    uncertainty, correct = 1 + np.random.default_rng(0).random(53), np.arange(53) % 3 == 0
+    uncertainty = 1 + np.random.default_rng(0).random(53)
+    correct = np.arange(53) % 3 == 0
     result = metrics.calibration(*VALIDATION, uncertainty, correct)
     assert result.probability == pytest.approx(2 - uncertainty)
     assert sorted(result.table["n"]) == [5] * 7 + [6] * 3
     parts = np.split(np.argsort(result.probability), np.cumsum(result.table["n"])[:-1])
-    for name, values in (("accuracy", correct), ("confidence", result.probability)):
-        np.testing.assert_allclose(result.table[name], [values[part].mean() for part in parts])
+    accuracies = [correct[part].mean() for part in parts]
+    np.testing.assert_allclose(result.table["accuracy"], accuracies)
 
 
 REFUSED = [
@@ -169,14 +110,16 @@ REFUSED = [
 ]
 
 
-def test_what_is_refused_is_named():
-    for given_, kind, named in REFUSED:
-        with pytest.raises(kind, match=named):
-            metrics.calibration(*given_)
+@pytest.mark.parametrize(("arguments", "kind", "words"), REFUSED)
+def test_a_calibration_without_two_classes_or_with_bad_scores_is_refused(arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        metrics.calibration(*arguments)
+
+
+def test_only_the_reported_questions_of_a_calibration_may_have_one_class():
+    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
-    # The reported questions may have one class
-    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0
 
 
 @given(QUESTIONS)
@@ -189,29 +132,3 @@ def test_weights_of_the_answered_questions_give_the_accuracy_of_the_curve(rows):
     accuracies = weights @ correct / np.arange(1, n + 1)
     curve = metrics.accuracy_coverage(scores, correct.astype(bool))["accuracy"]
     np.testing.assert_allclose(accuracies, curve)
-
-
-def test_estimates_of_right_answers_have_a_curve():
-    # Least uncertain first: 1.2, then the mean 0.4 of two that tie.
-    curve = accuracy_curve(np.array([0.5, 0.1, 0.5]), np.array([0.9, 1.2, -0.1]))
-    np.testing.assert_allclose(curve, [1.2, 0.8, 2 / 3])
-
-
-def test_rejection_by_estimates_of_right_answers():
-    scores = pd.DataFrame({"perfect": [0.1, 0.2, 0.3, 0.4]})
-    right = np.array([0.5, 0.5, 0.0, 0.0])
-    table = rejection_table(scores, right)
-    # One answer of four is right: the oracle has 1, 1/2, 1/3 and 1/4.
-    oracle = (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
-    auarc = (0.5 + 0.5 + 1 / 3 + 0.25) / 4
-    assert table["auarc"][0] == pytest.approx(auarc)
-    assert table["prr"][0] == pytest.approx((auarc - 0.25) / (oracle - 0.25))
-
-
-def test_the_oracle_of_a_fractional_number_of_right_answers():
-    np.testing.assert_allclose(oracle_accuracy(np.full(4, 0.6)), [1, 1, 0.8, 0.6])
-
-
-def test_bins_may_be_fewer_than_ten():
-    assert bin_numbers(np.arange(6) / 6, 3).tolist() == [0, 0, 1, 1, 2, 2]
-    assert bin_numbers(np.arange(6) / 6, 1).tolist() == [0] * 6

@@ -114,7 +114,7 @@ def is_output(text: Block, program: Block) -> bool:
 @pytest.fixture
 def registries():
     """Undo what a block registers."""
-    changed = (pro_lib.evaluation.METHODS, pro_lib.generation.decoding.STRATEGIES)
+    changed = (pro_lib.evaluation.METHODS, pro_lib.generation.decoding.strategies.STRATEGIES)
     before = [dict(registry) for registry in changed]
     yield
     for registry, entries in zip(changed, before, strict=True):

@@ -13,6 +13,7 @@ PACKAGES = [
     "evaluation",
     "generation",
     "importing",
+    "labels",
     "metrics",
     "questions",
     "runs",

@@ -159,17 +159,12 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
     for tops in ([run.top(), other.top()], [other.top(), run.top()]):
         best = most_probable_answers(tops)
         assert best["question_id"].tolist() == ["a", "b", "c"]
-        assert (texts(best), best["value"].tolist()) == (
-            ["Nice", "Oslo", "Rome"],
-            [-0.75, -2.0, -0.5],
-        )
+        assert texts(best) == ["Nice", "Oslo", "Rome"]
+        assert best["value"].tolist() == [-0.75, -2.0, -0.5]
     judged = records_run({"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
-    assert most_probable_answers([judged, run_of(ANSWERS[:1], "a").top()])[
-        "rouge_l"
-    ].isna().tolist() == [True]
-    assert most_probable_answers([judged, run_of(ANSWERS[3:4], "a").top()])["rouge_l"].tolist() == [
-        0.9
-    ]
+    for row, rouge in ((ANSWERS[0], NAN), (ANSWERS[3], 0.9)):
+        [value] = most_probable_answers([judged, run_of([row], "a").top()])["rouge_l"]
+        assert value == pytest.approx(rouge, nan_ok=True)
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
@@ -252,21 +247,15 @@ def test_the_entropy_of_samples_is_the_mean_along_them_with_students_limits():
     assert high == pytest.approx([3 + half, 0.0], abs=1e-4)
 
 
-def test_a_run_of_other_questions_than_its_answers_is_refused(run):
-    words = "has answers to question 'a', which is not among its questions; use Run.select"
-    with pytest.raises(RunError, match=words):
-        replace(run, questions=run.questions.iloc[1:])
-    assert run.select(question_ids=["b", "c"]).answers["question_id"].unique().tolist() == [
-        "b",
-        "c",
-    ]
-
-
-def test_an_id_of_two_questions_is_refused(run):
-    with pytest.raises(
-        RunError, match="has two questions with question_id 'a'; ids must be unique"
-    ):
-        replace(run, questions=run.questions.assign(question_id=["a", "a", "c"]))
+def test_a_run_of_other_questions_than_its_answers_or_of_equal_ids_is_refused(run):
+    lost = "has answers to question 'a', which is not among its questions; use Run.select"
+    equal = "has two questions with question_id 'a'; ids must be unique"
+    of_equal_ids = run.questions.assign(question_id=["a", "a", "c"])
+    for questions, words in ((run.questions.iloc[1:], lost), (of_equal_ids, equal)):
+        with pytest.raises(RunError, match=words):
+            replace(run, questions=questions)
+    selected = run.select(question_ids=["b", "c"])
+    assert selected.answers["question_id"].unique().tolist() == ["b", "c"]
 
 
 def test_a_run_may_have_questions_without_answers_and_in_another_order(run):
@@ -279,34 +268,28 @@ def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     with pytest.warns(
         UserWarning, match=r"3 of 4 answers have no log-probability \(first to question .a.\)"
     ):
-        run = records_run(
-            {"text": "x"}, {"text": "y"}, {"text": "y"}, {"text": "z", "log_prob": -1.0}
-        )
+        run = records_run(*[{"text": text} for text in "xyy"], {"text": "z", "log_prob": -1.0})
     assert run.ranked_answers()["text"].tolist() == ["z", "y", "x"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0, NAN, NAN]])
-    assert (run.n_with_log_probs(), run.as_texts().n_with_log_probs(), run.as_texts().is_texts) == (
-        1,
-        0,
-        True,
-    )
-    assert run.as_texts().top()["text"].tolist() == ["y"]
+    alone = run.as_texts()
+    assert [run.n_with_log_probs(), alone.n_with_log_probs(), alone.is_texts] == [1, 0, True]
+    assert alone.top()["text"].tolist() == ["y"]
 
 
-def test_answers_of_equal_probability_are_ranked_by_text():
-    run = records_run({"text": "y", "log_prob": -1.0}, {"text": "x", "log_prob": -1.0})
-    assert texts(run.ranked_answers()) == ["x", "y"]
-
-
-def test_answers_of_equal_probability_and_text_are_ranked_by_their_mean_log_probability():
-    run = records_run(*({"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)))
-    assert run.ranked_answers()["mean"].tolist() == [-0.5, -0.25]
+BY_MEAN = [{"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)]
 
 
 @pytest.mark.filterwarnings("ignore:.*no log-probability")
-def test_a_text_without_log_probability_does_not_change_the_ranking_by_mean_log_probability():
-    answers = [{"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)]
-    run = records_run(*answers, {"text": "x"})
-    assert run.ranked_answers()["mean"].tolist()[:2] == [-0.5, -0.25]
+@pytest.mark.parametrize(
+    ("answers", "column", "expected"),
+    [
+        ([{"text": text, "log_prob": -1.0} for text in "yx"], "text", ["x", "y"]),
+        (BY_MEAN, "mean", [-0.5, -0.25]),
+        ([*BY_MEAN, {"text": "x"}], "mean", [-0.5, -0.25]),
+    ],
+)
+def test_answers_of_equal_probability_are_ranked_by_text_then_mean(answers, column, expected):
+    assert records_run(*answers).ranked_answers()[column].tolist()[:2] == expected
 
 
 def test_texts_alone_have_no_log_probabilities():

@@ -69,42 +69,39 @@ def test_the_order_of_the_answers_is_irrelevant_and_pro_of_one_is_nll(rows, rand
     st.lists(st.floats(0, 1), max_size=4),
 )
 def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
-    alphas = [*alphas, *probs[0, :2]]  # exact ties among them
-    likely = np.log(probs)[:, :, None] >= [np.log(alpha) if alpha else -np.inf for alpha in alphas]
-    np.testing.assert_array_equal(
-        scoring.adaptive_k(np.log(probs), alphas), np.maximum(1, likely.sum(axis=1))
-    )
+    alphas = [0.0, *alphas, *probs[0, :2]]  # exact ties among them
+    with np.errstate(divide="ignore"):
+        is_likely = np.log(probs)[:, :, None] >= np.log(alphas)
+    expected = np.maximum(1, is_likely.sum(axis=1))
+    np.testing.assert_array_equal(scoring.adaptive_k(np.log(probs), alphas), expected)
+
+
+def test_a_question_without_answers_keeps_none():
     assert scoring.adaptive_k(padded([[0.3, 0.1], []]), [0.2, 1.0]).tolist() == [[1, 1], [0, 0]]
 
 
 def test_scores_by_hand():
-    # First question: p = 1/8 in 3 tokens, p = 1/2 in 2 tokens. Second: p = 1/4 in 1 token. In units
-    # of log 2:
-    log2 = math.log(2)
-    log_probs = log2 * np.array([[-3.0, -1.0], [-2.0, NAN]])
+    # First question: p = 1/8 in 3 tokens, p = 1/2 in 2 tokens. Second: p = 1/4 in 1 token. The
+    # scores are in units of log 2.
+    log_probs = math.log(2) * np.array([[-3.0, -1.0], [-2.0, NAN]])
     means = log_probs / np.array([[3, 2], [1, NAN]])  # -1, -1/2; -2
     # PRO at α = 0.1 keeps both answers: 3 - (1/2) 2 - (1/8) 0 = 2; at α = 0.3 the first alone.
-    np.testing.assert_allclose(
-        scoring.pro(log_probs, alpha=[0.1, 0.3]), log2 * np.array([[2, 1], [2, 2]])
-    )
-    np.testing.assert_allclose(scoring.nll(log_probs), [log2, 2 * log2])
-    np.testing.assert_allclose(
-        scoring.average_log_likelihood(means, log_probs), [0.5 * log2, 2 * log2]
-    )
-    np.testing.assert_allclose(
-        scoring.predictive_entropy(log_probs), [(1 / 2 + 3 / 8) * log2, 2 / 4 * log2]
-    )
-    np.testing.assert_allclose(
-        scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2 * log2, 2 * log2]
-    )
-    np.testing.assert_allclose(scoring.normalized_entropy(means), [(1 + 0.5) / 2 * log2, 2 * log2])
-    # If answers tie, the highest mean counts; if the mean of the most probable is not known
-    # there is none.
+    for scores, expected in (
+        (scoring.pro(log_probs, alpha=0.1), [2, 2]),
+        (scoring.pro(log_probs, alpha=0.3), [1, 2]),
+        (scoring.average_log_likelihood(means, log_probs), [0.5, 2]),
+        (scoring.predictive_entropy(log_probs), [1 / 2 + 3 / 8, 2 / 4]),
+        (scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2, 2]),
+        (scoring.normalized_entropy(means), [(1 + 0.5) / 2, 2]),
+    ):
+        np.testing.assert_allclose(scores / math.log(2), expected)
+
+
+def test_of_the_most_probable_answers_the_highest_mean_counts_if_it_is_known():
     means = [[-3.0, -2.0, -1.0], [-1.0, NAN, NAN], [NAN, -0.5, NAN]]
-    all_ = scoring.average_log_likelihood(
-        means, [[-6.0, -6.0, -7.0], [-1.0, -2.0, NAN], [-1.0, -2.0, NAN]]
-    )
-    np.testing.assert_array_equal(all_, [2.0, 1.0, NAN])
+    log_probs = [[-6.0, -6.0, -7.0], [-1.0, -2.0, NAN], [-1.0, -2.0, NAN]]
+    scores = scoring.average_log_likelihood(means, log_probs)
+    np.testing.assert_array_equal(scores, [2.0, 1.0, NAN])
 
 
 @pytest.mark.parametrize("score", ALL_SCORES)
@@ -115,15 +112,16 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
     assert score(np.empty((0, 3))).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    "score", [*ALL_SCORES, scoring.pro_all_k, scoring.mass, lambda x: scoring.adaptive_k(x, 0.4)]
-)
-def test_impossible_log_probabilities_name_row_and_answer(score):
-    for bad in (0.1, 2e-6, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="row 1, answer 2"):
-            score(
-                np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]])
-            )  # a value above 0 by rounding is allowed
+@pytest.mark.parametrize("bad", [0.1, 2e-6, np.inf, -np.inf])
+@pytest.mark.parametrize("score", [*ALL_SCORES, scoring.pro_all_k, scoring.mass])
+def test_impossible_log_probabilities_name_row_and_answer(score, bad):
+    # The first value, which is above 0 by rounding, is allowed.
+    with pytest.raises(ValueError, match="row 1, answer 2"):
+        score(np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]]))
+
+
+@pytest.mark.parametrize("score", ALL_SCORES)
+def test_log_probabilities_have_two_axes(score):
     with pytest.raises(ValueError, match=r"\(n, N\)"):
         score(np.array([-1.0, -2.0]))
 
@@ -131,52 +129,65 @@ def test_impossible_log_probabilities_name_row_and_answer(score):
 # Arrays of answers and of numbers, of which a mask hides some.
 HIDDEN = np.ma.masked_array([[-1.0, -0.1], [-2.0, -0.2]], mask=[[False, True], [True, False]])
 WITH_MASKS = [
+    *ALL_SCORES,
     lambda x: scoring.pro(list(x)),
-    scoring.pro_all_k,
     scoring.mass,
-    lambda x: scoring.above_one(x + 0.1),
-    lambda x: scoring.adaptive_k(x, 0.1),
-    lambda x: scoring.mass_not_found(x, alpha=0.1),
     lambda x: scoring.alpha_floor([[-1.0]] * 2, alpha=0.1, open_log_probs=x),
     lambda x: scoring.tree_bound(x, [[0.5, 0.5]] * 2),
     lambda x: scoring.tree_bound([[-1.0, -2.0]] * 2, -x),
-    lambda x: scoring.meaning_log_probs(
-        [[-1.0, NAN], [NAN, -0.2]],
-        np.ma.array([[0, 5], [5, 0]], mask=x.mask) if np.ma.is_masked(x) else [[0, -1], [-1, 0]],
-    ),
     lambda x: scoring.degree(np.exp(x[:, :, None] + x[:, None, :])),
     lambda x: scoring.semantic_entropy(x, [[0, -1], [-1, 0]]),
 ]
 
 
-def test_a_value_that_a_mask_hides_is_missing():
-    for score in (*ALL_SCORES, *WITH_MASKS):
-        np.testing.assert_array_equal(score(HIDDEN), score(HIDDEN.filled(NAN)))
+@pytest.mark.parametrize("score", WITH_MASKS)
+def test_a_value_that_a_mask_hides_is_missing(score):
+    np.testing.assert_array_equal(score(HIDDEN), score(HIDDEN.filled(NAN)))
 
 
-ONE = [[-1.0]]
-BAD_KS = (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int), np.ma.array([1, 2], mask=[0, 1]))
-REFUSED = [
-    *(
-        ("alpha", partial(scoring.pro, ONE, alpha=alpha))
-        for alpha in (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]], np.ma.array([0.1, 0.2], mask=[0, 1]))
-    ),
-    *(("k", partial(scoring.pro_at_k, ONE, k)) for k in BAD_KS),
-    ("alpha", partial(scoring.adaptive_k, ONE, 2)),
-    ("alpha", partial(scoring.alpha_floor, ONE, alpha=0.0)),
-    ("search_alpha", partial(scoring.pro, ONE, alpha=0.1, search_alpha=0.2)),
-    ("top_n=2", partial(scoring.pro_at_k, ONE, 2, search_alpha=0.2)),
-    ("mean_log_probs", partial(scoring.average_log_likelihood, ONE, [[-1.0, -2.0]])),
-]
+def test_a_meaning_that_a_mask_hides_is_missing():
+    log_probs = [[-1.0, NAN], [NAN, -0.2]]
+    masked = np.ma.array([[0, 5], [5, 0]], mask=HIDDEN.mask)
+    found = scoring.meaning_log_probs(log_probs, masked)
+    expected = scoring.meaning_log_probs(log_probs, [[0, -1], [-1, 0]])
+    np.testing.assert_array_equal(found, expected)
 
 
-def test_what_a_score_refuses_it_names():
-    for named, call in REFUSED:
-        with pytest.raises(ValueError, match=named):
-            call()
-    assert np.isnan(
-        scoring.pro_at_k([[NAN]], 1, search_alpha=0.2)
-    ).all()  # the best alone asks nothing of a search
+@pytest.mark.parametrize(
+    "alpha", [-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]], np.ma.array([0.1, 0.2], mask=[0, 1])]
+)
+def test_an_alpha_outside_0_to_1_is_refused(alpha):
+    with pytest.raises(ValueError, match="alpha must lie in"):
+        scoring.pro([[-1.0]], alpha=alpha)
+
+
+@pytest.mark.parametrize("k", [0, 1.5, 2.0, True, [1, 0], "2", np.array([], int)])
+def test_a_k_that_is_not_a_positive_integer_is_refused(k):
+    with pytest.raises(ValueError, match="k must be an integer of at least 1"):
+        scoring.pro_at_k([[-1.0]], k)
+
+
+def test_other_arguments_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="k must be"):
+        scoring.pro_at_k([[-1.0]], np.ma.array([1, 2], mask=[0, 1]))
+    with pytest.raises(ValueError, match="alpha must be above 0"):
+        scoring.alpha_floor([[-1.0]], alpha=0.0)
+    with pytest.raises(ValueError, match="mean_log_probs must have the shape"):
+        scoring.average_log_likelihood([[-1.0]], [[-1.0, -2.0]])
+
+
+def test_a_score_needs_answers_that_the_search_looked_for_and_no_others():
+    log_probs = np.log([[0.5, 0.25]])
+    both = scoring.pro_at_k(log_probs, 2, search_alpha=0.25)
+    np.testing.assert_array_equal(both, scoring.pro_at_k(log_probs, 2))
+    at_the_search = scoring.pro(log_probs, alpha=0.25, search_alpha=0.25)
+    np.testing.assert_array_equal(at_the_search, scoring.pro(log_probs, alpha=0.25))
+    with pytest.raises(ValueError, match="below search_alpha"):
+        scoring.pro(log_probs, alpha=0.1, search_alpha=0.25)
+    with pytest.raises(ValueError, match="top_n=3"):
+        scoring.pro_at_k(log_probs, 3, search_alpha=0.25)
+    # The best alone needs no search.
+    assert np.isnan(scoring.pro_at_k([[NAN]], 1, search_alpha=0.2)).all()
 
 
 @pytest.mark.parametrize(
@@ -204,25 +215,25 @@ def test_a_mass_next_to_the_limit_is_rounded_correctly_before_it_is_compared():
 def test_the_alpha_floor_by_hand():
     log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
     terms = -0.5 * np.log(0.5) - 0.2 * np.log(0.2) - 0.3 * np.log(0.1)
-    assert scoring.alpha_floor(log_probs, alpha=0.1) == pytest.approx([terms, -np.log(0.1)])
-    opened = scoring.alpha_floor(log_probs, alpha=0.1, open_log_probs=np.log([[0.15], [np.nan]]))
+    only_first = -0.5 * np.log(0.5) - 0.5 * np.log(0.3)
+    floors = scoring.alpha_floor(log_probs, alpha=[0.1, 0.3])
+    np.testing.assert_allclose(floors, [[terms, only_first], -np.log([0.1, 0.3])])
+    open_log_probs = np.log([[0.15], [np.nan]])
+    opened = scoring.alpha_floor(log_probs, alpha=0.1, open_log_probs=open_log_probs)
     assert opened[0] == pytest.approx(terms - 0.15 * np.log(0.15) + 0.15 * np.log(0.1))
-    assert scoring.alpha_floor(log_probs, alpha=[0.1, 0.3])[0] == pytest.approx(
-        [terms, -0.5 * np.log(0.5 * 0.3)]
-    )
-    not_found = scoring.mass_not_found(log_probs, alpha=[0.1, 0.01])
-    np.testing.assert_allclose(not_found, [[0.3, 0.25], [1.0, 0.97]], atol=1e-12)
+
+
+def test_the_mass_not_found_by_hand():
+    log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
+    found = scoring.mass_not_found(log_probs, alpha=[0.1, 0.01])
+    np.testing.assert_allclose(found, [[0.3, 0.25], [1.0, 0.97]], atol=1e-12)
 
 
 def test_the_tree_bound_by_hand():
-    prefixes, entropies = (
-        np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan]]),
-        np.array([[2.0, 1.0, 0.5], [0.3, 0, 0]]),
-    )
-    assert scoring.tree_bound(prefixes, entropies) == pytest.approx([2.45, 0.3])
-    assert scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])[0] == pytest.approx(
-        [2.4, 2.45]
-    )
+    prefixes = np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan], [np.nan] * 3])
+    entropies = [[2.0, 1.0, 0.5], [0.3, 0, 0], [0, 0, 0]]
+    bounds = scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])
+    np.testing.assert_allclose(bounds, [[2.4, 2.45], [0.3, 0.3], [NAN, NAN]])
 
 
 @given(distributions(), st.integers(1, 12), st.floats(0.001, 1.0))
@@ -230,36 +241,16 @@ def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_ent
     probs, n_found, alpha
 ):
     log_probs = np.log(np.sort(probs)[None, ::-1])
-    by_k, entropy = scoring.pro_all_k(log_probs[:, :n_found])[0], -(probs * np.log(probs)).sum()
+    by_k = scoring.pro_all_k(log_probs[:, :n_found])[0]
+    entropy = -(probs * np.log(probs)).sum()
     assert (np.diff(by_k) >= -1e-12).all()
     assert by_k[-1] <= entropy + 1e-12
     floor = scoring.alpha_floor(log_probs, alpha=alpha)[0]
     assert floor <= entropy + 1e-9
-    if (log_probs >= np.log(alpha)).any():
+    if log_probs.max() >= np.log(alpha):
         assert scoring.pro(log_probs, alpha=alpha)[0] <= floor + 1e-9
 
 
-def test_a_certain_answer_has_no_negative_zero():
-    certain = [[0.0, np.nan]]
-    scores = [
-        scoring.nll(certain),
-        scoring.pro(certain, alpha=0.4),
-        scoring.predictive_entropy(certain),
-    ]
-    scores += [
-        scoring.predictive_entropy_mc(certain),
-        scoring.average_log_likelihood(certain, certain),
-    ]
-    assert [str(score[0]) for score in scores] == ["0.0"] * 5
-
-
-def test_pro_at_k_needs_k_answers_of_a_search_and_no_more():
-    log_probs = np.log([[0.5, 0.25]])
-    expected = scoring.pro_at_k(log_probs, 2)
-    np.testing.assert_array_equal(scoring.pro_at_k(log_probs, 2, search_alpha=0.2), expected)
-
-
-def test_pro_can_be_computed_at_the_alpha_of_the_search():
-    log_probs = np.log([[0.5, 0.25]])
-    expected = scoring.pro(log_probs, alpha=0.25)
-    np.testing.assert_array_equal(scoring.pro(log_probs, alpha=0.25, search_alpha=0.25), expected)
+@pytest.mark.parametrize("score", ALL_SCORES)
+def test_a_certain_answer_has_no_negative_zero(score):
+    assert str(score(np.array([[0.0, NAN]]))[0]) == "0.0"

@@ -70,11 +70,7 @@ def test_pro_never_falls_below_nll_and_most_of_its_gain_is_of_one_model():
     assert ALPHAS[equal].tolist() == [0.85, 0.65, 0.9]
     most = GAIN.nlargest(2)
     assert most.to_dict() == {("TriviaQA", "Llama2-13B"): 0.118, ("SciQ", "Llama2-13B"): 0.116}
-    assert (round(GAIN.sum(), 3), round(GAIN.mean(), 3), round(most.sum() / GAIN.sum(), 2)) == (
-        0.354,
-        0.024,
-        0.66,
-    )
+    assert round(GAIN.mean(), 3) == 0.024
     assert round(GAIN.drop(most.index).mean(), 3) == 0.009
 
 
@@ -88,30 +84,23 @@ def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha
     )
 
 
-def appendix_log_probs(question, *, repeats):
-    examples = read("appendix_examples")
-    rows = examples[examples["question"] == question]
-    return np.log(np.sort(np.repeat(rows["probability"], rows["count"] if repeats else 1)))[
-        None, ::-1
-    ]
+EXAMPLES = read("appendix_examples").set_index("question")
 
 
 @pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
 def test_the_appendix_counts_an_answer_as_often_as_it_was_found():
     once, masses = [], {}
     for row in read("appendix_scores").itertuples():
-        log_probs = appendix_log_probs(row.question, repeats=True)
-        assert log_probs.shape == (1, 10)
-        masses[row.question] = round(np.exp(log_probs).sum(), 3)
-        fixed = row.selection == "fixed"
-        pro = (
-            scoring.pro_at_k(log_probs, row.k) if fixed else scoring.pro(log_probs, alpha=row.alpha)
-        )
-        assert pro.item() == pytest.approx(row.pro, abs=0.005)
-        if not fixed:
-            distinct = scoring.pro(
-                appendix_log_probs(row.question, repeats=False), alpha=row.alpha
-            ).item()
-            once.append((row.pro, round(distinct, 3)))
+        found = EXAMPLES.loc[row.question]
+        distinct = np.log(found["probability"].to_numpy())[None]
+        repeated = np.repeat(distinct, found["count"], axis=1)
+        assert repeated.shape == (1, 10)
+        masses[row.question] = round(np.exp(repeated).sum(), 3)
+        if row.selection == "fixed":
+            score = scoring.pro_at_k(repeated, row.k)
+        else:
+            score = scoring.pro(repeated, alpha=row.alpha)
+            once.append((row.pro, scoring.pro(distinct, alpha=row.alpha).round(3).item()))
+        assert score.item() == pytest.approx(row.pro, abs=0.005)
     assert once == [(0.404, 1.36), (2.142, 2.209), (2.087, 2.110)]
     assert list(masses.values()) == [1.739, 0.797, 0.754]

@@ -22,10 +22,17 @@ class Recorder:
         return np.array([self.row] * len(prompts))
 
 
-def test_a_model_that_believes_its_answer_is_certain():
-    certain = p_true(Recorder(np.log(0.6), np.log(0.2)), ["Who?"], ["Ada"])
-    doubtful = p_true(Recorder(np.log(0.2), np.log(0.6)), ["Who?"], ["Ada"])
-    assert (certain[0], doubtful[0]) == (pytest.approx(0.25), pytest.approx(0.75))
+@pytest.mark.parametrize(
+    ("log_probs", "expected"),
+    [
+        (np.log([0.2, 0.6]), 0.75),
+        ([-5000.0, -4000.0], 1),  # probabilities that underflow
+        ([np.nan, -1.0], np.nan),
+    ],
+)
+def test_a_model_that_believes_its_answer_is_certain(log_probs, expected):
+    [score] = p_true(Recorder(*log_probs), ["Who?"], ["Ada"])
+    assert score == pytest.approx(expected, nan_ok=True)
 
 
 def test_the_first_choice_is_true():
@@ -33,14 +40,6 @@ def test_the_first_choice_is_true():
     p_true(model, ["Who?"], ["Ada"])
     assert model.choices == (" (A)", " (B)")
     assert "(A) True\n(B) False" in model.prompts[0]
-
-
-def test_probabilities_that_underflow_still_compare():
-    assert p_true(Recorder(-5000.0, -4000.0), ["Who?"], ["Ada"])[0] == pytest.approx(1)
-
-
-def test_a_value_that_the_model_does_not_tell_is_missing():
-    assert np.isnan(p_true(Recorder(np.nan, -1.0), ["Who?"], ["Ada"])[0])
 
 
 def test_ideas_and_shots_are_in_the_prompt():

@@ -1,9 +1,8 @@
 import itertools
 import json
-import math
 import re
 import shutil
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,9 @@ from transformers import DebertaConfig, RobertaConfig
 
 from pro_lib import metrics, scoring
 from pro_lib.common import catalog
-from pro_lib.questions import question_sets
 
 NAN = np.nan
 GOLDEN = Path(__file__).parents[1] / "golden" / "polygraph.json"
-E, N, C = (0.8, 0.1, 0.1), (0.2, 0.6, 0.2), (0.1, 0.2, 0.7)
-# Answers 0 and 1 entail each other; 2 entails 0, but is neutral from 0; 3 contradicts all.
-FOUR = np.array([[[E, E, N, C], [E, E, N, C], [E, N, E, C], [C, C, C, E]]])
 
 
 def random_case(rng, n=5, n_answers=5):
@@ -61,16 +56,9 @@ def naive_clusters(there, label):
     return clusters
 
 
-def test_clusters_by_hand():
-    assert scoring.clusters(FOUR).tolist() == [[0, 0, 1, 2]]
-    # 0 matches 1, 1 matches 2, 0 does not match 2: a chain.
-    chain = np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]], dtype=float)
-    assert scoring.clusters(chain).tolist() == [[0, 0, 1]]
-    # Similarities must reach the threshold in both directions.
-    assert scoring.clusters([[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]).tolist() == [
-        [0, 1],
-        [0, 0],
-    ]
+def test_similarities_must_reach_the_threshold_in_both_directions():
+    pairs = [[[1.0, 0.9], [0.4, 1.0]], [[1.0, 0.9], [0.5, 1.0]]]
+    assert scoring.clusters(pairs).tolist() == [[0, 1], [0, 0]]
 
 
 @given(CASES)
@@ -86,27 +74,15 @@ def test_probabilities_of_meanings_and_semantic_entropies_agree_with_the_formula
     nli, log_probs = case
     meaning = scoring.clusters(nli)
     meant = np.exp(scoring.meaning_log_probs(log_probs, meaning))
-    results = {
-        "kuhn2023": variants.mean_over_meanings(log_probs, meaning),
-        "farquhar2024": scoring.semantic_entropy(log_probs, meaning),
-        "discrete": variants.discrete_entropy(log_probs, meaning),
-        "lm_polygraph": variants.mean_over_answers(log_probs, meaning),
-    }
-    assert all(np.isnan(values[-1]).all() for values in (meant, *results.values()))
+    entropy = scoring.semantic_entropy(log_probs, meaning)
+    by_kuhn = variants.mean_over_meanings(log_probs, meaning)
     for q, (row, numbers) in enumerate(zip(log_probs[:-1], meaning[:-1], strict=True)):
-        members = [row[numbers == c] for c in range(numbers.max() + 1)]
-        masses, sizes = [sum(map(math.exp, member)) for member in members], list(map(len, members))
-        assert meant[q][~np.isnan(meant[q])].tolist() == pytest.approx(sorted(masses, reverse=True))
-        logs, total, count = list(map(math.log, masses)), sum(masses), sum(sizes)
-        expected = {
-            "kuhn2023": -sum(logs) / len(masses),
-            "farquhar2024": -sum(mass / total * math.log(mass / total) for mass in masses),
-            "discrete": -sum(size / count * math.log(size / count) for size in sizes),
-            "lm_polygraph": -sum(size * log for size, log in zip(sizes, logs, strict=True)) / count,
-        }
-        assert {variant: values[q] for variant, values in results.items()} == pytest.approx(
-            expected, abs=1e-12
-        )
+        masses = np.array([np.exp(row[numbers == c]).sum() for c in range(numbers.max() + 1)])
+        shares = masses / masses.sum()
+        assert meant[q][~np.isnan(meant[q])] == pytest.approx(sorted(masses, reverse=True))
+        assert entropy[q] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-12)
+        assert by_kuhn[q] == pytest.approx(-np.log(masses).mean(), abs=1e-12)
+    assert np.isnan([*meant[-1], entropy[-1], by_kuhn[-1]]).all()
 
 
 @given(CASES, st.integers(0, 4))
@@ -114,43 +90,40 @@ def test_densities_dissimilarities_and_degrees_agree_with_the_formulas(case, see
     nli, log_probs = case
     keep = np.random.default_rng(seed).random(log_probs.shape) < 0.7
     keep[:, 0] = True
-    counted = np.where(keep, log_probs, NAN)
-    results = {
-        "lin2023": scoring.degree(nli),
-        "qiu2024": scoring.semantic_density(counted, nli),
-        "lm_polygraph": variants.forward_density(log_probs, nli, keep=keep),
-        "release": variants.mean_distance(nli, keep),
-    }
-    assert all(math.isnan(values[-1]) for values in results.values())
+    degree = scoring.degree(nli)
+    density = scoring.semantic_density(np.where(keep, log_probs, NAN), nli)
+    of_release = variants.mean_distance(nli, keep)
     for q, row in enumerate(log_probs[:-1]):
-        there = [i for i in range(len(row)) if not math.isnan(row[i])]
+        present = ~np.isnan(row)
+        entails = nli[q, :, :, 0]
+        assert degree[q] == pytest.approx(np.nanmean(1 - entails), abs=1e-12)
+        kept = present & keep[q]
         distance = nli[q, :, :, 2] + nli[q, :, :, 1] / 2
-        kept = [i for i in there if keep[q, i]]
-        others = [i for i in kept if i != 0]
-        terms = {
-            "lin2023": [(1, 1 - nli[q, i, j, 0]) for i in there for j in there],
-            "qiu2024": [(math.exp(row[i]), (distance[0, i] + distance[i, 0]) / 2) for i in kept],
-            "lm_polygraph": [(math.exp(row[i]), distance[0, i]) for i in others]
-            + [(math.exp(row[0]), 0)],
-            "release": [(1, 1 - (nli[q, 0, i, 0] + nli[q, i, 0, 0]) / 2) for i in kept],
-        }
-        for name, pairs in terms.items():
-            expected = sum(w * d for w, d in pairs) / sum(w for w, _ in pairs) if pairs else NAN
-            assert results[name][q] == pytest.approx(expected, abs=1e-12, nan_ok=True), name
+        from_first = (distance[0] + distance[:, 0])[kept] / 2
+        expected = np.average(from_first, weights=np.exp(row[kept]))
+        assert density[q] == pytest.approx(expected, abs=1e-12)
+        expected = (1 - (entails[0] + entails[:, 0])[kept] / 2).mean()
+        assert of_release[q] == pytest.approx(expected, abs=1e-12)
+    assert np.isnan([degree[-1], density[-1], of_release[-1]]).all()
 
 
 @given(CASES, st.permutations(range(1, 5)))
 def test_the_order_of_the_answers_matters_only_to_the_clusters(case, others):
     nli, log_probs = case
     order = [0, *others]  # the first is the one that some scores compare the others with
-    meaning, moved = scoring.clusters(nli), (nli[:, order][:, :, order], log_probs[:, order])
+    meaning = scoring.clusters(nli)
+    moved = nli[:, order][:, :, order]
+    moved_probs = log_probs[:, order]
     # To the bit, so that what ties stays a tie.
-    entropy = scoring.semantic_entropy(log_probs, meaning)
-    np.testing.assert_array_equal(scoring.semantic_entropy(moved[1], meaning[:, order]), entropy)
-    np.testing.assert_array_equal(scoring.degree(moved[0]), scoring.degree(nli))
-    np.testing.assert_array_equal(
-        scoring.semantic_density(*moved[::-1]), scoring.semantic_density(log_probs, nli)
-    )
+    for score, change in (
+        (
+            scoring.semantic_entropy(log_probs, meaning),
+            scoring.semantic_entropy(moved_probs, meaning[:, order]),
+        ),
+        (scoring.degree(nli), scoring.degree(moved)),
+        (scoring.semantic_density(log_probs, nli), scoring.semantic_density(moved_probs, moved)),
+    ):
+        np.testing.assert_array_equal(change, score)
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (0, 3, 3, 3), (2, 0, 0, 3)])
@@ -158,10 +131,8 @@ def test_no_questions_and_no_answers(shape):
     judged = np.full(shape, NAN)
     meaning = scoring.clusters(judged)
     assert meaning.shape == shape[:2]
-    for values in (
-        scoring.degree(judged),
-        scoring.semantic_entropy(np.full(shape[:2], NAN), meaning),
-    ):
+    entropy = scoring.semantic_entropy(np.full(shape[:2], NAN), meaning)
+    for values in (scoring.degree(judged), entropy):
         np.testing.assert_array_equal(values, np.full(shape[0], NAN))
 
 
@@ -198,14 +169,14 @@ def test_the_scores_are_those_of_lm_polygraph():
 
 
 def test_lexical_is_that_of_each_pair_wherever_the_texts_stand():
-    rows = [["John Adams", None, "John Quincy Adams", "John Adams"], ["d", NAN], []]
-    judged = scoring.lexical(rows)
+    row = ["John Adams", None, "John Quincy Adams", "John Adams"]
+    judged = scoring.lexical([row, ["d", NAN], []])
     assert judged.shape == (3, 4, 4)
-    for q, row in enumerate(rows):
-        for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
-            missing = not (isinstance(first, str) and isinstance(second, str))
-            expected = NAN if missing else metrics.rouge_l([first], [[second]])[0]
-            np.testing.assert_array_equal(judged[q, i, j], expected)
+    f1 = metrics.rouge_l_between(row[:1], row[2:3])[0]
+    expected = [[1, NAN, f1, 1], [NAN] * 4, [f1, NAN, 1, f1], [1, NAN, f1, 1]]
+    np.testing.assert_array_equal(judged[0], expected)
+    assert judged[1, 0, 0] == 1
+    assert np.isnan(judged).sum() == 7 + 15 + 16
     assert scoring.lexical([["Москва", "Москва"]]).min() == 1  # equal, though ROUGE sees nothing
 
 
@@ -247,9 +218,8 @@ def asked(*ids):
 )  # fmt: skip
 def test_alias_matches_right_answers_wrong_answers_and_spellings(identity, answers, same):
     judged = scoring.Alias(TABLE)([answers], asked(identity))[0]
-    assert [np.flatnonzero(row).tolist() for row in judged] == [
-        group for group in same for _ in group
-    ]
+    matches = [np.flatnonzero(row).tolist() for row in judged]
+    assert matches == [group for group in same for _ in group]
 
 
 def test_alias_without_relations_compares_accepted_names_only():
@@ -259,124 +229,115 @@ def test_alias_without_relations_compares_accepted_names_only():
     assert judged[:, 0, 1].tolist() == [1, 0]
 
 
-def test_alias_reads_the_bundled_questions():
-    table = question_sets.load_questions(
-        "world-facts", split=["train_shots", "validation", "test"], n_shots=0
-    ).table
-    questions = table[table["references"].str.len() > 1].head(200)
-    judged = scoring.Alias(table)(
-        [[*names[:2], "no such name"] for names in questions["references"]], questions
-    )
-    assert (judged[:, 0, 1] == 1).all()
-    assert (judged[:, :2, 2] == 0).all()
-
-
 LABEL_ORDERS = {
     "contradiction first": {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"},
     "entailment first": {0: "entailment", 1: "neutral", 2: "contradiction"},
 }
 ANSWERS = [["Paris", "the city of Paris", "Rome"], ["Austen", None, "Austen", "J. Austen"]]
 QUESTIONS = pd.DataFrame({"question": ["What is the capital of France?", "Who wrote Emma?"]})
-SMALL = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
-# So that pairs are judged differently
-SMALL |= {
-    "max_position_embeddings": 64,
-    "initializer_range": 0.35,
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+SMALL |= {"num_attention_heads": 2, "max_position_embeddings": 64}
+SMALL |= {"initializer_range": 0.35}  # so that pairs are judged differently
+CONFIGS = {
+    "deberta": partial(
+        DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
+    ),
+    "roberta": partial(RobertaConfig, type_vocab_size=1),
 }
 
 
 def save_classifier(family, folder, id2label):
     """A tiny random model of the family, whose three outputs mean what id2label says."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(catalog.locate("facts-2m"))
-    options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **SMALL}
-    options |= {"id2label": id2label, "label2id": {label: i for i, label in id2label.items()}}
-    kinds = {
-        "deberta": partial(
-            DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
-        )
-    }
-    config = kinds.get(family, partial(RobertaConfig, type_vocab_size=1))(**options)
+    config = CONFIGS[family](
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        id2label=id2label,
+        label2id={label: number for number, label in id2label.items()},
+        **SMALL,
+    )
     torch.manual_seed(3)
-    for part in (transformers.AutoModelForSequenceClassification.from_config(config), tokenizer):
-        part.save_pretrained(folder)
+    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def classifiers(tmp_path_factory):
-    keys, root = (
-        list(itertools.product(("deberta", "roberta"), LABEL_ORDERS)),
-        tmp_path_factory.mktemp("nli"),
+    """Return the folder of a tiny model of a family, with the labels in some order."""
+    root = tmp_path_factory.mktemp("nli")
+    return cache(
+        lambda family, order: save_classifier(family, root / family / order, LABEL_ORDERS[order])
     )
-    return {
-        key: save_classifier(key[0], root / " ".join(key), LABEL_ORDERS[key[1]]) for key in keys
-    }
 
 
 @pytest.mark.parametrize("order", LABEL_ORDERS)
-@pytest.mark.parametrize("family", ["deberta", "roberta"])
+@pytest.mark.parametrize("family", CONFIGS)
 def test_nli_agrees_with_one_pair_at_a_time_whatever_the_labels_order(classifiers, family, order):
-    folder = classifiers[family, order]
+    folder = classifiers(family, order)
     judged = scoring.Nli(folder, device="cpu", batch_size=3)(ANSWERS, QUESTIONS)
     assert judged.shape == (2, 4, 4, 3)
     network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    place = {label.lower(): i for i, label in LABEL_ORDERS[order].items()}
+    outputs = {label.lower(): number for number, label in LABEL_ORDERS[order].items()}
+    different = []
     for question, row, probabilities in zip(QUESTIONS["question"], ANSWERS, judged, strict=True):
         for (i, first), (j, second) in itertools.product(enumerate(row), repeat=2):
-            expected = [1, 0, 0]  # equal texts entail each other, without asking
+            expected = [1, 0, 0]  # equal texts entail each other, without a call of the model
             if first is None or second is None:
                 expected = [NAN] * 3
             elif first != second:
-                texts = [f"{question} {text}" for text in (first, second)]
+                inputs = tokenizer(
+                    f"{question} {first}", f"{question} {second}", return_tensors="pt"
+                )
                 with torch.no_grad():
-                    probs = network(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1)
-                expected = [float(probs[place[label]]) for label in scoring.LABELS]
+                    output = network(**inputs).logits[0].softmax(-1)
+                expected = [float(output[outputs[label]]) for label in scoring.LABELS]
+                different.append(expected)
             np.testing.assert_allclose(probabilities[i, j], expected, rtol=0, atol=1e-5)
-    apart = judged[judged[..., 0] < 1]
-    assert len(apart) == 6 + 4
-    assert (
-        apart.std(axis=0) > 0.01
-    ).all()  # the pairs are told apart, so mixing them up would show
+    # The pairs are told apart, so mixing them up would show.
+    assert (np.std(different, axis=0) > 0.01).all()
 
 
-def test_each_ordered_pair_is_computed_once_and_kept_on_disk(classifiers, tmp_path, monkeypatch):
-    counted, computed = [], scoring.Nli._computed
+@pytest.fixture
+def computed_pairs(monkeypatch):
+    """Return the list of the pairs that NLI models compute from now on."""
+    pairs = []
+    computed = scoring.Nli._computed
 
-    def counting(self, pairs, order):
-        counted.extend(pairs)
-        return computed(self, pairs, order)
+    def counting(self, new_pairs, outputs):
+        pairs.extend(new_pairs)
+        return computed(self, new_pairs, outputs)
 
     monkeypatch.setattr(scoring.Nli, "_computed", counting)
-    folder = classifiers["deberta", "contradiction first"]
+    return pairs
+
+
+def test_each_ordered_pair_is_computed_once_and_kept_on_disk(
+    classifiers, computed_pairs, tmp_path, monkeypatch
+):
+    folder = classifiers("deberta", "contradiction first")
     answers = [["Rome", "Paris", "Rome"], ["Paris", "Rome", "Oslo"]]
     judge, later = (scoring.Nli(folder, device="cpu", cache=tmp_path) for _ in range(2))
     first = judge(answers)
-    assert sorted(counted) == list(itertools.permutations(("Oslo", "Paris", "Rome"), 2))
+    assert sorted(computed_pairs) == list(itertools.permutations(("Oslo", "Paris", "Rome"), 2))
     with monkeypatch.context() as patched:  # weights that were loaded would be a TypeError
         patched.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", None)
         for again in (judge, scoring.Nli(folder, cache=tmp_path)):
             np.testing.assert_array_equal(again(answers), first)
-    np.testing.assert_array_equal(later([["Rome", "Paris", "Bern"]])[0, :2, :2], first[0, :2, :2])
+    later([["Rome", "Paris", "Bern"]])
+    assert {"Bern"} < {text for pair in computed_pairs[6:] for text in pair}
     judge([["Rome", "Bern"]])  # computed by the other meanwhile
-    assert sorted(counted[6:]) == [
-        ("Bern", "Paris"),
-        ("Bern", "Rome"),
-        ("Paris", "Bern"),
-        ("Rome", "Bern"),
-    ]
-    (path,) = tmp_path.glob("nli-*.parquet")
-    table = pd.read_parquet(path)
-    assert (list(table), len(table)) == (["premise", "hypothesis", *scoring.LABELS], 10)
-    scoring.Nli(classifiers["roberta", "contradiction first"], device="cpu", cache=tmp_path)(
-        answers
-    )
-    assert len(counted) == 10 + 6  # another model has another file
+    assert len(computed_pairs) == 6 + 4
+    [path] = tmp_path.glob("nli-*.parquet")
+    assert len(pd.read_parquet(path)) == 10
+
+
+def test_another_nli_model_has_another_file(classifiers, tmp_path):
+    for family in CONFIGS:
+        scoring.Nli(classifiers(family, "contradiction first"), device="cpu", cache=tmp_path)(
+            [["Rome", "Paris"]]
+        )
     assert len(list(tmp_path.glob("nli-*.parquet"))) == 2
 
 
@@ -399,44 +360,46 @@ def nli(folder, answers=(("Rome", "Paris"),)):
     return scoring.Nli(folder, device="cpu")(answers)
 
 
-def refused_weights(folder, classifier):
+def test_a_model_without_a_head_is_refused(tmp_path, classifiers):
     """Transformers would make the head up at random, and every load would say something else."""
-    shutil.copytree(classifier, folder, dirs_exist_ok=True)
+    folder = shutil.copytree(classifiers("roberta", "entailment first"), tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.")}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    nli(folder)
+    with pytest.raises(ValueError, match="lacks weights: classifier"):
+        nli(folder)
 
 
-REFUSED = {
-    "answers row 1": lambda *_: scoring.lexical([["a"], "bc"]),
-    "answers row 0": lambda *_: scoring.lexical([["a", 3]]),
-    "answers has 1 rows": lambda *_: scoring.lexical([["a"]], QUESTIONS),
-    "'us/9'": lambda *_: scoring.Alias(TABLE)([["a"], ["b"]], asked("us/1", "us/9")),
-    "'alias' needs questions=": lambda *_: scoring.Alias(TABLE)([["a"]], None),
-    "has the labels": lambda folder, _: nli(
-        save_classifier("roberta", folder, {0: "entailment", 1: "not_entailment"})
-    ),
-    "a pair of answers has 8": lambda _, classifier: nli(classifier, [["x " * 41, "y"]]),
-    "lacks weights: classifier": refused_weights,
-    "nowhere' could not be loaded": lambda folder, _: nli(folder / "nowhere"),
-    "log_probs must have the shape (1, 4)": lambda *_: scoring.semantic_density([[-1.0] * 3], FOUR),
-    "log_probs must be NaN where there is no answer": lambda *_: scoring.semantic_entropy(
-        [[-1.0, -2.0]], [[0, -1]]
-    ),
-    "log_probs row 0, answer 3 is 0.5": lambda *_: scoring.semantic_density(
-        [[-1.0] * 3 + [0.5]], FOUR
-    ),
-    "compared must have the shape": lambda *_: scoring.degree(np.ones((2, 3, 4))),
-    "compared[0, 0, 1] is 2.0": lambda *_: scoring.degree([[[1.0, 2.0], [0.0, 1.0]]]),
-    "compared[0, 0, 1] is nan": lambda *_: scoring.degree([[[1.0, NAN], [0.0, 1.0]]]),
-    "compared[0, 0, 0] is": lambda *_: scoring.degree(FOUR * 0.9),
-}
+def test_nli_models_that_do_not_fit_are_refused(tmp_path, classifiers):
+    two_labels = {0: "entailment", 1: "not_entailment"}
+    with pytest.raises(ValueError, match="has the labels"):
+        nli(save_classifier("roberta", tmp_path, two_labels))
+    with pytest.raises(ValueError, match="a pair of answers has 8"):
+        nli(classifiers("roberta", "entailment first"), [["x " * 41, "y"]])
+    with pytest.raises(ValueError, match="nowhere' could not be loaded"):
+        nli(tmp_path / "nowhere")
 
 
-def test_what_does_not_fit_is_refused_in_one_sentence(tmp_path, classifiers):
-    for number, (words, call) in enumerate(REFUSED.items()):
-        (tmp_path / str(number)).mkdir()
-        with pytest.raises(ValueError, match=re.escape(words)) as caught:
-            call(tmp_path / str(number), classifiers["roberta", "entailment first"])
-        assert str(caught.value).isprintable()
+ALIAS = scoring.Alias(TABLE)
+FOUR = np.full((1, 4, 4, 3), 1 / 3)
+REFUSED = [
+    ("answers row 1", scoring.lexical, [["a"], "bc"]),
+    ("answers row 0", scoring.lexical, [["a", 3]]),
+    ("answers has 1 rows", scoring.lexical, [["a"]], QUESTIONS),
+    ("'us/9'", ALIAS, [["a"], ["b"]], asked("us/1", "us/9")),
+    ("'alias' needs questions=", ALIAS, [["a"]], None),
+    ("log_probs must have the shape (1, 4)", scoring.semantic_density, [[-1.0] * 3], FOUR),
+    ("log_probs must be NaN where", scoring.semantic_entropy, [[-1.0, -2.0]], [[0, -1]]),
+    ("log_probs row 0, answer 3 is 0.5", scoring.semantic_density, [[-1.0] * 3 + [0.5]], FOUR),
+    ("compared must have the shape", scoring.degree, np.ones((2, 3, 4))),
+    ("compared[0, 0, 1] is 2.0", scoring.degree, [[[1.0, 2.0], [0.0, 1.0]]]),
+    ("compared[0, 0, 1] is nan", scoring.degree, [[[1.0, NAN], [0.0, 1.0]]]),
+    ("compared[0, 0, 0] is", scoring.degree, FOUR * 0.9),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_arguments_that_do_not_fit_are_refused(refused):
+    words, function, *arguments = refused
+    with pytest.raises(ValueError, match=re.escape(words)):
+        function(*arguments)

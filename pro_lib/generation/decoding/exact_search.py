@@ -129,10 +129,6 @@ class Search:
         self._children = getattr(tree, "children", children)
         self._n_next_events = int((~endings.on_host[0]).sum()) + 1
         self._max_width = max(1, _LOG_PROBS_AT_ONCE // len(endings.stop))
-        self.log_alpha = 0.0
-        self.events = np.empty(0, _EVENT)
-        self.waiting = np.empty(0, np.int64)
-        self.spent = np.empty(0, np.int64)
 
     def run(self, log_alpha: float, questions: Sequence[int] | None = None) -> list[int]:
         """Search questions from their prompts on and return their numbers.

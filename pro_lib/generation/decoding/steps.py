@@ -147,26 +147,24 @@ def _outcomes(steps: list[_Step]) -> list[list[Outcome]]:
     is_finished = is_end.any(dim=-1)
     n_steps = torch.where(is_finished, is_end.int().argmax(dim=-1) + 1, len(steps))
     # A stop token is not a part of the answer.
-    lengths = (n_steps - paths.stops.any(dim=-1).int()).tolist()
-    end_log_probs = torch.where(paths.stops, paths.end_log_probs, 0.0).sum(dim=-1).tolist()
-    is_closed = paths.closes.any(dim=-1).tolist()
-    finished = is_finished.tolist()
-    tokens = paths.tokens.tolist()
-    token_log_probs = paths.token_log_probs.double().tolist()
+    lengths = n_steps - paths.stops.any(dim=-1).int()
+    end_log_probs = torch.where(paths.stops, paths.end_log_probs, 0.0).sum(dim=-1)
+    is_closed = paths.closes.any(dim=-1)
+    token_log_probs = paths.token_log_probs.double()
 
+    fields = (paths.tokens, token_log_probs, lengths, end_log_probs, is_closed, is_finished)
     outcomes: list[list[Outcome]] = []
-    for question in range(paths.tokens.shape[0]):
-        answers: list[Outcome] = []
-        for answer in range(paths.tokens.shape[1]):
-            length = lengths[question][answer]
-            end_log_prob = end_log_probs[question][answer]
-            answers.append(
-                Outcome(
-                    token_ids=tuple(tokens[question][answer][:length]),
-                    token_log_probs=tuple(token_log_probs[question][answer][:length]),
-                    end_log_prob=None if is_closed[question][answer] else end_log_prob,
-                    finished=finished[question][answer],
-                )
+    for question in zip(*(field.tolist() for field in fields), strict=True):
+        answers = [
+            Outcome(
+                token_ids=tuple(token_ids[:length]),
+                token_log_probs=tuple(log_probs[:length]),
+                end_log_prob=None if closes else end_log_prob,
+                finished=finished,
             )
+            for token_ids, log_probs, length, end_log_prob, closes, finished in zip(
+                *question, strict=True
+            )
+        ]
         outcomes.append(answers)
     return outcomes
