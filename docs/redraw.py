@@ -40,7 +40,6 @@ FIGURES = {
 TABLES = {
     "02_alpha_sweep": ("02_alpha_sweep", "02_alpha_choices"),
     "06_beside_paper": ("06_benchmark",),
-    "07_exact_search": ("07_exact_search", "07_bounds"),
 }
 AT_ALPHA = {"alpha": 0.4}
 DRAWN_OPTIONS = {"00_explore_examples": AT_ALPHA}

@@ -107,8 +107,7 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     scores = scored.reported_scores
     has_scores = method in scores
     aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
-    title = "AUROC of each method, with its 95 % interval"
-    figures = {"auroc": benchmark.draw(aurocs, every_method=True, figure_columns=1, title=title)}
+    figures = {"auroc": benchmark.draw(aurocs, every_method=True, figure_columns=1)}
     has_nll = has_scores and "NLL" in scores
     if has_nll and not scores[method].rank().equals(scores["NLL"].rank()):
         same = Splits(scored.reported, scored.reported, None, alphas=[scored.alpha.alpha])
@@ -117,8 +116,7 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     splits = scored.splits() if has_scores else None
     if splits is not None:
         bins = reliability.table([splits], methods=[name])
-        title = f"Accuracy against the confidence that {method} gives"
-        figures["reliability"] = reliability.draw(bins, figure_columns=1, title=title)
+        figures["reliability"] = reliability.draw(bins, figure_columns=1)
     return {
         "coverage": _coverage(scored, method) if has_scores else None,
         "differences": [*difference_lines(scored), *reservations(scored)],

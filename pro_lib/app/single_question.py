@@ -152,8 +152,8 @@ def ask(
     decoder = strategies.strategy(strategy, **own_settings(strategy, settings))
     # A wrong α is an error before the model is asked.
     scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
-    calibration_run = None if calibration is None else _read_calibration(calibration)
-    run_parameters = calibration_run.info.parameters if calibration_run else {}
+    known_run = None if calibration is None else _read_calibration(calibration)
+    run_parameters: Mapping[str, Any] = known_run.info.parameters if known_run else {}
     if questions is None and (n_shots is not None or not run_parameters):
         questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
     run = answer_question(
@@ -164,17 +164,16 @@ def ask(
         strategy=strategy,
         **settings,
     )
-    if calibration_run:
-        parameters = {**dict.fromkeys(run_parameters), **run.info.parameters}
-        check_calibration(calibration_run, parameters)
-    return _read_answer(run, question, alpha, calibration_run)
+    if known_run:
+        check_calibration(known_run, {**dict.fromkeys(run_parameters), **run.info.parameters})
+    return _read_answer(run, question, alpha, known_run)
 
 
 def _read_calibration(calibration: Run | str | Path) -> Run:
     """Return a calibration run, which may be given by its folder."""
-    if isinstance(calibration, Run):
-        return calibration
-    return read_run(not_empty(calibration, "calibration"))
+    if isinstance(calibration, str | Path):
+        return read_run(not_empty(calibration, "calibration"))
+    return calibration
 
 
 def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
@@ -350,13 +349,13 @@ def answerer(
     """
     from pro_lib.generation import models
 
-    run = _read_calibration(calibration)
+    known_run = _read_calibration(calibration)
     model = models.cached_model(model)
-    check_calibration(run, {"quantization": None, "server": None} | model.parameters())
+    check_calibration(known_run, {"quantization": None, "server": None} | model.parameters())
     guarantee = run_guarantee(
-        run, target=target, confidence=confidence, alpha=alpha, choices=choices
+        known_run, target=target, confidence=confidence, alpha=alpha, choices=choices
     )
-    parameters = run.info.parameters
+    parameters = known_run.info.parameters
     strategy = parameters["strategy"]
     options = {
         "strategy": strategy,

@@ -1,7 +1,7 @@
 """The registry of uncertainty methods.
 
-Every table, figure, legend, report and command takes the names, meanings and colours of methods
-from `METHODS`. `evaluation.inputs` computes what the methods read.
+Every table, figure, legend, report and command takes the names and meanings of methods from
+`METHODS`. `evaluation.inputs` computes what the methods read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Method:
             scores that only records contain, as a column `score_<name>`.
         meaning: one sentence for figures and the report.
         source: the paper and the equation.
-        style: the number of its colour, dashes and marker in figures; None for one that is free.
         figures: in how many kinds of figures it is drawn: 3 in all, 2 not in those of calibration,
             1 in those of AUROC only, 0 in none. Tables have every method.
         in_paper: whether the protocol `paper` has it.
@@ -69,7 +68,6 @@ class Method:
     score: Callable[..., FloatArray] | None
     meaning: str
     source: str = ""
-    style: int | None = None
     figures: int = 3
     in_paper: bool = True
     needs_several: bool = False
@@ -240,16 +238,14 @@ for _method in (
         scoring.pro,
         "a lower bound of the entropy, from the K answers with p ≥ α",
         "Nguyen, Gupta and Le 2026, Eq. 6",
-        style=0,
     ),
-    Method("NLL", scoring.nll, "−log p of the most probable answer", style=6),
-    Method("ALL", scoring.average_log_likelihood, "NLL per token", style=1, figures=2),
+    Method("NLL", scoring.nll, "−log p of the most probable answer"),
+    Method("ALL", scoring.average_log_likelihood, "NLL per token", figures=2),
     Method(
         "PE",
         scoring.predictive_entropy,
         "predictive entropy, −Σ p log p",
         "Malinin and Gales 2021",
-        style=2,
         needs_several=True,
     ),
     Method(
@@ -264,7 +260,6 @@ for _method in (
         lambda sample_mean_log_probs: scoring.normalized_entropy(sample_mean_log_probs),
         "mean of −log p per token",
         "Malinin and Gales 2021",
-        style=3,
         figures=1,
     ),
     Method(
@@ -272,7 +267,6 @@ for _method in (
         lambda weights, meaning: scoring.semantic_entropy(weights, meaning),
         "semantic entropy, the entropy over meanings",
         "Farquhar et al. 2024",
-        style=4,
         figures=2,
     ),
     Method(
@@ -282,7 +276,6 @@ for _method in (
         ),
         "semantic density, how improbable similar answers are",
         "Qiu and Miikkulainen 2024",
-        style=5,
         figures=2,
     ),
     Method(
@@ -290,7 +283,6 @@ for _method in (
         lambda sample_similarity: scoring.degree(sample_similarity),
         "difference in meaning between samples",
         "Lin et al. 2023",
-        style=7,
         figures=2,
     ),
     Method(

@@ -17,49 +17,32 @@ from pro_lib.evaluation.evaluation import (
     alpha_grid,
 )
 from pro_lib.plots.captions import (
-    by_protocol,
+    PRO_AND_NLL,
     comparison,
     has_enough,
     join_caption,
     signed_span,
     span,
 )
-from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
-from pro_lib.plots.style import (
-    ALPHA_LABELS,
-    PRINTED,
-    Figure,
-    alpha_axis,
-    distinct_values,
-    draw_curves,
-    line_style,
-    matching_rows,
-)
+from pro_lib.plots.style import ALPHA_LABEL, Figure, alpha_axis, distinct_values
 
-# Style and legend text of the marks of a choice of α.
-_MARKS: dict[str, dict[str, Any]] = {
-    "validation": {
-        "marker": "o",
-        "ms": 4,
-        "zorder": 6,
-        "label": "α chosen on validation questions",
-    },
-    "oracle": {
-        "marker": "*",
-        "ms": 12,
-        "mfc": "white",
-        "zorder": 5,
-        "label": "best α on the questions shown",
-    },
-}
-_DEFAULT: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": ":", "label": "default α"}
 _SHOWN = (
-    "AUROC of PRO against α, with 95 % confidence intervals at each α by itself; PRO uses the "
-    "answers with p ≥ α, and at α = 1 it is NLL. Circles mark the α that validation questions "
-    "choose, stars the best one, on the questions shown, of the α that can be chosen, and the "
-    "dotted line the default α."
+    "AUROC of PRO against its threshold α (line), and AUROC of NLL (dotted line): the probability "
+    f"that a wrong answer gets a higher uncertainty than a correct one. {PRO_AND_NLL} At α = 1 "
+    "both are the same. Bands are 95 % confidence intervals of PRO minus NLL, drawn around PRO: "
+    "where a band does not contain the dotted line, the two differ. Circles mark the α with the "
+    "highest AUROC on validation questions, which are other questions."
 )
+_CHOSEN: dict[str, Any] = {
+    "label": "α chosen on validation questions",
+    "color": "black",
+    "marker": "o",
+    "ls": "",
+    "zorder": 6,
+    "clip_on": False,
+}
 
 
 @per_setting
@@ -121,45 +104,35 @@ def draw(
     *,
     figure_columns: int = 2,
     alpha_scale: str = "log",
-    title: str = "AUROC of PRO against α",
 ) -> Figure:
     """Draw AUROC of PRO against α: a panel for each dataset, a line for each model.
 
     Grey points are values that the paper printed for the same settings.
 
     Args:
-        table: needs the columns alpha and auroc, of one split. It may have the interval of auroc,
-            and dataset, model, protocol and n_questions.
-        choices: points to mark, with the columns of `table` and alpha_choice.
+        table: needs the columns alpha and auroc, of one split. It may have auroc_minus_nll with its
+            interval, which is drawn around auroc, and dataset, model, protocol and n_questions.
+        choices: has the columns of `table` and alpha_choice. The rows `validation` are marked.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         alpha_scale: `log`, or `linear` as in the paper.
-        title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "auroc"], "alpha_sweep")
     choices = checked_table(choices, ["alpha", "auroc", "alpha_choice"], "alpha_sweep")
+    chosen = choices[choices["alpha_choice"] == "validation"]
     models = distinct_values(table, "model")
-    paper = printed(table)
     with labelled_figure(
-        table,
+        pd.concat([table, chosen]),
         *("dataset", "protocol"),
-        title=title,
-        x=ALPHA_LABELS[alpha_scale],
+        title="AUROC of PRO against α",
+        x=ALPHA_LABEL,
         y="AUROC",
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
-        for ax, setting, rows in panels:
-            draw_curves(ax, rows, "model", models, "alpha", marker="")
-            values = paper[paper["dataset"] == setting["dataset"]]
-            draw_curves(ax, values, "model", models, "alpha", **PRINTED)
-            for row in matching_rows(choices, setting).itertuples():
-                if row.alpha_choice in _MARKS:
-                    style = {"ls": "", "clip_on": False, **_MARKS[row.alpha_choice]}
-                    ax.plot(np.nan, np.nan, color="black", **style)  # for the legend
-                    style |= {"color": line_style(models.index(row.model))["color"], "label": ""}
-                    ax.plot(row.alpha, row.auroc, **style)
-                else:
-                    ax.axvline(row.alpha, **_DEFAULT)
+        for ax, rows in panels:
+            is_choice = rows["alpha_choice"].notna()
+            draw_beside_nll(ax, rows[~is_choice], models, "alpha", printed(rows), marker="")
+            ax.plot(rows.loc[is_choice, "alpha"], rows.loc[is_choice, "auroc"], **_CHOSEN)
             alpha_axis(ax, alpha_scale)
     return figure
 
@@ -171,18 +144,15 @@ def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
         table: the table that is drawn, of one split.
         choices: the table of `choices` for the same settings.
     """
-    findings = []
-    for (words, rows), (_, swept) in zip(by_protocol(choices), by_protocol(table), strict=True):
-        chosen = rows[rows["alpha_choice"] == "validation"]
-        alphas = span(chosen["alpha"], "{:g}")
-        findings.append(comparison(chosen, f"{words}PRO with the chosen α, {alphas},"))
-        enough = rows[has_enough(rows)]
-        smallest = swept[swept["alpha"] == swept["alpha"].min()]
-        least = f"α = {smallest['alpha'].iloc[0]:g}"
-        finding = f"At {least}, PRO minus NLL is {signed_span(smallest['auroc_minus_nll'])}"
-        if len(enough):
-            values = enough.pivot_table("auroc", ["dataset", "model"], "alpha_choice")
-            gains = signed_span(values["oracle"] - values["validation"])
-            finding += f"; the best α, which nobody knows beforehand, would add {gains}"
-        findings.append(f"{finding}.")
-    return join_caption(_SHOWN, table, *findings)
+    chosen = choices[choices["alpha_choice"] == "validation"]
+    subject = f"PRO with the chosen α, {span(chosen['alpha'], '{:g}')},"
+    smallest = table[table["alpha"] == table["alpha"].min()]
+    least = f"α = {smallest['alpha'].iloc[0]:g}"
+    finding = f"At {least}, PRO minus NLL is {signed_span(smallest['auroc_minus_nll'])}"
+    enough = choices[has_enough(choices)]
+    if len(enough):
+        setting = list(enough.columns.intersection(["dataset", "model", "protocol"]))
+        values = enough.pivot_table("auroc", setting, "alpha_choice")
+        gains = signed_span(values["oracle"] - values["validation"])
+        finding += f". The best α, which nobody knows beforehand, would add {gains}"
+    return join_caption(_SHOWN, table, comparison(chosen, subject), f"{finding}.")

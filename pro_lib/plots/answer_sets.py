@@ -1,7 +1,5 @@
 """How often sets of answers have no correct answer (notebook 09)."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -14,31 +12,23 @@ from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Figure, draw_curve
+from pro_lib.plots.style import Figure, draw_curve, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Share of the questions whose set, all answers with p ≥ α, has no correct answer (band: 95 % "
-    "confidence interval; an empty set has none), and its upper limit with a confidence of 95 %, "
-    "from validation questions. A diamond is a target share: conformal prediction chooses its α "
-    "with validation questions, so that the target is not exceeded on average."
+    "A model gives a set of answers instead of one: all answers with p ≥ α, which an exact search "
+    "finds. Share of the test questions whose set has no correct answer (band: 95 % confidence "
+    "interval; an empty set counts), and an upper limit of this share that holds with a confidence "
+    "of 95 % and is known beforehand, from validation questions. Below α is the mean number of "
+    "answers in a set."
 )
 # The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
 DELTAS = (0.3, 0.4, 0.5, 0.6)
 FIXED_ALPHAS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 # The lines, by column.
 _LINES = {
-    "missed_limit": "upper limit",
-    "missed": "no correct answer",
-    "share_empty": "set is empty",
-}
-_TARGET: dict[str, Any] = {
-    "label": "target",
-    "color": "black",
-    "mfc": "white",
-    "ms": 5,
-    "ls": "",
-    "marker": "D",
+    "missed": "sets without a correct answer",
+    "missed_limit": "upper limit from validation questions",
 }
 
 
@@ -101,40 +91,33 @@ def table(
     return [with_run(rows, reported, split)]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Sets of answers without a correct one",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw how often answer sets miss, against α: a panel for each model and dataset.
 
     The mean number of answers in a set is written below α.
 
     Args:
-        table: needs the columns alpha, delta (missing for an α that is fixed beforehand),
-            missed_limit, missed, share_empty and set_size. It may have the interval of missed, and
-            dataset, model and n_questions.
+        table: needs the columns alpha, delta (rows with a value are not drawn), missed_limit,
+            missed and set_size. It may have the interval of missed, and dataset, model and
+            n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "delta", *_LINES, "set_size"], "answer_sets")
+    styles = labelled_styles(_LINES.values())
     with labelled_figure(
-        table,
+        table[table["delta"].isna()],
         *("model", "dataset"),
-        title=title,
+        title="Sets of answers without a correct one",
         x="α (mean number of answers with p ≥ α)",
         y="share of questions",
         figure_columns=figure_columns,
-        height=2.0,
+        height=1.8,
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            fixed = rows[rows["delta"].isna()]
-            for index, (column, label) in enumerate(_LINES.items()):
-                draw_curve(ax, fixed["alpha"], fixed, index, y=column, label=label)
-            ax.plot(rows["alpha"], rows["delta"], **_TARGET)
+        for ax, rows in panels:
+            for column, label in _LINES.items():
+                draw_curve(ax, rows, "alpha", column, **styles[label])
             ax.set(xscale="log", ylim=(0, 1))
-            named = fixed if len(panels) == 1 else fixed[::2]
+            named = rows if len(panels) == 1 and figure_columns == 2 else rows[::2]
             sizes = named["set_size"].map("\n({:.1f})".format)
             ax.set_xticks(named["alpha"], named["alpha"].map("{:g}".format) + sizes)
             ax.minorticks_off()
@@ -148,9 +131,10 @@ def caption(table: pd.DataFrame) -> str:
     target = "No target can be reached, because too few correct answers are found."
     if len(rows):
         target = (
-            f"The smallest target that can be reached is {rows['delta'].min():g}: sets of the "
-            f"answers with p ≥ {span(rows['alpha'])} miss {percent_span(rows['missed'])} of the "
-            f"questions and have {span(rows['set_size'], '{:.1f}')} answers on average."
+            f"The smallest target for this share that conformal prediction reaches is "
+            f"{rows['delta'].min():g}, with α = {span(rows['alpha'])}: "
+            f"{percent_span(rows['missed'])} of these sets have no correct answer, and they have "
+            f"{span(rows['set_size'], '{:.1f}')} answers on average."
         )
     fixed = table[table["delta"].isna()]
     alpha = fixed["alpha"].max()

@@ -13,28 +13,22 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, signed_span
-from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.captions import join_caption, signed_span, span
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import (
-    Figure,
-    difference_axis,
-    distinct_values,
-    draw_curves,
-    method_styles,
-)
+from pro_lib.plots.style import Figure, labelled_styles
 
 _SHOWN = (
-    "Accuracy of the least uncertain questions by each score, minus the accuracy if NLL chooses as "
-    "many questions (in parentheses: the accuracy with NLL). Bars are 95 % confidence intervals of "
-    "these differences, which are about the questions that only one of the two scores chooses."
+    "A model answers only the quarter, the half or three quarters of the questions with the "
+    "smallest uncertainty. Points are the accuracy of these answers if a method chooses them, "
+    "minus the accuracy if NLL chooses, with 95 % confidence intervals. Arrows are differences "
+    "below −0.1."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
-# The shares of questions that are drawn. More of them are tangled.
 _DRAWN_SHARES = (0.25, 0.5, 0.75)
-_GROUP_WIDTH = 0.8  # of the points of a share, which are side by side; a share has the width 1
 _DIFFERENCE = "accuracy_minus_nll"
+_LEAST = -0.1  # where the axis begins
 _COLUMNS = ["method", "coverage", "accuracy", _DIFFERENCE]
 _SETTING = ["model", "dataset", "protocol"]
 
@@ -127,47 +121,35 @@ def _drawn_names(names: Iterable[str]) -> list[str]:
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Accuracy minus that of NLL by share answered",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw accuracy minus that of NLL, at three shares of questions: a panel for each setting.
-
-    Differences up to ±0.05 are on a linear scale, larger ones on a logarithmic scale.
 
     Args:
         table: needs the columns method, coverage, accuracy and accuracy_minus_nll. It may have the
-            interval of the last one, which is drawn as a bar, similarity, dataset, model, protocol
-            and n_questions. Rows of the method `oracle` are not drawn.
+            interval of the last one, similarity, dataset, model, protocol and n_questions. Rows of
+            the method `oracle` are not drawn. Differences below -0.1 are arrows.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, _COLUMNS, "answered")
-    table = _at_drawn_shares(table[table["method"] != "oracle"])
-    table = table.assign(label=method_labels(table))
-    labels = [label for label in distinct_values(table, "label") if label != "NLL"]
-    options: dict[str, Any] = {"styles": method_styles(labels), "ls": ""}
+    table = _at_drawn_shares(table[~table["method"].isin(["oracle", "NLL"])])
+    table = table.assign(row=method_labels(table))
+    names = list(table["row"].unique())
+    styles = labelled_styles(sorted(table["share"].unique()))
+    lowest = table[_DIFFERENCE].min()
     with labelled_figure(
         table,
         *_SETTING,
-        title=title,
-        x="share answered (accuracy with NLL)",
-        y="accuracy minus that of NLL\n(log scale beyond ±0.05)",
+        title="Accuracy of the least uncertain answers, minus that with NLL",
+        x="accuracy minus that with NLL",
         figure_columns=figure_columns,
+        height=0.24 * len(names),
+        least_height=0.2 * len(names),
+        sharex=True,
     ) as (figure, panels):
-        options |= {"shift": _GROUP_WIDTH / len(labels), "bars": True}
-        for ax, _, rows in panels:
-            draw_curves(ax, rows, "label", labels, "place", _DIFFERENCE, **options)
-            difference_axis(ax, "y", (0.5, 0.05), linear=0.05)
-            nll = rows[rows["method"] == "NLL"]
-            accuracies = nll["accuracy"].map("({:.2f})".format).replace("(nan)", "(–)")
-            shares = (100 * nll["coverage"]).map("{:.0f} %\n".format)
-            ax.set_xticks(nll["place"], shares + accuracies)
-            ax.set_xlim(-0.5, len(nll) - 0.5)
-            ax.tick_params(axis="x", length=0)
-            ax.xaxis.grid(visible=False)
+        for ax, rows in panels:
+            options: dict[str, Any] = {"by": "share", "styles": styles}
+            least = _LEAST if lowest < _LEAST else None
+            draw_rows(ax, rows, _DIFFERENCE, names, least=least, **options)
     return figure
 
 
@@ -175,16 +157,20 @@ def caption(table: pd.DataFrame) -> str:
     """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
     rows = _at_drawn_shares(table)
     pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
-    finding = f"PRO minus NLL is {signed_span(pro)}." if len(pro) else ""
-    return join_caption(_SHOWN, table, finding)
+    nll = rows.loc[rows["method"] == "NLL", "accuracy"].dropna()
+    finding = ""
+    if len(pro):
+        finding = f"The accuracy with NLL is {span(nll)}, and PRO minus NLL is {signed_span(pro)}."
+    drawn = rows[rows["method"] != "oracle"]
+    return join_caption(_SHOWN, drawn, finding)
 
 
 def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows at the shares that are drawn, or nearest to them, and their places."""
+    """Return the rows at the shares that are drawn, or nearest to them, with the words of each."""
     parts = []
     for _, rows in table.groupby(list(table.columns.intersection(_SETTING)), sort=False):
-        coverages = np.sort(rows["coverage"].unique())
-        drawn = sorted({coverages[np.abs(coverages - share).argmin()] for share in _DRAWN_SHARES})
-        some = rows[rows["coverage"].isin(drawn)]
-        parts.append(some.assign(place=some["coverage"].map(drawn.index)))
+        for share in _DRAWN_SHARES:
+            nearest = rows["coverage"].iloc[(rows["coverage"] - share).abs().argmin()]
+            some = rows[rows["coverage"] == nearest]
+            parts.append(some.assign(share=f"{100 * share:.0f}\xa0% answered"))
     return pd.concat(parts)

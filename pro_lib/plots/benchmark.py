@@ -1,6 +1,6 @@
 """AUROC of all methods, and which of them differ from PRO (notebook 06)."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,23 +20,21 @@ from pro_lib.plots.captions import (
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import COLORS, Axes, Figure, drawn_methods, name_rows
+from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
-    "AUROC of each method with its 95 % confidence interval, in the order of the means; the dotted "
-    "line is the highest AUROC of a panel. The α of PRO is chosen on validation questions; the "
-    "oracle α is the best one on the reported questions themselves. ▲ and ▼ mark methods that are "
-    "significantly better or worse than PRO, after Holm's correction over all methods and settings."
+    "AUROC of each method (the probability that a wrong answer gets a higher uncertainty than a "
+    "correct one) with its 95 % confidence interval. The α of PRO is the best one on validation "
+    "questions. ▲ and ▼ mark methods that are significantly better or worse than PRO by paired "
+    "tests with Holm's correction."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 # The marks of significant differences by sign, in the panel and in the legend
-_MARKS = {1: ("▲", "^", "better than PRO"), -1: ("▼", "v", "worse than PRO")}
-_CUT_MARKER: Literal[4] = 4  # an arrow to the left
-_ORACLE = "PRO (oracle α)"
+_MARKS = {1: "▲", -1: "▼"}
+_LEGEND = {"▲": ("^", "better than PRO"), "▼": ("v", "worse than PRO")}
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
-# The colours of rows by their names
-_COLORS = {_ORACLE: COLORS[7], "PRO": COLORS[0]}
+_POINT: dict[str, Any] = {"marker": "o", "ms": 3.5, "zorder": 3}
 
 
 @per_setting
@@ -86,13 +84,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     return pd.concat([names, *parts, pd.DataFrame(errors, columns=["ece", "brier"])], axis=1)
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    every_method: bool = False,
-    figure_columns: int = 2,
-    title: str = "AUROC of each method",
-) -> Figure:
+def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
     The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC,
@@ -105,56 +97,63 @@ def draw(
             similarity, dataset, model, protocol, n_questions and alpha_choice.
         every_method: whether to draw the methods that figures leave out, too (`Method.figures`).
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
-    table = table.reindex(columns=table.columns.union(_OPTIONAL, sort=False))
-    table = table[table["alpha_choice"] != "default"]
-    if not every_method:
-        table = table[drawn_methods(table)]
-    is_oracle = table["alpha_choice"] == "oracle"
-    table = table.assign(row=method_labels(table).mask(is_oracle, _ORACLE), sign=_signs(table))
+    table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
+    marks = _signs(table).map(_MARKS).fillna("")
+    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "–")
+    table = table.assign(row=method_labels(table), text=values.str.lstrip("0") + marks)
     names = names_by_mean(table, "auroc")
-    settings = list(table.columns.intersection(["model", "dataset", "protocol"]))
-    highest = table.groupby(settings)["auroc"].max()
-    left = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
+    settings = ("model", "dataset", "protocol")
+    highest = table.groupby(list(table.columns.intersection(settings)))["auroc"].max()
+    least = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
     n_rows = max(len(names), 5)
     with labelled_figure(
         table,
-        *("model", "dataset", "protocol"),
-        title=title,
+        *settings,
+        title="AUROC of each method",
         x="AUROC",
         figure_columns=figure_columns,
         height=0.15 * n_rows,
         least_height=0.11 * n_rows,
         sharex=True,
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            _draw_panel(ax, rows, names, left)
+        for ax, rows in panels:
+            style = _POINT | {"color": COLORS[6]}
+            draw_rows(ax, rows, "auroc", names, styles={"": style}, least=least, missing="")
+            style = _POINT | {"color": COLORS[0]}
+            pro = rows[rows["method"] == "PRO"].drop(columns="text")
+            draw_rows(ax, pro, "auroc", names, styles={"": style}, least=least, missing="")
+            for mark in sorted(set(marks) & set(_LEGEND)):
+                marker, label = _LEGEND[mark]
+                ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with NLL, and name the methods that are significantly better or worse."""
-    findings = []
-    for words, rows in by_protocol(table):
-        others = rows[rows["method"] != "PRO"]
-        others = others.assign(
-            auroc_minus_nll=-others["auroc_minus_pro"],
-            auroc_minus_nll_low=-others["auroc_minus_pro_high"],
-            auroc_minus_nll_high=-others["auroc_minus_pro_low"],
-        )
-        nll = others[others["method"] == "NLL"]
-        findings.append(comparison(nll, f"{words}PRO", family=others))
-        tests = others[has_enough(others)]
-        kept = tests[drawn_methods(tests) & (tests["method"] != "NLL")]
-        signs = significant_signs(tests, "auroc_minus_pro")[kept.index]
-        for verdict, chosen in verdicts(kept, signs):
+    others = table[table["method"] != "PRO"]
+    others = others.assign(
+        auroc_minus_nll=-others["auroc_minus_pro"],
+        auroc_minus_nll_low=-others["auroc_minus_pro_high"],
+        auroc_minus_nll_high=-others["auroc_minus_pro_low"],
+    )
+    findings = [comparison(others[others["method"] == "NLL"], "PRO", family=others)]
+    signs = _signs(table)
+    drawn = _drawn(table)
+    for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
+        for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
-                findings.append(f"Other methods {verdict} PRO (number of settings): {names}.")
-    return join_caption(_SHOWN, table, *findings)
+                findings.append(f"{words}{verdict.capitalize()} PRO (number of settings): {names}.")
+    return join_caption(_SHOWN, drawn, *findings)
+
+
+def _drawn(table: pd.DataFrame, every_method: bool = False) -> pd.DataFrame:
+    """Return the rows that are drawn, without PRO at other α than that chosen on validation."""
+    is_drawn = every_method | drawn_methods(table)
+    return table[is_drawn & ~table["alpha_choice"].isin(["default", "oracle"])]
 
 
 def _signs(table: pd.DataFrame) -> pd.Series:
@@ -164,22 +163,3 @@ def _signs(table: pd.DataFrame) -> pd.Series:
         tests = rows[(rows["method"] != "PRO") & has_enough(rows)]
         signs.update(significant_signs(tests, "auroc_minus_pro"))
     return signs
-
-
-def _draw_panel(ax: Axes, rows: pd.DataFrame, names: list[str], left: float) -> None:
-    """Draw the AUROC of each method with its interval, and write its value and its mark."""
-    place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
-    drawn = rows.assign(auroc=rows["auroc"].clip(lower=left))
-    for index, row in rows.iterrows():
-        style = {"color": _COLORS.get(row["row"], COLORS[6]), "ms": 3.5, "zorder": 3}
-        style |= {"marker": "o", "clip_on": False}
-        if row["auroc"] < left:
-            style |= {"marker": _CUT_MARKER, "label": f"below {left:.2f}"}
-        draw_rows(ax, drawn.loc[[index]], "auroc", names, styles={"": style}, missing="")
-        value = "–" if pd.isna(row["auroc"]) else f"{row['auroc']:.3f}".replace("0.", ".")
-        symbol, marker, label = _MARKS.get(row["sign"], ("", "", ""))
-        ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)  # for the legend
-        ax.text(1, names.index(row["row"]), f" {value} {symbol}".rstrip(), **place)
-    name_rows(ax, names, list(rows["row"]))
-    ax.axvline(rows["auroc"].max(), color="black", lw=0.6, ls=":")
-    ax.set_xlim(left, None)

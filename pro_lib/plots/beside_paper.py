@@ -9,15 +9,12 @@ from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import difference_to
-from pro_lib.plots.style import COLORS, Figure, distinct_values, line_style
+from pro_lib.plots.style import COLORS, Figure
 
-_NEEDED = ["method", "similarity", "alpha_choice"]
-_NEEDED += ["auroc_minus_pro", "auroc_minus_pro_low", "auroc_minus_pro_high"]
 _SHOWN = (
-    "AUROC of each method of the paper minus that of PRO: a point is a setting, a thin line its "
-    "95 % confidence interval (the paper has none), and a vertical bar the mean of the settings. "
-    "The settings of the paper are five models on three datasets. Methods that compare meanings "
-    "are drawn for each similarity."
+    "AUROC of each method minus that of PRO, as the paper printed it for five models on three "
+    "datasets (grey) and as measured here (blue). A point is a model on a dataset, for methods "
+    "that compare meanings with one way to compare them, and a vertical bar is the mean."
 )
 
 
@@ -47,67 +44,49 @@ def same_settings(table: pd.DataFrame) -> pd.DataFrame:
     return _compared(table)[columns].merge(printed, on=["dataset", "model", "method"])
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Methods minus PRO, in the paper and here",
-) -> Figure:
-    """Draw differences in AUROC to PRO: a row for each method, a point for each setting.
-
-    The rows are the methods of the paper, whose differences are drawn first.
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+    """Draw differences in AUROC to PRO: a row for each method of the paper, a point per setting.
 
     Args:
-        table: the table of `benchmark`, or another with the columns method, similarity,
-            alpha_choice, and auroc_minus_pro with its interval. A row whose alpha_choice is
-            `default` or `oracle` is left out.
+        table: the table of `benchmark`, or another with the columns method, alpha_choice and
+            auroc_minus_pro. A row whose alpha_choice is `default` or `oracle` is left out.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
-    here = _compared(checked_table(table, _NEEDED, "beside_paper"))
-    similarity = here["similarity"]
-    sources = ("here, " + similarity.astype(str)).where(similarity.notna(), "here")
-    here = here.assign(source=sources).sort_values("similarity", key=pd.notna, kind="stable")
-    printed = _printed().assign(source="the paper")
+    needed = ["method", "alpha_choice", "auroc_minus_pro"]
+    here = _compared(checked_table(table, needed, "beside_paper"))
+    printed = _printed()
     names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
-    rows = pd.concat([printed, here], ignore_index=True)
-    rows = rows[rows["method"].isin(names)].assign(row=rows["method"], dataset="", model="")
-    styles = {}
-    for place, source in enumerate(distinct_values(rows, "source")):
-        style = line_style(place - 1 if place else 7) | {"ms": 2.8, "alpha": 0.8, "ls": ""}
-        n_settings = rows[rows["source"] == source].groupby("method").size().max()
-        style["label"] = f"{source} ({n_settings} setting{'s' if n_settings > 1 else ''})"
-        styles[source] = style | ({"mfc": "none"} if place else {"marker": "."})
+    rows = pd.concat([printed.assign(source="the paper"), here.assign(source="here")])
+    rows = rows[rows["method"].isin(names)]
+    rows = rows[["method", "source", "auroc_minus_pro"]].rename(columns={"method": "row"})
     means = rows.groupby(["row", "source"], as_index=False)["auroc_minus_pro"].mean()
+    styles: dict[str, dict[str, Any]] = {}
+    for source, color in (("the paper", COLORS[7]), ("here", COLORS[0])):
+        styles[source] = {"color": color, "marker": "o", "mfc": "none", "ms": 3, "label": source}
+    bars = {name: style | {"marker": "|", "ms": 9, "mew": 2} for name, style in styles.items()}
     with labelled_figure(
-        rows[["dataset", "model"]],
-        title=title,
+        rows,
+        title="AUROC of each method minus that of PRO",
         x="AUROC minus that of PRO",
         figure_columns=figure_columns,
-        height=0.42 * len(names),
-    ) as (figure, [(ax, _, _)]):
-        options: dict[str, Any] = {"by": "source", "missing": ""}
-        draw_rows(ax, rows, "auroc_minus_pro", names, styles=styles, **options)
-        bars = {"marker": "|", "ms": 8, "mew": 2, "zorder": 4}
-        thick = {name: {"color": style["color"], **bars} for name, style in styles.items()}
-        draw_rows(ax, means, "auroc_minus_pro", names, styles=thick, **options)
-        ax.axvline(0, color="black", lw=0.6)
-        for line in range(1, len(names)):
-            ax.axhline(line - 0.5, color=COLORS[7], lw=0.6)
-        ax.yaxis.grid(visible=False)
+        height=0.3 * len(names),
+    ) as (figure, [(ax, _)]):
+        draw_rows(ax, rows, "auroc_minus_pro", names, by="source", styles=styles)
+        draw_rows(ax, means, "auroc_minus_pro", names, by="source", styles=bars)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say how far NLL is from PRO on average, in the paper and here."""
+    here = _compared(table)
     parts = []
-    for words, rows in (("in the paper", _printed()), ("here", _compared(table))):
+    for words, rows in (("in the paper", _printed()), ("here", here)):
         nll = rows.loc[rows["method"] == "NLL", "auroc_minus_pro"]
         n_settings = "1 setting" if len(nll) == 1 else f"{len(nll)} settings"
         if len(nll):
             parts.append(f"{signed(nll.mean())} {words} ({n_settings})")
     finding = f"NLL minus PRO is {' and '.join(parts)} on average."
-    return join_caption(_SHOWN, table, finding)
+    return join_caption(_SHOWN, here[here["method"].isin(_printed()["method"])], finding)
 
 
 _printed = table  # whose name the arguments of the other functions hide

@@ -15,58 +15,86 @@ import pandas as pd
 from scipy.special import ndtri
 
 from pro_lib.common.judges import is_by_labels
+from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import holm, signed
-from pro_lib.plots.style import distinct_values, minus
+from pro_lib.plots.style import PROTOCOLS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
+_SIMILARITIES = {
+    "lexical": "lexical (by common words)",
+    "alias": "alias (by a table of names)",
+    "nli": "nli (by a model of entailment)",
+}
 LEVEL = 0.05  # of the tests, for all settings together
 POWER = 0.8  # with which a difference is said to be detected
-_PROTOCOLS = {
-    "paper": "an answer that is found several times counts several times",
-    "workbench": "an answer that is found several times counts once",
+_COUNTED = {
+    "paper": "An answer that is found several times counts each time.",
+    "workbench": "An answer that is found several times counts once.",
 }
+PRO_AND_NLL = f"PRO is {METHODS['PRO'].meaning}; NLL is {METHODS['NLL'].meaning}."
 
 
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
-    """Return a caption: what is shown, about which questions and answers, and the findings.
+    """Return a caption: what is shown, of which methods, questions and answers, and the findings.
 
     The findings are a paragraph of their own.
 
     Args:
         shown: sentences that say what the figure shows, and what its intervals are.
-        table: the table of the figure.
+        table: the rows that are drawn.
         findings: sentences about the result; empty ones are left out.
     """
-    description = f"{shown} {answer_sentence(table)}"
-    return "\n\n".join(filter(None, [description, " ".join(filter(None, findings))]))
+    description = [shown, methods_sentence(table), answer_sentence(table)]
+    paragraphs = (" ".join(filter(None, each)) for each in (description, findings))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def answer_sentence(table: pd.DataFrame) -> str:
     """Say how many questions a table is about, which answers are correct, and how they count.
 
     Example:
-        >>> table = pd.DataFrame({"n_questions": [3408], "correctness": "ROUGE-L > 0.3"})
+        >>> table = pd.DataFrame({"n_questions": [3408], "correctness": "exact match"})
         >>> answer_sentence(table)
-        'n = 3,408 questions; an answer is correct by ROUGE-L > 0.3.'
+        'n = 3,408 questions. The most probable answer counts as correct by this rule: exact match.'
     """
-    n = span(table["n_questions"], "{:,.0f}")
     setting = table.columns.intersection(["dataset", "model", "n_questions"])
-    each = " in each setting" if len(table.drop_duplicates(setting)) > 1 else ""
-    parts = [f"n = {n} questions{each}"]
+    several = len(table.drop_duplicates(setting)) > 1
+    each = " in each setting (a model and a dataset)" if several else ""
+    sentences = [f"n = {span(table['n_questions'], '{:,.0f}')} questions{each}."]
     n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
     if n_unlabelled:
-        parts.append(f"{n_unlabelled:,.0f} further questions have no label")
+        sentences.append(f"{n_unlabelled:,.0f} further questions have no label.")
     rules = distinct_values(table, "correctness")
     if is_by_labels(table):
         n_labels = span(table["n_labels"], "{:,.0f}")
-        parts.append(f"labels of {n_labels} answers estimate which answers are correct")
-        parts.append("ROUGE-L judges the validation questions")
+        sentences.append(
+            f"Labels of {n_labels} answers estimate which answers are correct, and ROUGE-L judges "
+            "the validation questions."
+        )
     elif len(rules) == 1:
-        parts.append(f"an answer is correct by {rules[0]}")
+        sentences.append(f"The most probable answer counts as correct by this rule: {rules[0]}.")
     protocols = distinct_values(table, "protocol")
-    if len(protocols) == 1 and protocols[0] in _PROTOCOLS:
-        parts.append(_PROTOCOLS[protocols[0]])
-    return f"{'; '.join(parts)}."
+    if len(protocols) == 1:
+        sentences.append(_COUNTED.get(protocols[0], ""))
+    return " ".join(filter(None, sentences))
+
+
+def methods_sentence(table: pd.DataFrame) -> str:
+    """Say what the methods of a table are, if there are several, in the words of their registry.
+
+    Example:
+        >>> methods_sentence(pd.DataFrame({"method": ["NLL", "ALL"]}))
+        'Methods: NLL (−log p of the most probable answer) and ALL (NLL per token).'
+    """
+    names = [name for name in distinct_values(table, "method") if name in METHODS]
+    if len(names) < 2:
+        return ""
+    sentence = f"Methods: {listed(f'{name} ({METHODS[name].meaning})' for name in names)}."
+    compared = table["similarity"].dropna().unique() if "similarity" in table else []
+    if len(compared):
+        names = [_SIMILARITIES.get(each, each) for each in compared]
+        sentence += f" In parentheses: the comparison of meanings, {listed(names)}."
+    return sentence
 
 
 def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -79,7 +107,7 @@ def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield "", table
         return
     for protocol in protocols:
-        yield f"Protocol {protocol}: ", table[table["protocol"] == protocol]
+        yield f"With {PROTOCOLS.get(protocol, protocol)}: ", table[table["protocol"] == protocol]
 
 
 def comparison(
@@ -91,7 +119,7 @@ def comparison(
     family: pd.DataFrame | None = None,
     says_detectable: bool = True,
 ) -> str:
-    """Return a sentence or two about the paired differences between two methods.
+    """Return a sentence or two about the paired differences between two methods, by protocol.
 
     Args:
         rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
@@ -104,30 +132,45 @@ def comparison(
         says_detectable: whether to say how large a difference would have been detected, if one was
             not shown.
     """
-    kept = rows[has_enough(rows) & rows[f"{quantity}_low"].notna()]
-    left_out = rows.drop(index=kept.index)
-    names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())
-    remark = f"There are too few answers for a statement about {listed(names)}." if names else ""
-    if kept.empty:
-        return remark
-    tests = kept if family is None else family[has_enough(family)]
-    signs = significant_signs(tests, quantity)[kept.index]
+    every = rows if family is None else family
+    sentences: list[str] = []
+    for (words, some), (_, tests) in zip(by_protocol(rows), by_protocol(every), strict=True):
+        kept = some[has_enough(some) & some[f"{quantity}_low"].notna()]
+        if len(kept):
+            signs = significant_signs(tests[has_enough(tests)], quantity)
+            verdict = _verdict(kept, signs[kept.index], reference, quantity)
+            sentences.append(f"{words}{subject} is {verdict}.")
+            others = kept[signs[kept.index] == 0]
+            if len(others) and says_detectable:
+                detectable = _detectable(others, quantity, signs.size)
+                sentences.append(
+                    f"A difference of {detectable:.2f} would have been detected with a probability "
+                    "of 80 %."
+                )
+        left_out = some.drop(index=kept.index)
+        names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())
+        if names:
+            sentences.append(f"There are too few answers for a statement about {listed(names)}.")
+    return " ".join(sentences)
+
+
+def _verdict(rows: pd.DataFrame, signs: pd.Series, reference: str, quantity: str) -> str:
+    """Return in how many settings a method differs from another, with the differences."""
     parts: list[str] = []
-    for words, chosen in verdicts(kept, signs):
-        where = f" in {len(chosen)} of {len(kept)} settings" if len(kept) > 1 else ""
-        verdict = f"{words} {reference}{where}"
+    for words, chosen in verdicts(rows, signs):
+        where = f" in {len(chosen)} of {len(rows)} settings" if len(rows) > 1 else ""
+        part = f"{words} {reference}{where}"
         if parts:
-            verdict = f"{words.rpartition(' ')[0]} in {len(chosen)}"
-        parts.append(f"{verdict} ({difference_values(chosen, quantity)})")
-    sentence = f"{subject} is {listed(parts)}"
-    others = kept[signs == 0]
-    if len(others) and says_detectable:
-        # All of these would have shown it with a probability of 80 % or more.
-        width = (others[f"{quantity}_high"] - others[f"{quantity}_low"]).max()
-        factor = ndtri(1 - LEVEL / (2 * len(tests))) + ndtri(POWER)
-        detectable = ceil(100 * factor * width / (2 * ndtri(0.975))) / 100
-        sentence += f"; a difference of {detectable:.2f} would probably have been detected"
-    return " ".join(filter(None, [f"{sentence}.", remark]))
+            part = f"{words.rpartition(' ')[0]} in {len(chosen)}"
+        parts.append(f"{part} ({difference_values(chosen, quantity)})")
+    return listed(parts)
+
+
+def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
+    """Return the difference that each of some tests would have shown with a probability of 80 %."""
+    width = (rows[f"{quantity}_high"] - rows[f"{quantity}_low"]).max()
+    factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
+    return ceil(100 * factor * width / (2 * ndtri(0.975))) / 100
 
 
 def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") -> pd.Series:

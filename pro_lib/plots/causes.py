@@ -12,6 +12,7 @@ from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
+    PRO_AND_NLL,
     comparison,
     has_enough,
     join_caption,
@@ -21,15 +22,16 @@ from pro_lib.plots.captions import (
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
+from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import Figure, difference_axis, labelled_styles
+from pro_lib.plots.style import Figure, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "AUROC of PRO minus that of NLL with 95 % confidence intervals, after one change of the "
-    "answers or of their probabilities p. Both scores are computed anew after the change; the "
-    "AUROC of NLL is in parentheses. The axis is logarithmic beyond ±0.02."
+    "Why is PRO worse or better than NLL? AUROC of PRO minus that of NLL with 95 % confidence "
+    "intervals, after one change of the answers or of their probabilities p, from which both "
+    f"scores are computed anew (in parentheses: AUROC of NLL). {PRO_AND_NLL} With a fixed K, it "
+    "uses the K most probable answers."
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -84,38 +86,30 @@ def two_or_more(
     }
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "PRO minus NLL after a change of the answers",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the gain of PRO over NLL: a row for each change, a symbol for each α or K.
 
     Args:
         table: needs the columns cause, nll_auroc, k_choice, k, alpha and auroc_minus_nll with its
             interval. It may have dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     needed = ["cause", "nll_auroc", "k_choice", "k", "alpha", *GAIN]
-    table = checked_table(table, needed, "causes")
+    table = with_scores(checked_table(table, needed, "causes"))
     changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
-    rows = [textwrap.fill(change, 24 * figure_columns) for change in changes]
-    table = table.assign(row=rows, score=score_names(table))
-    names = list(dict.fromkeys(rows))
-    styles = labelled_styles({score: score for score in table["score"]})
+    table = table.assign(row=changes.map(lambda words: textwrap.fill(words, 22 * figure_columns)))
+    names = list(table["row"].unique())
     with labelled_figure(
         table,
         *("dataset", "model"),
-        title=title,
-        x="AUROC of PRO minus that of NLL (log scale beyond ±0.02)",
+        title="PRO minus NLL after a change of the answers",
+        x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
         height=0.34 * len(names),
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
+            styles = labelled_styles(table["score"])
             draw_rows(ax, rows, "auroc_minus_nll", names, by="score", styles=styles)
-            difference_axis(ax, "x", (0.1 if figure_columns == 2 else 0.3, 0.02))
     return figure
 
 
@@ -132,8 +126,9 @@ def caption(table: pd.DataFrame) -> str:
     parts = []
     for words, rows in verdicts(kept, signs[kept.index]):
         causes = listed(rows["cause"].replace(_CHANGES).unique())
-        parts.append(f"{words} NLL ({signed_span(rows['auroc_minus_nll'])}): {causes}")
-    return join_caption(_SHOWN, table, f"With some of these α and K, PRO is {'; '.join(parts)}.")
+        values = signed_span(rows["auroc_minus_nll"])
+        parts.append(f"With some α or K, PRO is {words} NLL ({values}) in the rows: {causes}.")
+    return join_caption(_SHOWN, table, *parts)
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:

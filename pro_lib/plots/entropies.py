@@ -12,9 +12,11 @@ from pro_lib.plots.style import COLORS, Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the answers to each question, estimated from samples with its 95 % confidence "
-    "interval, from the smallest to the largest, and a certain lower bound, the tree bound of an "
-    "exact search. At most 200 questions are drawn, evenly spaced; the largest limits are cut."
+    "Entropy of the distribution of a model's answers to each question, in the order of its size. "
+    "Circles are estimates from samples with their 95 % confidence intervals, squares are a "
+    "certain lower bound, which an exact search gives: the summed next-token entropies of the "
+    "prefixes that it expands, each weighted by its probability. At most 200 questions are drawn, "
+    "evenly spaced, and the largest intervals are cut."
 )
 _MOST_QUESTIONS = 200
 _DOTS: dict[str, dict[str, Any]] = {
@@ -46,12 +48,7 @@ def table(runs: tuple[Run, Run], *, split: str = "test") -> list[pd.DataFrame]:
     return [with_run(bounds.join(estimate), samples, split)]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Entropy of the answers to each question",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the entropy of each question in ascending order: a panel for each dataset and model.
 
     If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
@@ -60,20 +57,19 @@ def draw(
         table: needs the columns tree_bound, and entropy with its interval. It may have dataset,
             model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, [*_DOTS, "entropy_low", "entropy_high"], "entropies")
     with labelled_figure(
         table,
         *("model", "dataset"),
-        title=title,
-        x="share of questions, in order of entropy",
+        title="Entropy of the answers to each question",
+        x="share of the questions with a smaller entropy",
         y="entropy (nats)",
         figure_columns=figure_columns,
         height=2.0,
         sharey=False,
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
             places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
             some = rows.sort_values("entropy").iloc[places]
             shares = (places + 1) / len(rows)

@@ -9,17 +9,17 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, alpha_grid
-from pro_lib.plots.captions import join_caption, percent_span, signed_span
+from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Figure, draw_curve, set_ticks
+from pro_lib.plots.style import Figure, draw_curve, labelled_styles, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "An exact search finds every answer with p ≥ α (certified: all of them, at least one; "
-    "fallback: no answer has p ≥ α; undecided: it stopped too early), at a cost in tokens put "
-    "through the model, beside diverse beam search. Entropy, estimated from samples (band: 95 % "
-    "confidence interval), and bounds are means over the questions that are certified at this α."
+    "Which of a model's probable answers does beam search miss? An exact search finds every "
+    "answer with p ≥ α, because it expands all prefixes with p ≥ α. Circles are the share of "
+    "these answers that diverse beam search finds too. Squares are the share of the questions "
+    "with such answers for which it finds all of them."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -27,34 +27,10 @@ SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROUNDING = 1e-6
 _TICKS = (0.4, 0.1, 0.02, 0.005)
 _STATUSES = ("certified", "fallback", "undecided")
-_BOUNDS = "nats"
-_LEGEND: dict[str, Any] = {
-    "loc": "lower left",
-    "bbox_to_anchor": (0, 1),
-    "borderpad": 0,
-    "handlelength": 1.8,
-    "handletextpad": 0.4,
-    "labelspacing": 0.2,
-    "columnspacing": 0.7,
-}
-# The labels of the panels, with the names of their lines by column of the table
-_PANELS = {
-    "beams find": {
-        "recall": "answers with p ≥ α",
-        "share_all_recalled": "all of a question",
-    },
-    "questions": {f"share_{status}": status for status in _STATUSES},
-    _BOUNDS: {
-        "entropy": "entropy",
-        "tree_bound": "tree bound",
-        "alpha_floor": "α-floor",
-        "pro": "PRO",
-    },
-    "tokens": {
-        "token_forwards": "exact search",
-        "beam_forwards": "beams",
-        "greedy_forwards": "greedy",
-    },
+# The lines, by column of the table.
+_LINES = {
+    "recall": "answers that beams find",
+    "share_all_recalled": "questions of which beams find all answers",
 }
 
 
@@ -169,90 +145,48 @@ def bounds(
     return [with_run(rows, setting.search, split)]
 
 
-def draw(
-    table: pd.DataFrame,
-    bounds: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "What an exact search finds and costs",
-) -> Figure:
-    """Draw what an exact search finds against its α: four panels for each dataset and model.
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+    """Draw which of the answers of an exact search beams find: a panel for each model and dataset.
 
     Args:
-        table: needs the columns alpha, recall, share_all_recalled, share_certified, share_fallback,
-            share_undecided, token_forwards, beam_forwards and greedy_forwards. It may have dataset
-            and model.
-        bounds: the entropy and its lower bounds, with the columns alpha, pro, alpha_floor,
-            tree_bound and entropy; it may have entropy_low and entropy_high, which are drawn as a
-            band.
+        table: needs the columns alpha, recall and share_all_recalled. It may have dataset, model
+            and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
-    parts = []
-    for name, lines in _PANELS.items():
-        source = bounds if name == _BOUNDS else table
-        checked = checked_table(source, ["alpha", *lines], "exact_search")
-        parts.append(checked.assign(panel=name))
-    n_settings = len(parts[0].drop_duplicates(["dataset", "model"]))
+    table = checked_table(table, ["alpha", *_LINES], "exact_search")
+    styles = labelled_styles(_LINES.values())
     with labelled_figure(
-        pd.concat(parts).drop(columns="n_questions", errors="ignore"),
-        *("panel", "dataset", "model"),
-        title=title,
-        x="α, down to which the search finds every answer",
-        untitled=["panel"],
+        table,
+        *("model", "dataset"),
+        title="Probable answers that beam search finds",
+        x="α: all answers with p ≥ α are known from an exact search",
+        y="share found by beams",
         figure_columns=figure_columns,
-        per_line=n_settings if n_settings > 1 else 2 * figure_columns,
-        height=1.5 if n_settings == 1 else 1.0,
-        least_height=0.42,
-        sharey=False,
+        least_height=0.7,
     ) as (figure, panels):
-        for place, (ax, setting, rows) in enumerate(panels):
-            lines = _PANELS[setting["panel"]]
-            has_legend = place % n_settings == 0
-            for index, (column, name) in enumerate(lines.items()):
-                label = name if has_legend else ""
-                draw_curve(ax, rows["alpha"], rows, index, y=column, ms=3, label=label)
-            ax.set(xscale="log", ylim=(0, None))
-            ticks = [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()]
-            set_ticks(ax.xaxis, ticks[:: 2 if n_settings > figure_columns else 1])
-            if n_settings > 1:  # the legend of a line stands between title and panels
-                ax.set_title(ax.get_title() if place < n_settings else "", pad=15)
-            if has_legend:
-                ax.set_ylabel(setting["panel"])
-                legend = ax.legend(ncols=1 if n_settings == 1 else len(lines), **_LEGEND)
-                legend.set_in_layout(n_settings == 1)
-        if n_settings > 1:
-            figure.set_layout_engine("constrained", h_pad=0.1)
+        for ax, rows in panels:
+            for column, label in _LINES.items():
+                draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
+            ax.set(xscale="log", ylim=(0, 1))
+            set_ticks(ax.xaxis, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
     return figure
 
 
-def caption(table: pd.DataFrame, bounds: pd.DataFrame) -> str:
-    """Say what beams find, what is certified, and how the bounds are ordered."""
-    parts = []
+def caption(table: pd.DataFrame) -> str:
+    """Say what beams find and what a search costs, at the largest and the smallest α."""
+    findings = []
     for alpha in dict.fromkeys((table["alpha"].max(), table["alpha"].min())):
         rows = table[table["alpha"] == alpha]
+        with_answers = percent_span(rows["n_with_answers"] / rows["n_questions"])
         recall = rows["recall"].dropna()
-        beams = f"beams find {percent_span(recall)} of the answers with p ≥ α"
-        beams = beams if len(recall) else "no answer has p ≥ α"
-        certified = percent_span(rows["share_certified"])
-        parts.append(f"at α = {alpha:g}, {beams} and {certified} of the questions are certified")
-    findings = "; ".join(parts)
-    return join_caption(_SHOWN, table, f"A{findings[1:]}.", _bounds_sentence(bounds))
-
-
-def _bounds_sentence(bounds: pd.DataFrame) -> str:
-    """Say whether the bounds are in order, and how far the tree bound is from the entropy."""
-    certified = bounds[bounds["n_certified"] > 0]
-    if certified.empty:
-        return "No question is certified, so the bounds are not compared."
-    n_violations = (certified["n_certified"] - certified["n_ordered"]).sum()
-    order = "PRO ≤ α-floor ≤ tree bound holds for each certified question"
-    if n_violations:
-        order = f"PRO ≤ α-floor ≤ tree bound is violated in {n_violations:,} cases"
-    differences = certified["entropy_minus_tree_bound"].dropna()
-    if differences.empty:
-        return f"{order}."
-    return f"{order}; the mean entropy minus the tree bound is {signed_span(differences)} nats."
+        beams = f", and beams find {percent_span(recall)} of them" if len(recall) else ""
+        costs = [span(rows[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam", "greedy")]
+        findings.append(
+            f"At α = {alpha:g}, {with_answers} of the questions have such answers{beams}. The "
+            f"search puts {costs[0]} tokens per question through the model (beams: {costs[1]}, "
+            f"greedy decoding: {costs[2]})."
+        )
+    return join_caption(_SHOWN, table, *findings)
 
 
 def _forwards_per_question(run: Run) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,14 +19,15 @@ from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import COLORS, Figure
+from pro_lib.plots.style import Figure
 
 _SHOWN = (
-    "AUROC of PRO with the answers of an exact search, and of other scores, and the paired "
-    "difference of each to the first row, with 95 % confidence intervals. Each score has the α "
-    "that is best on validation questions, except PRO of beams at the same α. "
-    "The α-floor and the tree bound are lower bounds of the entropy; 1 − found is the probability "
-    "of the answers that were not found."
+    "Does PRO order answers better if all answers with p ≥ α are known (exact search) instead of "
+    "some of them (diverse beam search)? AUROC of each score minus that of PRO with the exact "
+    "search, with 95 % confidence intervals; at the right is the AUROC. The α in parentheses is "
+    "the best one on validation questions, but in the row “same α” it is that of the first row. "
+    "α-floor and tree bound are lower bounds of the entropy from the search, “probability not "
+    "found” is that of all other answers."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -37,9 +37,7 @@ _SEARCH_SCORES: dict[str, Callable[..., FloatArray]] = {
     "tree bound": scoring.tree_bound,
     "probability not found": scoring.mass_not_found,
 }
-_ANSWERS = {"threshold": "exact", "diverse_beam": "beams"}
-# The labels of the panels, by the column that they show.
-_PANELS = {"auroc": "AUROC", "auroc_minus_pro": "minus first row"}
+_ANSWERS = {"threshold": "PRO, exact search", "diverse_beam": "PRO, beams"}
 
 
 @per_setting
@@ -94,54 +92,30 @@ def table(
     return [with_setting(columns, reported).assign(strategy=strategies)]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "AUROC with an exact search and with beams",
-) -> Figure:
-    """Draw AUROC of each score, and its paired difference to PRO of the exact search.
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+    """Draw the paired difference of AUROC of each score to PRO of the exact search.
 
     Args:
-        table: needs the columns method, strategy, alpha, alpha_choice, auroc and auroc_minus_pro,
-            the last two with their intervals (auroc_low, auroc_high, auroc_minus_pro_low,
-            auroc_minus_pro_high). It may have dataset, model, protocol and n_questions.
+        table: needs the columns method, strategy, alpha, alpha_choice, auroc, and auroc_minus_pro
+            with its interval. It may have dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
-    ends = [f"{quantity}_{end}" for quantity in _PANELS for end in ("low", "high")]
-    needed = ["method", "strategy", "alpha", "alpha_choice", *_PANELS, *ends]
+    needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc")
-    table = table.assign(row=_score_names(table))
-    is_pro = table["method"] == "PRO"
-    names = list(dict.fromkeys([*table.loc[is_pro, "row"], *table.loc[~is_pro, "row"]]))
-    settings = list(table.columns.intersection(["dataset", "model", "protocol"]))
-    n_settings = len(table.drop_duplicates(settings))
-    parts = [table.assign(quantity=name) for name in _PANELS]
+    table = table.assign(row=_score_names(table), text=table["auroc"].map("{:.3f}".format))
+    names = list(table.sort_values("method", key=lambda name: name != "PRO")["row"].unique())
     with labelled_figure(
-        pd.concat(parts).drop(columns="n_questions", errors="ignore"),
-        *settings,
-        "quantity",
-        title=title,
-        untitled=["quantity"],
+        table,
+        *("dataset", "model", "protocol"),
+        title="AUROC of scores minus that of PRO with an exact search",
+        x="AUROC minus that of PRO with an exact search",
         figure_columns=figure_columns,
-        per_line=2,
-        height=0.17 * len(names),
-        least_height=0.1 * len(names),
+        height=0.18 * len(names),
+        least_height=0.098 * len(names),
     ) as (figure, panels):
-        for place, (ax, setting, rows) in enumerate(panels):
-            style = {"color": COLORS[0], "marker": "o", "ms": 3.5}
-            draw_rows(ax, rows, setting["quantity"], names, styles={"": style})
-            ax.locator_params(axis="x", nbins=2 * figure_columns)
-            if place >= 2 * n_settings - 2:
-                ax.set_xlabel(_PANELS[setting["quantity"]])
-            if setting["quantity"] != "auroc":
-                ax.axvline(0, color="black", lw=0.6)
-                continue
-            beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center"}
-            for _, row in rows.dropna(subset="alpha").iterrows():
-                text = f" α = {row['alpha']:g}"
-                ax.text(1, names.index(row["row"]), text, fontsize=7, **beside)
+        for ax, rows in panels:
+            alphas = rows["alpha"].map(" (α\xa0=\xa0{:g})".format).replace(" (α\xa0=\xa0nan)", "")
+            draw_rows(ax, rows.assign(text=rows["text"] + alphas), "auroc_minus_pro", names)
     return figure
 
 
@@ -151,26 +125,19 @@ def caption(table: pd.DataFrame) -> str:
     is_same = beams["alpha_choice"] == "exact search"
     findings = []
     for subject, rows in (
-        ("PRO of beams", beams[~is_same]),
-        ("With the same α it", beams[is_same]),
+        ("PRO with beams", beams[~is_same]),
+        ("PRO with beams at the same α", beams[is_same]),
     ):
-        reference = "PRO of the exact search"
+        reference = "PRO with the exact search"
         findings.append(comparison(rows, subject, reference=reference, quantity="auroc_minus_pro"))
     return join_caption(_SHOWN, table, *findings)
 
 
-def _score_names(table: pd.DataFrame) -> list[str]:
+def _score_names(table: pd.DataFrame) -> pd.Series:
     """Return the name of the score of each row; that of PRO says which answers it uses."""
-    names = []
-    for row in table.to_dict("records"):
-        name = row["method"].replace("probability not found", "1 − found")
-        answers = _ANSWERS.get(row["strategy"], row["strategy"])
-        if row["alpha_choice"] == "exact search":
-            name = f"{answers}, same α"
-        elif name == "PRO":
-            name = f"PRO, {answers}"
-        names.append(name)
-    return names
+    is_pro = table["method"] == "PRO"
+    names = table["method"].mask(is_pro, table["strategy"].replace(_ANSWERS))
+    return names + np.where(table["alpha_choice"] == "exact search", ", same α", "")
 
 
 def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:

@@ -20,8 +20,8 @@ _TITLE_LENGTH = 46  # characters of a line above a panel
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
 _EDGE = {"edgecolor": COLORS[0], "lw": 0.8}
 _BARS: dict[bool, dict[str, Any]] = {
-    True: {"color": COLORS[0], "label": "kept by PRO", **_EDGE},
-    False: {"color": "white", "label": "not kept", **_EDGE, "edgecolor": COLORS[7]},
+    True: {"color": COLORS[0], "label": "used by PRO", **_EDGE},
+    False: {"color": "white", "label": "not used", **_EDGE, "edgecolor": COLORS[7]},
 }
 _ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
 _COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]
@@ -116,7 +116,6 @@ def draw(
     *,
     alpha: float,
     figure_columns: int = 2,
-    title: str = "Probability of answers, and which PRO keeps",
 ) -> Figure:
     """Draw the probabilities of the answers to some questions: a panel for each question.
 
@@ -128,7 +127,6 @@ def draw(
             is_correct, pro and reference. It may have dataset and model.
         alpha: α, drawn as a line.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, _COLUMNS, "examples")
     questions = table["question"].unique()[:: 3 - figure_columns]
@@ -140,7 +138,7 @@ def draw(
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
         "question",
-        title=title,
+        title="Probabilities of answers, and which of them PRO uses",
         x="probability of the answer",
         y="answer (✓: correct)",
         figure_columns=figure_columns,
@@ -150,7 +148,7 @@ def draw(
         sharex=True,
         sharey=False,
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
             places = pd.Series(range(len(rows)), rows.index)
             for is_kept, some in rows.groupby("is_kept", sort=False):
                 ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
@@ -180,10 +178,11 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     setting = f"{table['model'].iloc[0]} on {table['dataset'].iloc[0]}"
     return (
         f"The most probable answers of {setting} to {len(pro)} questions, with their probabilities "
-        f"(bars) and α = {alpha:g} (dashed line). PRO keeps the answers with p ≥ α (filled), or "
+        f"(bars) and α = {alpha:g} (dashed line). PRO, a lower bound of the entropy, "
+        "uses the answers with p ≥ α (filled), or "
         "the most probable one if there are none; K is their number, and ✓ marks answers with "
         f"ROUGE-L > 0.3. PRO is between {pro.min():.2f} and {pro.max():.2f} nats here, and of "
-        f"{n_several} of the questions it keeps several answers. The questions are drawn by "
+        f"{n_several} of the questions it uses several answers. The questions are drawn by "
         "kind, so they do not represent the dataset."
     )
 

@@ -5,13 +5,14 @@ from typing import Any
 import pandas as pd
 
 from pro_lib import metrics
+from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.correctness import rouge_and_correct
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
 from pro_lib.plots.style import Figure, draw_curves
 from pro_lib.runs.run import Run
 
-_NAMES = {"accuracy": "share of correct answers", "PRO": "mean PRO, nats", "NLL": "mean NLL, nats"}
+_NAMES = {"accuracy": "share of correct answers", "PRO": "mean PRO, nats"}
 
 
 def table(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
@@ -50,25 +51,20 @@ def table(run: Run, *, alpha: float = 0.4, split: str = "test") -> pd.DataFrame:
     return with_run(rows, run, split)
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Accuracy and uncertainty by how often a fact was in the training data",
-) -> Figure:
-    """Draw accuracy, NLL and PRO against the number of training documents about a fact.
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+    """Draw accuracy and PRO against the number of training documents about a fact.
 
-    There is a panel for each measure, and a line for each share of false documents.
+    There is a panel for each of both, and a line for each share of false documents.
 
     Args:
-        table: needs the columns measure (`accuracy`, or a score in nats), exposure, conflict, and
+        table: needs the columns measure (`accuracy` and `PRO` are drawn), exposure, conflict, and
             mean with its interval, mean_low and mean_high. It may have dataset and model.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     needed = ["measure", "exposure", "conflict", "mean", "mean_low", "mean_high"]
     table = checked_table(table, needed, "exposure")
     levels = sorted(set(table["exposure"]))
+    table = table[table["measure"].isin(_NAMES)]
     shown = table.drop(columns="n_questions", errors="ignore").assign(
         place=table["exposure"].map(levels.index),
         measure=table["measure"].replace(_NAMES),
@@ -79,16 +75,16 @@ def draw(
     with labelled_figure(
         shown,
         "measure",
-        title=title,
+        title="Accuracy and uncertainty by how often a fact was in the training data",
         x="number of training documents about the fact",
         figure_columns=figure_columns,
         sharex=True,
         sharey=False,
     ) as (figure, panels):
-        for ax, setting, rows in panels:
+        for ax, rows in panels:
             style: dict[str, Any] = {"shift": 0.14, "bars": True}
             draw_curves(ax, rows, "false", names, "place", "mean", **style)
-            is_accuracy = setting["measure"] == _NAMES["accuracy"]
+            is_accuracy = rows["measure"].iloc[0] == _NAMES["accuracy"]
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
             ax.set_xticks(range(len(levels)), map(str, levels))
     return figure
@@ -105,10 +101,11 @@ def caption(table: pd.DataFrame) -> str:
             f"{exposure} documents, {100 * means['accuracy']:.1f} % of the answers are correct "
             f"and the mean of PRO is {means['PRO']:.2f} nats"
         )
-    n = table["n_questions"].iloc[0]
+    model = table["model"].iloc[0]
     return (
-        f"Accuracy, NLL and PRO of {table['model'].iloc[0]} on n = {n:,} questions, by the number "
-        "of documents about the asked fact in its training data; a false document states a wrong "
-        "answer. Bars are 95 % confidence intervals, and an answer is correct by ROUGE-L > 0.3. "
+        f"Share of correct answers and mean PRO of {model} by the number of documents about the "
+        "asked fact in its training data. A false document states a wrong answer. PRO is "
+        f"{METHODS['PRO'].meaning}. Bars are 95 % confidence intervals; answers are correct by "
+        f"ROUGE-L > 0.3. n = {table['n_questions'].iloc[0]:,} questions. "
         f"Without false documents and with {parts[0]}; with {parts[1]}."
     )

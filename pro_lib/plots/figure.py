@@ -1,11 +1,10 @@
-"""A labelled figure with panels, and the marks that several figures draw."""
+"""A labelled figure with panels, and the rows that several figures draw."""
 
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,33 +13,24 @@ from matplotlib.transforms import Bbox
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots.style import (
+    PRINTED,
+    PROTOCOLS,
     STYLE,
     WIDTHS,
     Axes,
     Figure,
     distinct_values,
+    draw_curves,
     line_style,
-    matching_rows,
-    name_rows,
+    minus,
     plt,
 )
 
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
-_PROTOCOLS = {"paper": "repeats counted", "workbench": "each answer once"}
-
-
-class Panel(NamedTuple):
-    """A panel of a figure.
-
-    Attributes:
-        ax: its axes.
-        setting: the values that its rows share, by column.
-        rows: its rows of the table.
-    """
-
-    ax: Axes
-    setting: dict[str, str]
-    rows: pd.DataFrame
+_ENDS = ("low", "high")  # of an interval, in the names of columns
+_ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
+_DIFFERENCE = "_minus_"  # in the names of columns that have differences
+_NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
 def checked_table(table: pd.DataFrame, columns: Sequence[str], figure: str) -> pd.DataFrame:
@@ -80,7 +70,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     least_height: float = 0.55,
     sharex: bool = False,
     sharey: bool = True,
-) -> Iterator[tuple[Figure, list[Panel]]]:
+) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a figure with a panel for each combination of values of the columns `by`.
 
     A panel has those values and the number of questions as its title. Dataset and model stand in
@@ -103,15 +93,16 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         sharey: whether panels have the same y axis.
 
     Yields:
-        The figure and its panels.
+        The figure, and the axes and the rows of each panel.
 
     Raises:
         SentenceError: if the rows of a panel are about two splits.
     """
-    settings = _panel_settings(table, [name for name in by if name in table])
-    parts = [matching_rows(table, setting) for setting in settings]
+    by = tuple(name for name in by if name in table)
+    keys = [table[name].map(distinct_values(table, name).index) for name in by]
+    parts = [rows for _, rows in table.groupby(keys or np.zeros(len(table)))]
     n_panels = len(parts)
-    varied = [name for name in settings[0] if len(distinct_values(table, name)) > 1]
+    varied = [name for name in by if len(distinct_values(table, name)) > 1]
     titled = [name for name in reversed(varied) if name not in untitled]
     names = [_panel_title(rows, titled) for rows in parts]
     if per_line is None and figure_columns == 1:
@@ -131,12 +122,11 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
             ax.set_title(name, linespacing=1.1, fontsize=6 + figure_columns)
         for ax in axes[-per_line:]:  # also where a panel would be missing below
             ax.tick_params(labelbottom=True)
-        yield figure, [Panel(*each) for each in zip(axes, settings, parts, strict=True)]
+        yield figure, list(zip(axes, parts, strict=True))
         legend: dict[str, Any] = {}
         for ax in axes:
-            if ax.get_legend() is None:
-                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-                    legend.setdefault(label, handle)
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                legend.setdefault(label, handle)
         shared = _shared_setting(table, legend)
         if n_panels == 1:
             axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
@@ -146,16 +136,6 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         axis_labels = figure.supxlabel("\n".join(lines)), figure.supylabel(y)
         tallest = _TALLEST if figure_columns == 1 else np.inf
         _fit(figure, axes, axis_labels, grid.shape, (least_height, height), tallest)
-
-
-def _panel_settings(table: pd.DataFrame, by: Sequence[str]) -> list[dict[str, str]]:
-    """Return the combinations of values of the columns `by` that the table has rows of."""
-    settings = []
-    for values in product(*(distinct_values(table, name) for name in by)):
-        setting = dict(zip(by, values, strict=True))
-        if len(matching_rows(table, setting)):
-            settings.append(setting)
-    return settings
 
 
 def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
@@ -169,7 +149,7 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     names = []
     for column in columns:
         value = str(rows[column].iloc[0])
-        names.append(_PROTOCOLS.get(value, value) if column == "protocol" else value)
+        names.append(PROTOCOLS.get(value, value) if column == "protocol" else value)
     if "n_questions" in rows:
         names.append(f"n\xa0=\xa0{rows['n_questions'].max():,.0f}")
     return ", ".join(names)
@@ -201,7 +181,7 @@ def _write_title(
     shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
     shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
     if spare:
-        legend = spare[-1].legend(entries.values(), entries, loc="center left", **shape)
+        legend = spare[-1].legend(entries.values(), entries, loc="center right", **shape)
         legend.set_in_layout(False)
         entries = {}
     # A title of the figure itself would lie over the legend.
@@ -251,7 +231,7 @@ def names_by_mean(table: pd.DataFrame, value: str) -> list[str]:
     return list(means.sort_values(ascending=False, kind="stable").index)
 
 
-def draw_rows(
+def draw_rows(  # noqa: PLR0913 - the parts of a row
     ax: Axes,
     rows: pd.DataFrame,
     value: str,
@@ -259,21 +239,34 @@ def draw_rows(
     *,
     by: str = "",
     styles: Mapping[Any, dict[str, Any]] | None = None,
+    least: float | None = None,
     missing: str = "n/a",
 ) -> None:
     """Draw a value with its interval for each row, from above; several groups side by side.
 
+    Differences have a line at 0.
+
     Args:
         ax: the axes.
         rows: the table, with the columns row, which names the row, `value`, and `<value>_low` and
-            `<value>_high` if there are intervals.
+            `<value>_high` if there are intervals. The column text is written at the right.
         value: the column of the values.
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
+        least: where the x axis begins; smaller values are arrows there. None shows all values.
         missing: what is written in a row without a value.
     """
-    name_rows(ax, names, names)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
+    beside["bbox"] = {"boxstyle": "square,pad=0", "fc": "white", "ec": "none"}
+    for row in np.flatnonzero(~np.isin(names, rows["row"])).tolist():
+        ax.text(0.02, row, missing, **beside)
+    for name, text in zip(rows["row"], rows.get("text", []), strict=False):
+        ax.text(1, list(names).index(name), f" {text}", **beside)
+    if _DIFFERENCE in value:
+        ax.axvline(0, color="black", lw=0.6)
     groups = styles or {"": line_style(0)}
     for index, (group, style) in enumerate(groups.items()):
         some = rows[rows[by] == group] if by else rows
@@ -284,10 +277,50 @@ def draw_rows(
         # Several values of a group in a row lie below each other, too.
         in_row = some.groupby("row")["row"]
         places += (0.6 / len(groups)) * ((in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5)
+        values = some[value].clip(lower=least)
         if f"{value}_low" in some:
-            ends = some[f"{value}_low"].astype(float), some[f"{value}_high"].astype(float)
+            ends = (some[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
             ax.hlines(places, *ends, color=style["color"], lw=1)
-        ax.plot(some[value], places, **{**style, "ls": ""})
-        for place in places[some[value].isna() & bool(missing)].to_numpy(float):
-            transform = ax.get_yaxis_transform()
-            ax.text(0.02, place, missing, transform=transform, fontsize=7, va="center")
+        is_below = values > some[value]
+        ax.plot(values.mask(is_below), places, **{**style, "ls": ""})
+        ax.plot(values[is_below], places[is_below], color=style["color"], **_ARROW)
+        for place in places[some[value].isna()].to_numpy(float):
+            ax.text(0.02, place, missing, **beside)
+    if least is not None and (rows[value] < least).any():
+        label = minus(f"below {least:.2f}")
+        ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
+    width = ax.bbox.width / ax.figure.dpi  # inches
+    ax.locator_params(axis="x", nbins=round(np.clip(2 * width, 3, 6)))
+
+
+def draw_beside_nll(
+    ax: Axes,
+    rows: pd.DataFrame,
+    models: Sequence[str],
+    x: str,
+    paper: pd.DataFrame,
+    **style: Any,
+) -> None:
+    """Draw AUROC of each model against the column `x`, and AUROC of NLL as a dotted line.
+
+    The interval of the difference to NLL is drawn around AUROC, so that it contains the dotted
+    line if the difference may be 0.
+
+    Args:
+        ax: the axes.
+        rows: has the columns x, model and auroc. It may have auroc_minus_nll with its interval.
+        models: the models of all panels.
+        x: a column.
+        paper: the values that the paper printed, with the same columns.
+        **style: the style of the lines, and options of `draw_curves`.
+    """
+    rows = rows.drop(columns=["auroc_low", "auroc_high"], errors="ignore")
+    if "auroc_minus_nll_low" in rows:
+        nll = rows["auroc"] - rows["auroc_minus_nll"]
+        ends = {f"auroc_{end}": nll + rows[f"auroc_minus_nll_{end}"] for end in _ENDS}
+        rows = rows.assign(**ends)
+        for model, value in nll.groupby(rows["model"]).first().items():
+            ax.axhline(value, color=line_style(models.index(model))["color"], **_NLL)
+        ax.plot(np.nan, np.nan, color="black", label="NLL", **_NLL)  # for the legend
+    draw_curves(ax, rows, "model", models, x, **style)
+    draw_curves(ax, paper, "model", models, x, **{**style, **PRINTED})

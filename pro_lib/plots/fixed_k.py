@@ -9,20 +9,17 @@ from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.plots.captions import by_protocol, comparison, join_caption
-from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.captions import PRO_AND_NLL, comparison, join_caption
+from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import (
-    PRINTED,
-    Figure,
-    distinct_values,
-    draw_curves,
-)
+from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
-    "AUROC of PRO with the same number K of answers for every question (K = 1 is NLL), and with "
-    "adaptive K, the answers with p ≥ α, whose α validation questions chose. Bars are 95 % "
-    "confidence intervals of each AUROC by itself."
+    "AUROC of PRO with the K most probable answers of every question, and AUROC of NLL, which is "
+    f"PRO with K = 1 (dotted line). {PRO_AND_NLL} At the right, K is adaptive: the number of "
+    "answers with p ≥ α, with the α that is best on validation questions. Bars are 95 % "
+    "confidence intervals of PRO minus NLL, drawn around PRO: where a bar does not contain the "
+    "dotted line, the two differ."
 )
 
 
@@ -63,48 +60,37 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
     return values[["dataset", "model", "k_choice", "k", "auroc"]]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "AUROC of PRO with the same K for every question, and with adaptive K",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw AUROC against K: a panel for each dataset, a line for each model; adaptive K apart.
 
     Grey symbols are values that the paper printed for the same settings.
 
     Args:
         table: needs the columns k_choice (`fixed` or `adaptive`), k (of fixed rows) and auroc. It
-            may have the interval of auroc, which is drawn as bars, and dataset, model, protocol and
-            n_questions.
+            may have auroc_minus_nll with its interval, which is drawn around auroc as bars, and
+            dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["k_choice", "k", "auroc"], "fixed_k")
     models = distinct_values(table, "model")
     largest = int(table["k"].max())
     end = largest + 2.0
-    paper = printed(table)
     with labelled_figure(
-        table,
+        table.assign(place=table["k"].astype(float).fillna(end)),
         *("dataset", "protocol"),
-        title=title,
-        x="K, the answers that PRO uses (K = 1 is NLL)",
+        title="AUROC of PRO against the number of answers",
+        x="K: PRO uses the K most probable answers",
         y="AUROC",
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
-        for ax, setting, rows in panels:
-            is_fixed = rows["k_choice"] == "fixed"
-            values = paper[paper["dataset"] == setting["dataset"]]
-            for part, style in (
-                (rows[is_fixed], {}),
-                (rows[~is_fixed], {"ls": ""}),
-                (values, PRINTED),
-            ):
-                placed = part.assign(place=part["k"].astype(float).fillna(end))
-                options: dict[str, Any] = {"bars": True, "shift": 0.16, **style}
-                draw_curves(ax, placed, "model", models, "place", **options)
+        for ax, rows in panels:
+            paper = printed(rows)
+            paper = paper.assign(place=paper["k"].astype(float).fillna(end))
+            options: dict[str, Any] = {"bars": True, "shift": 0.16}
+            for choice, some in rows.groupby("k_choice"):
+                of_paper = paper[paper["k_choice"] == choice]
+                draw_beside_nll(ax, some, models, "place", of_paper, **options)
             ax.axvline(largest + 0.8, color="black", lw=0.6)
             ax.set_xlim(0.4, end + 1.4)
             ax.set_xticks([*range(1, largest + 1), end], [*range(1, largest + 1), "adaptive"])
@@ -113,12 +99,8 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Compare the largest K, and adaptive K, with NLL."""
-    findings = []
-    for words, rows in by_protocol(table):
-        largest = rows["k"].max()
-        most = rows[rows["k"] == largest]
-        adaptive = rows[rows["k_choice"] == "adaptive"]
-        if largest > 1:
-            findings.append(comparison(most, f"{words}K = {largest}"))
-        findings.append(comparison(adaptive, f"{words}Adaptive K"))
+    largest = table["k"].max()
+    findings = [comparison(table[table["k_choice"] == "adaptive"], "Adaptive K")]
+    if largest > 1:
+        findings.insert(0, comparison(table[table["k"] == largest], f"K = {largest}"))
     return join_caption(_SHOWN, table, *findings)

@@ -58,9 +58,8 @@ def pro_minus_nll(
     )
 
 
-def score_names(rows: pd.DataFrame) -> list[str]:
-    """Return the choice of K of each row, such as "K = 2" or "α = 0.4"."""
-    names = []
-    for k_choice, k, alpha in zip(rows["k_choice"], rows["k"], rows["alpha"], strict=True):
-        names.append(f"α = {alpha:g}" if k_choice == "adaptive" else f"K = {k:g}")
-    return names
+def with_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the column score, the choice of K, such as "K = 2" or "α = 0.4"."""
+    is_adaptive = table["k_choice"] == "adaptive"
+    alphas = table["alpha"].map("α = {:g}".format)
+    return table.assign(score=alphas.where(is_adaptive, table["k"].map("K = {}".format)))

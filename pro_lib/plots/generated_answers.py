@@ -71,12 +71,7 @@ def costs(run: Run, *, split: str = "test") -> list[pd.DataFrame]:
     return [with_run([row], run, split)]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Distinct answers to a question, and the sum of their probabilities",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the number of distinct answers of questions, and the sum of their probabilities.
 
     There are two panels for each dataset, with a line for each model. Intervals of the left panels
@@ -86,7 +81,6 @@ def draw(
         table: has a row per question, and needs the columns n_distinct and mass. It may have
             dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, list(_MEASURES), "generated_answers")
     models = distinct_values(table, "model")
@@ -94,15 +88,15 @@ def draw(
     with labelled_figure(
         pd.concat(measured),
         *("dataset", "measure"),
-        title=title,
+        title="Distinct answers to a question, and the sum of their probabilities",
         y="share of questions",
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2 * figure_columns,
         sharey=False,
     ) as (figure, panels):
-        for ax, setting, rows in panels:
-            measure = setting["measure"]
+        for ax, rows in panels:
+            measure = rows["measure"].iloc[0]
             draw_model = _draw_counts if measure == "n_distinct" else _draw_distribution
             largest = table[measure].max()
             for index, model in enumerate(models):
@@ -134,7 +128,7 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
         f"{span(means['n_answers'], '{:.1f}')} answers each. On average, "
         f"{span(means['n_distinct'], '{:.1f}')} answers are distinct, and their probabilities sum "
         f"to {span(means['mass'], '{:.2f}')}; with repeats the sum is above 1 for "
-        f"{percent_span(means['is_above'])} of the questions. At α = {alpha:g}, PRO keeps more "
+        f"{percent_span(means['is_above'])} of the questions. At α = {alpha:g}, PRO uses more "
         f"than one answer for {percent_span(means['has_several'])} of the questions, and equals "
         "NLL for the others."
     )

@@ -15,25 +15,25 @@ from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, name_rows, set_ticks
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, drawn_methods, set_ticks
 
 _SHOWN = (
-    "Share of the questions that each method may answer (bars) if an accuracy is guaranteed "
-    "(dashed line), and the accuracy of these answers with its 95 % confidence interval (points). "
-    "A method answers the questions with a score below a threshold, which all validation questions "
-    "give, with a confidence of {confidence:g} % for each row by itself."
+    "A method answers only questions with an uncertainty below a threshold, which validation "
+    "questions choose so that the accuracy of these answers in the population is guaranteed "
+    "(dashed line) with a confidence of {confidence:g} % for each row. Bars are the share of the "
+    "test questions that are answered, points the accuracy of these answers with its 95 % "
+    "confidence interval."
 )
 _POINT: dict[str, Any] = {
-    "label": "their accuracy",
+    "label": "accuracy of these answers",
     "color": COLORS[1],
     "marker": "o",
     "ms": 3,
     "ls": "",
     "zorder": 3,
 }
-_BAR: dict[str, Any] = {"label": "share answered", "color": COLORS[4], "zorder": 1}
+_BAR: dict[str, Any] = {"label": "share of questions answered", "color": COLORS[4], "zorder": 1}
 _TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--", "label": "guaranteed accuracy"}
-_BOX = {"boxstyle": "square,pad=0", "facecolor": "white", "edgecolor": "none"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -125,25 +125,20 @@ def _rows(
     return [with_setting(pd.DataFrame(methods).join(results), reported)]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Share answered with a guaranteed accuracy",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
-    There is a panel for each target, dataset, model and protocol, and a row for each method. A
-    target that is guaranteed for no method has no panel, and a figure of one column has the two
-    lowest targets of each setting.
+    There is a panel for each target, dataset, model and protocol, and a row for each method that
+    figures of AUROC have. A target that is guaranteed for none of them has no panel, and a figure
+    of one column has the two lowest targets of each setting.
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
             interval of accuracy, and dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
+    table = table[drawn_methods(table)]
     goals = table["target"].map("accuracy ≥ {:g}".format)
     table = table.assign(row=method_labels(table), goal=goals)
     names = names_by_mean(table, "coverage")
@@ -155,22 +150,20 @@ def draw(
     with labelled_figure(
         shown,
         *settings,
-        title=title,
-        x="share answered (bars) and correct (points)",
+        title="Questions answered with a guaranteed accuracy",
+        x="share of questions, accuracy",
         figure_columns=figure_columns,
         per_line=min(shown["goal"].nunique(), 1 + figure_columns),
-        height=0.15 * len(names),
+        height=0.17 * len(names),
         least_height=0.108 * len(names),
         sharex=True,
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            draw_rows(ax, rows, "accuracy", names, styles={"": _POINT}, missing="")
-            places = rows["row"].map(names.index)
-            ax.barh(places, rows["coverage"], 0.7, **_BAR)
+        for ax, rows in panels:
+            is_answered = rows["coverage"] > 0
+            options: dict[str, Any] = {"styles": {"": _POINT}, "missing": "not guaranteed"}
+            draw_rows(ax, rows[is_answered], "accuracy", names, **options)
+            ax.barh(rows["row"].map(names.index), rows["coverage"], 0.7, **_BAR)
             ax.axvline(rows["target"].iloc[0], **_TARGET)
-            for place in places[rows["coverage"] == 0]:
-                ax.text(0.02, place, "not guaranteed", fontsize=7, va="center", bbox=_BOX)
-            name_rows(ax, names, list(rows["row"]))
             ax.set_xlim(0, 1.02)
             set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
@@ -178,22 +171,23 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Say for how many methods each accuracy is guaranteed, and how many questions they answer."""
-    n_settings = len(table.drop_duplicates(["dataset", "model"]))
+    drawn = table[drawn_methods(table)]
+    n_settings = len(drawn.drop_duplicates(["dataset", "model"]))
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
-    parts = []
-    for target, rows in table.groupby("target"):
+    findings = []
+    for target, rows in drawn.groupby("target"):
         guaranteed = rows[rows["coverage"] > 0]
-        part = f"{target:g} for {len(guaranteed)} of {len(rows)}"
+        finding = f"An accuracy of {target:g} is guaranteed for {len(guaranteed)} of {len(rows)}"
+        finding += f" {methods}"
         if len(guaranteed):
-            part += f", which answer {percent_span(guaranteed['coverage'])} of the questions"
+            finding += f", which answer {percent_span(guaranteed['coverage'])} of the questions"
         known = guaranteed["accuracy"].dropna()
         if len(known):
-            part += f", {percent_span(known)} of them correctly"
+            finding += f", {percent_span(known)} of them correctly"
         n_below = (guaranteed["accuracy_high"] < target).sum()
         if n_below:
-            part += f" (below it in {n_below}, by the interval)"
-        parts.append(part)
-    finding = f"The accuracy that is guaranteed, for how many of the {methods}: {'; '.join(parts)}."
+            finding += f" (below it in {n_below}, by the interval)"
+        findings.append(f"{finding}.")
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0])
-    return join_caption(shown, table, finding, by_labels)
+    return join_caption(shown, drawn, *findings, by_labels)

@@ -10,17 +10,12 @@ from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.plots.captions import by_protocol, join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting
-from pro_lib.plots.style import (
-    ALPHA_LABELS,
-    Figure,
-    alpha_axis,
-    distinct_values,
-    draw_curves,
-)
+from pro_lib.plots.style import ALPHA_LABEL, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "Mean number K of answers that PRO keeps at each α, with its 95 % confidence interval (band): "
-    "the answers with p ≥ α, or the most probable one if there are none."
+    "Mean number K of answers that PRO, a lower bound of the entropy, uses of each question, "
+    "against the threshold α. PRO uses the answers with p ≥ α, or the most probable one if there "
+    "are none. Bands are 95 % confidence intervals of the mean; they are narrow."
 )
 
 
@@ -39,13 +34,7 @@ def table(evaluation: Evaluation) -> dict[str, Any]:
     return {"alpha": alphas, "mean_k": mean, "mean_k_low": low, "mean_k_high": high}
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    alpha_scale: str = "log",
-    title: str = "Number of answers that PRO keeps, against α",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "log") -> Figure:
     """Draw the mean number of answers against α: a panel for each dataset, a line for each model.
 
     Args:
@@ -53,20 +42,19 @@ def draw(
             model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         alpha_scale: `log`, or `linear` as in the paper.
-        title: the title of the figure.
     """
     table = checked_table(table, ["alpha", "mean_k"], "k_vs_alpha")
     models = distinct_values(table, "model")
     with labelled_figure(
         table,
         *("dataset", "protocol"),
-        title=title,
-        x=ALPHA_LABELS[alpha_scale],
-        y="answers kept, mean",
+        title="Number of answers that PRO uses",
+        x=ALPHA_LABEL,
+        y="mean number of answers",
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
             style: dict[str, Any] = {"marker": "", "clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax, alpha_scale)
@@ -81,7 +69,7 @@ def caption(table: pd.DataFrame, *, alpha: float = 0.4) -> str:
     for words, rows in by_protocol(table):
         kept = [span(rows.loc[rows["alpha"] == a, "mean_k"], "{:.2f}") for a in (nearest, smallest)]
         findings.append(
-            f"{words}PRO keeps {kept[0]} answers to a question on average at α = {nearest:g}, "
+            f"{words}PRO uses {kept[0]} answers to a question on average at α = {nearest:g}, "
             f"and {kept[1]} at α = {smallest:g}."
         )
-    return join_caption(_SHOWN, table, *findings)
+    return join_caption(_SHOWN, table.drop(columns="correctness", errors="ignore"), *findings)

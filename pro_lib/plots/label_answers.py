@@ -16,21 +16,24 @@ from pro_lib.labels.file import labeller_agreement
 from pro_lib.plots.captions import (
     by_protocol,
     difference_values,
+    join_caption,
     listed,
     significant_signs,
-    span,
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
-from pro_lib.plots.style import Figure, labelled_styles
+from pro_lib.plots.style import Figure, drawn_methods, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
-_JUDGE_NAMES = {
-    "labels": "by labels of a sample, with predictions for the others",
-    "rouge_l": "by ROUGE-L of all answers",
-}
+_JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
 JUDGES = ("labels", "rouge_l")
+_SHOWN = (
+    "AUROC of each method (right) and its paired difference to NLL (left) with 95 % confidence "
+    "intervals, if labels of a sample{given} decide which answers are correct, and if ROUGE-L > "
+    "0.3 decides for all answers. A model that is fitted to the labels predicts the other ones, "
+    "and the labels correct the errors of its predictions."
+)
 
 
 @dataclass(frozen=True)
@@ -135,12 +138,7 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     return labeller_agreement(labels)
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "AUROC of each method, by labels and by ROUGE-L",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method and its difference to NLL, by labels and by ROUGE-L.
 
     Every setting has two panels: the differences to NLL, and the AUROCs. A method without an
@@ -149,33 +147,30 @@ def draw(
     Args:
         table: needs the columns judge (`labels` or `rouge_l`), method, auroc and auroc_minus_nll,
             both with the ends of their intervals. It may have similarity, dataset, model, protocol
-            and n_questions.
+            and n_questions. Methods that figures do not draw are left out.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     needed = ["judge", "method"]
     for name in _QUANTITIES.values():
         needed += [name, f"{name}_low", f"{name}_high"]
     table = checked_table(table, needed, "label_answers")
+    table = table[drawn_methods(table)].assign(judged=table["judge"].replace(_JUDGE_NAMES))
     table = table.assign(row=method_labels(table))
     names = sorted(table["row"].unique(), key=lambda name: name != "NLL")
-    styles = labelled_styles({judge: _JUDGE_NAMES.get(judge, judge) for judge in table["judge"]})
+    styles = labelled_styles(table["judged"])
     with labelled_figure(
         pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
         *("model", "dataset", "protocol", "quantity"),
-        title=title,
+        title="AUROC of each method, by labels and by ROUGE-L",
         x="value with 95 % interval",
         figure_columns=figure_columns,
         per_line=2,
         height=0.22 * len(names),
         least_height=0.2 * len(names),
     ) as (figure, panels):
-        for ax, setting, rows in panels:
-            value = _QUANTITIES[setting["quantity"]]
-            draw_rows(ax, rows, value, names, by="judge", styles=styles, missing="not shown")
-            ax.locator_params(axis="x", nbins=4)
-            if value == "auroc_minus_nll":
-                ax.axvline(0, color="black", lw=0.6)
+        for ax, rows in panels:
+            value = _QUANTITIES[rows["quantity"].iloc[0]]
+            draw_rows(ax, rows, value, names, by="judged", styles=styles, missing="not shown")
     return figure
 
 
@@ -186,20 +181,13 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
         table: the table that is drawn.
         labellers: the names of those who gave the labels.
     """
-    n = span(table["n_questions"], "{:,.0f}")
-    count = span(table["n_labels"], "{:,.0f}")
+    table = table[drawn_methods(table)]
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
-    sentences = [
-        "AUROC of each method and its difference to NLL, with 95 % confidence intervals, by "
-        f"labels of {count} answers{given} and by ROUGE-L > 0.3 of all n = {n} answers. A model "
-        "that is fitted to the labels predicts the other ones, and the labels correct the errors "
-        "of its predictions."
-    ]
+    findings = []
     for words, rows in by_protocol(table):
         for _, setting in rows.groupby(["dataset", "model"], sort=False):
-            sentences.append(_difference_sentence(words, setting))
-            sentences.append(_judge_sentence(setting))
-    return " ".join(filter(None, sentences))
+            findings += [_difference_sentence(words, setting), _judge_sentence(setting)]
+    return join_caption(_SHOWN.format(given=given), table, *findings)
 
 
 def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
@@ -228,5 +216,5 @@ def _judge_sentence(rows: pd.DataFrame) -> str:
     shows = "do not show" if low <= by_rouge <= high else "show"
     return (
         f"AUROC of NLL is {value:.3f} ({low:.3f} to {high:.3f}) by the labels and {by_rouge:.3f} "
-        f"by ROUGE-L, so the labels {shows} that ROUGE-L shifts it."
+        f"by ROUGE-L, so the labels {shows} that ROUGE-L changes it."
     )

@@ -7,18 +7,18 @@ import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.plots.captions import by_protocol, comparison, join_caption
+from pro_lib.plots.captions import PRO_AND_NLL, comparison, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import Figure, difference_axis, labelled_styles
+from pro_lib.plots.style import PROTOCOLS, Figure, labelled_styles
 
 _SHOWN = (
-    "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that is found "
-    "several times counts several times (protocol paper) or once (protocol workbench). The first "
-    "row has the α that is best on validation questions. The axis is logarithmic beyond ±0.02."
+    "Beam search may find an answer several times: either each time counts (as in the paper), or "
+    "each answer counts once (as in the workbench). AUROC of PRO minus that of NLL with 95 % "
+    f"confidence intervals. {PRO_AND_NLL} With a fixed K, it uses the K most probable answers; “α "
+    "chosen” is the best α on validation questions."
 )
-_NAMES = {"paper": "repeats counted (paper)", "workbench": "each answer once (workbench)"}
 
 
 @per_setting
@@ -39,42 +39,33 @@ def table(splits: Splits, *, alpha: float = 0.4) -> dict[str, Any]:
     }
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "PRO minus NLL, with and without repeats",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the difference to NLL: a panel for each setting, a row for each choice of K.
 
     Args:
         table: needs the columns protocol, choice and auroc_minus_nll. It may have the interval of
             the difference, dataset, model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
-    names = list(table["choice"].unique())
-    styles = labelled_styles({name: _NAMES.get(name, name) for name in table["protocol"]})
+    table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOLS))
+    names = list(table["row"].unique())
+    styles = labelled_styles(table["counted"])
     with labelled_figure(
-        table.assign(row=table["choice"]),
+        table,
         *("model", "dataset"),
-        title=title,
-        x="AUROC of PRO minus that of NLL (log scale beyond ±0.02)",
+        title="PRO minus NLL, with and without repeated answers",
+        x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
         height=0.26 * len(names),
         sharex=True,
     ) as (figure, panels):
-        for ax, _, rows in panels:
-            draw_rows(ax, rows, "auroc_minus_nll", names, by="protocol", styles=styles)
-            difference_axis(ax, "x", (0.1 if figure_columns == 2 else 0.3, 0.02))
+        for ax, rows in panels:
+            draw_rows(ax, rows, "auroc_minus_nll", names, by="counted", styles=styles)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with the α chosen on validation questions with NLL, in each protocol."""
-    findings = []
-    for words, rows in by_protocol(table):
-        chosen = rows[rows["choice"] == "α chosen"]
-        findings.append(comparison(chosen, f"{words}PRO"))
-    return join_caption(_SHOWN, table, *findings)
+    chosen = table[table["choice"] == "α chosen"]
+    return join_caption(_SHOWN, table, comparison(chosen, "PRO with the chosen α"))

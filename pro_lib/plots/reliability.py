@@ -1,6 +1,7 @@
 """Accuracy against the confidence that is fitted to a score (notebook 11)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -12,19 +13,15 @@ from pro_lib.evaluation.methods import kinds_of_figures
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import (
-    Figure,
-    distinct_values,
-    line_style,
-    set_ticks,
-)
+from pro_lib.plots.style import Figure, distinct_values, draw_curves, set_ticks
 
 _SHOWN = (
-    "Accuracy against confidence, a function of each score that isotonic regression fits on "
-    "validation questions. A point is a bin of questions with similar confidence, its area their "
-    "number, its bar the 95 % confidence interval of their accuracy. Points on the dotted line are "
-    "calibrated; the expected calibration error (ECE) is their mean distance from it."
+    "Can an uncertainty be turned into a probability of a correct answer? Isotonic regression on "
+    "validation questions turns each score into such a confidence. A point is a group of at least "
+    "20 test questions with similar confidence, and its bar is the 95 % confidence interval of "
+    "their accuracy. On the diagonal (dotted line), confidence and accuracy are the same."
 )
+_FEWEST = 20  # questions of a group that is drawn
 _RENAMED = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
 
 
@@ -92,47 +89,35 @@ def calibrations(
     return fitted
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "Reliability of confidences fitted to scores",
-) -> Figure:
-    """Draw accuracy against confidence: a panel for each method, a symbol for each setting.
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+    """Draw accuracy against confidence: a panel for each method, a line for each setting.
 
     Args:
         table: needs the columns method, confidence, n_in_bin, and accuracy with its interval. It
-            may have similarity, dataset, model and protocol.
+            may have similarity, dataset, model, protocol and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     needed = ["method", "confidence", "accuracy", "accuracy_low", "accuracy_high", "n_in_bin"]
     table = checked_table(table, needed, "reliability")
-    settings = table["model"] + ", " + table["dataset"]
+    table = table[table["n_in_bin"] >= _FEWEST]
+    varied = [name for name in ("dataset", "model") if len(distinct_values(table, name)) > 1]
+    settings = table[varied].agg(", ".join, axis=1) if varied else ""
     table = table.assign(label=method_labels(table), setting=settings)
-    names = distinct_values(table, "setting")
-    n_methods = table["label"].nunique()
+    names = list(table["setting"].unique())
     with labelled_figure(
-        table.drop(columns="n_questions", errors="ignore"),
-        *("protocol", "label"),
-        title=title,
+        table,
+        *("label", "protocol"),
+        title="Accuracy against confidence",
         x="confidence",
         y="accuracy",
         figure_columns=figure_columns,
-        per_line=n_methods if n_methods <= 3 else 2 * figure_columns,
+        height=1.8,
         sharex=True,
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
-            for index, name in enumerate(names):
-                bins = rows[rows["setting"] == name]
-                style = line_style(index)
-                ends = bins["accuracy_low"], bins["accuracy_high"]
-                ax.vlines(bins["confidence"], *ends, color=style["color"], lw=0.6)
-                sizes = 60 * bins["n_in_bin"] / bins["n_in_bin"].sum() + 4
-                shape = {"edgecolors": style["color"], "facecolors": "none", "lw": 0.8}
-                shape |= {"marker": style["marker"], "label": name if len(names) > 1 else ""}
-                ax.scatter(bins["confidence"], bins["accuracy"], sizes, **shape)
+            options: dict[str, Any] = {"bars": True, "lw": 0.8, "clip_on": False}
+            draw_curves(ax, rows, "setting", names, "confidence", "accuracy", **options)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             for axis in (ax.xaxis, ax.yaxis):
                 set_ticks(axis, (0, 0.5, 1))
@@ -141,8 +126,11 @@ def draw(
 
 def caption(table: pd.DataFrame) -> str:
     """Name the smallest and the largest calibration error of each method."""
-    if table["ece"].isna().any():
-        return join_caption(_SHOWN, table)
-    errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
-    parts = [f"{name} {span(values)}" for name, values in errors]
-    return join_caption(_SHOWN, table, f"The ECE is {listed(parts)}.")
+    finding = ""
+    if table["ece"].notna().all():
+        errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
+        parts = [f"{name} {span(values)}" for name, values in errors]
+        finding = (
+            f"The mean distance from the diagonal (expected calibration error) is {listed(parts)}."
+        )
+    return join_caption(_SHOWN, table, finding)

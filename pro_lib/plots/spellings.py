@@ -3,17 +3,19 @@
 import numpy as np
 import pandas as pd
 
-from pro_lib.plots.captions import signed_span, significant_signs
+from pro_lib.plots.captions import PRO_AND_NLL, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table
-from pro_lib.plots.gains import GAIN, score_names
+from pro_lib.plots.gains import GAIN
 from pro_lib.plots.style import Figure
 from pro_lib.plots.worlds import BOTH_VARIED, SPELLINGS, draw_gains
 
 _ERRORS = {-1: "(overconfident)", 0: "(calibrated)", 1: "(underconfident)"}
 _SHOWN = (
-    "AUROC of PRO minus that of NLL in simulated worlds (bars: 95 % confidence intervals), against "
+    "Simulated questions: AUROC of PRO minus that of NLL with 95 % confidence intervals, against "
     "the number of spellings of each meaning, between which its probability is divided at random. "
-    "Panels differ in the calibration of the model: below 1 it is overconfident."
+    "The true answer is drawn with the probabilities of the model to the power “calibration”: "
+    f"below 1 the model is overconfident. {PRO_AND_NLL} With a fixed K, it uses the K most "
+    "probable answers."
 )
 
 
@@ -22,27 +24,25 @@ def table(worlds: pd.DataFrame) -> pd.DataFrame:
     return worlds[worlds["varied"].isin([BOTH_VARIED, SPELLINGS])]
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "PRO minus NLL by spellings and calibration",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the gain of PRO over NLL against the number of spellings: a panel for each calibration.
 
     Args:
         table: needs the columns calibration, level, k_choice, k, alpha and auroc_minus_nll with its
             interval.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     needed = ["calibration", "level", "k_choice", "k", "alpha", *GAIN]
     table = checked_table(table, needed, "spellings").sort_values("calibration", kind="stable")
     errors = np.sign(table["calibration"] - 1).map(_ERRORS)
     names = table["calibration"].map("calibration\xa0{:g} ".format) + errors
-    table = table.assign(panel=names, score=score_names(table))
-    x = "spellings of each meaning"
-    return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
+    return draw_gains(
+        table.assign(panel=names),
+        title="PRO minus NLL by spellings and calibration",
+        x="spellings of each meaning",
+        figure_columns=figure_columns,
+        per_line=figure_columns + 1,
+    )
 
 
 def caption(table: pd.DataFrame) -> str:
@@ -59,5 +59,5 @@ def caption(table: pd.DataFrame) -> str:
             f"{words}, PRO is significantly better than NLL in {n_better} of {len(rows)} "
             f"comparisons and worse in {n_worse} ({signed_span(rows['auroc_minus_nll'])})."
         )
-    n_questions = f"Each world has {table['n_questions'].max():,} questions."
+    n_questions = f"Each case has {table['n_questions'].max():,} questions."
     return " ".join([_SHOWN, n_questions, *findings])

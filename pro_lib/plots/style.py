@@ -1,11 +1,9 @@
 """The style that all figures share: colours, axes, lines and legends."""
 
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt  # noqa: F401 - for the modules of figures
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -13,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pro_lib.evaluation.methods import METHODS, kinds_of_figures
+from pro_lib.evaluation.methods import kinds_of_figures
 
 # The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
 # be read in greyscale.
@@ -53,10 +51,8 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     "svg.hashsalt": "pro",
     "svg.fonttype": "none",
 }
-ALPHA_LABELS = {
-    "log": "α, the least probability of an answer that is kept (log scale above 0.001)",
-    "linear": "α, the least probability of an answer that is kept",
-}
+ALPHA_LABEL = "α: PRO uses the answers with p ≥ α"
+PROTOCOLS = {"paper": "repeats counted", "workbench": "each answer once"}
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -65,20 +61,10 @@ def line_style(index: int) -> dict[str, Any]:
     return style | {"ms": MARKER_SIZE}  # legends are made where the style does not apply
 
 
-def method_styles(labels: Sequence[str]) -> list[int]:
-    """Return the index of the `line_style` of each method, by its label.
-
-    A method with a style of its own has it in all figures, unless the figure has the method twice,
-    with two comparisons of meanings. The other methods have the styles that are left.
-    """
-    methods = [label.split(" (")[0] for label in labels]
-    chosen = {}
-    for label, name in zip(labels, methods, strict=True):
-        style = METHODS[name].style if name in METHODS else None
-        if style is not None and methods.count(name) == 1:
-            chosen[label] = style
-    left = (index for index in count() if index not in chosen.values())
-    return [chosen[label] if label in chosen else next(left) for label in labels]
+def labelled_styles(names: Iterable) -> dict[Any, dict[str, Any]]:
+    """Return the style of each name, with the name as its label in the legend."""
+    different = dict.fromkeys(names)
+    return {name: line_style(index) | {"label": name} for index, name in enumerate(different)}
 
 
 def drawn_methods(table: pd.DataFrame) -> pd.Series:
@@ -91,21 +77,16 @@ def distinct_values(table: pd.DataFrame, column: str) -> list:
     return sorted(dict.fromkeys(table.get(column, ())), key=lambda value: value != "PRO")
 
 
-def matching_rows(table: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
-    """Return the rows with these values by column."""
-    return table[(table[list(chosen)] == pd.Series(chosen, dtype=object)).all(axis=1)]
-
-
 def minus(text: str) -> str:
     """Return a number with the sign for minus in place of a hyphen."""
     return text.replace("-", "−")
 
 
-def set_ticks(axis: Axis, ticks: Sequence[float], form: str = "{:g}") -> None:
+def set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
     """Set the ticks of an axis, labelled with plain numbers."""
     axis.set(
         major_locator=FixedLocator(ticks),
-        major_formatter=lambda value, _: minus(form.format(value)) if value else "0",
+        major_formatter=lambda value, _: f"{value:g}",
         minor_locator=NullLocator(),
     )
 
@@ -126,57 +107,22 @@ def alpha_axis(ax: Axes, scale: str = "log") -> None:
     set_ticks(ax.xaxis, (0, 0.01, 0.1, 0.4, 1))
 
 
-def difference_axis(
-    ax: Axes, name: str, ticks: Sequence[float] = (0.1, 0.02), *, linear: float = 0.02
-) -> None:
-    """Make the x or y axis one of differences, with a line at 0.
-
-    Args:
-        ax: the axes.
-        name: x or y.
-        ticks: the ticks above 0, from the largest; the same are below 0.
-        linear: the axis is linear up to this difference, and logarithmic beyond it.
-    """
-    is_x = name == "x"
-    (ax.set_xscale if is_x else ax.set_yscale)("symlog", linthresh=linear)
-    (ax.axvline if is_x else ax.axhline)(0, color="black", lw=0.6)
-    values = [*[-tick for tick in ticks], 0, *reversed(ticks)]
-    set_ticks(ax.xaxis if is_x else ax.yaxis, values, "{:+g}")
-
-
-def name_rows(ax: Axes, names: Sequence[str], present: Sequence[str]) -> None:
-    """Name the rows of a panel, from above; say n/a in those that are not `present`."""
-    for row in np.flatnonzero(~np.isin(names, list(present))).tolist():
-        ax.text(0, row, " n/a", transform=ax.get_yaxis_transform(), fontsize=7, va="center")
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-
-
 def draw_curve(
-    ax: Axes,
-    x: pd.Series,
-    line: pd.DataFrame,
-    index: int,
-    *,
-    y: str,
-    bars: bool = False,
-    **other: Any,
+    ax: Axes, line: pd.DataFrame, x: str, y: str, *, bars: bool = False, **style: Any
 ) -> None:
     """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars."""
-    step = 1 if bars else max(1, len(line) // 4)
-    drawn = {**line_style(index), "markevery": (2 * index % step, step), **other}
-    ax.plot(x, line[y], **drawn)
+    ax.plot(line[x], line[y], **style)
     if f"{y}_low" not in line:
         return
-    color = drawn["color"]
+    color = style["color"]
     ends = line[f"{y}_low"].astype(float), line[f"{y}_high"].astype(float)
     if bars:
-        ax.vlines(x, *ends, color=color, lw=0.8)
+        ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        ax.fill_between(x, *ends, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=drawn["ls"])
+        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=style["ls"])
 
 
-def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curves
+def draw_curves(
     ax: Axes,
     table: pd.DataFrame,
     by: str,
@@ -185,25 +131,11 @@ def draw_curves(  # noqa: PLR0913 - the last two describe the whole set of curve
     y: str = "auroc",
     *,
     shift: float = 0.0,
-    styles: Sequence[int] | None = None,
     **other: Any,
 ) -> None:
-    """Draw a curve over the column `x` for each name in the column `by`, `shift` apart.
-
-    `styles` are the indices of the line styles; None for 0, 1, ….
-    """
-    styles = range(len(names)) if styles is None else styles
-    for place, (name, style) in enumerate(zip(names, styles, strict=True)):
+    """Draw a curve over the column `x` for each name in the column `by`, `shift` apart."""
+    for place, (name, style) in enumerate(labelled_styles(names).items()):
         line = table[table[by] == name]
-        if line.empty:
-            continue
-        places = line[x].astype(float) + shift * (place - (len(names) - 1) / 2)
-        draw_curve(ax, places, line, style, y=y, **{"label": name, **other})
-
-
-def labelled_styles(labels: Mapping[Any, str]) -> dict[Any, dict[str, Any]]:
-    """Return the style of each name, with its label in the legend."""
-    return {
-        name: line_style(index) | {"label": label}
-        for index, (name, label) in enumerate(labels.items())
-    }
+        if len(line):
+            moved = line[x].astype(float) + shift * (place - (len(names) - 1) / 2)
+            draw_curve(ax, line.assign(**{x: moved}), x, y, **style | other)

@@ -15,10 +15,10 @@ from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import difference_values, signed_span, significant_signs
+from pro_lib.plots.captions import PRO_AND_NLL, difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.gains import GAIN, pro_minus_nll, score_names
-from pro_lib.plots.style import Figure, difference_axis, distinct_values, draw_curves
+from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
+from pro_lib.plots.style import Figure, distinct_values, draw_curves
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
 
@@ -71,13 +71,13 @@ VARIED = {
 # The spellings are varied again in worlds of a model that is not calibrated.
 BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
-# The properties that are not drawn, because PRO differs least from NLL by them.
-_NOT_DRAWN = ["sharpness of probabilities", "possible meanings of an answer", BOTH_VARIED]
-_LEVELS = {"most probable": "top", "distinct samples": "distinct\nsamples"}
+_DRAWN = list(VARIED)[2:5] + list(VARIED)[6:]  # the answers of models are not samples
 _SHOWN = (
-    "AUROC of PRO minus that of NLL in simulated worlds, which differ from a base world in one "
-    "property each (bars: 95 % confidence intervals). In a calibrated world, the true answer is "
-    "drawn with the probabilities of the model; below 1 the model is overconfident."
+    "Simulated questions, which show when PRO can be better than NLL: AUROC of PRO minus that of "
+    "NLL with 95 % confidence intervals. Each panel varies one property of a base case, in which "
+    "the model is calibrated (the true answer is drawn with its probabilities) and each meaning "
+    "has one spelling. With more spellings, the probability of a meaning is divided between them. "
+    f"{PRO_AND_NLL} With a fixed K, it uses the K most probable answers."
 )
 
 
@@ -124,50 +124,45 @@ def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def draw(
-    table: pd.DataFrame,
-    *,
-    figure_columns: int = 2,
-    title: str = "PRO minus NLL in simulated worlds",
-) -> Figure:
+def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the gain of PRO over NLL against one property: a line for each α or K.
-
-    The figure has the five properties by which PRO differs most from NLL.
 
     Args:
         table: needs the columns varied, level, k_choice, k, alpha and auroc_minus_nll with its
-            interval.
+            interval. The sharpness, the number of meanings and how answers are found are not drawn.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
-        title: the title of the figure.
     """
     table = checked_table(table, ["varied", "level", "k_choice", "k", "alpha", *GAIN], "worlds")
-    table = table[~table["varied"].isin(_NOT_DRAWN)]
-    table = table.assign(panel=table["varied"], score=score_names(table))
-    x = "value of the property"
-    return draw_gains(table, x=x, figure_columns=figure_columns, title=title)
+    drawn = table[table["varied"].isin(_DRAWN)]
+    title = "PRO minus NLL by properties of simulated questions"
+    return draw_gains(
+        drawn.assign(panel=drawn["varied"]),
+        title=title,
+        x="value of the property in the title",
+        figure_columns=figure_columns,
+        per_line=2,
+    )
 
 
-def draw_gains(table: pd.DataFrame, *, x: str, figure_columns: int, title: str) -> Figure:
-    """Draw a panel for each value of the column panel, a line for each value of score."""
+def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
+    """Draw a panel for each value of the column panel, a line for each α or K."""
+    table = with_scores(table)
     scores = distinct_values(table, "score")
     with labelled_figure(
         table.drop(columns=["n_questions", "dataset", "model"], errors="ignore"),
         "panel",
-        title=title,
-        x=x,
-        y="AUROC of PRO minus that of NLL\n(log scale beyond ±0.02)",
-        figure_columns=figure_columns,
-        per_line=figure_columns + 1,
+        y="AUROC of PRO minus that of NLL",
         height=1.3,
+        **options,
     ) as (figure, panels):
-        for ax, _, rows in panels:
+        for ax, rows in panels:
             levels = distinct_values(rows, "level")
             placed = rows.assign(place=rows["level"].map(levels.index))
             style: dict[str, Any] = {"bars": True, "shift": 0.08, "lw": 0.8, "ms": 2.8}
             draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
-            ax.set_xticks(range(len(levels)), [_LEVELS.get(str(each), each) for each in levels])
+            ax.axhline(0, color="black", lw=0.6)
+            ax.set_xticks(range(len(levels)), levels)
             ax.set_xlim(-0.4, len(levels) - 0.6)
-            difference_axis(ax, "y")
     return figure
 
 
@@ -176,20 +171,19 @@ def caption(table: pd.DataFrame) -> str:
 
     Significance is decided for all comparisons of the table together. The base world counts once.
     """
-    drawn = table[~table["varied"].isin(_NOT_DRAWN)]
-    every = drawn.drop_duplicates(["world", "k_choice", "k", "alpha"])
+    drawn = table[table["varied"].isin(_DRAWN)]
+    every = with_scores(drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
     signs = significant_signs(every)
     ideal = every[(every["calibration"] == 1) & (every["n_spellings"] == 1)]
     most = every[every["auroc_minus_nll"] == every["auroc_minus_nll"].max()].head(1)
-    [score] = score_names(most)
     sentences = [
-        f"Each world has {every['n_questions'].max():,} questions.",
-        f"With at least one of these α and K, PRO is {_world_counts(every, signs)}; in those of a "
+        f"Each case has {every['n_questions'].max():,} questions.",
+        f"With at least one of these α and K, PRO is {_world_counts(every, signs)}. In those of a "
         f"calibrated model with one spelling of each meaning it is {_world_counts(ideal, signs)} "
         f"({signed_span(ideal['auroc_minus_nll'])}).",
-        f"The largest of {len(every)} gains is {difference_values(most, 'auroc_minus_nll')}, with "
-        f"{score}, calibration {most['calibration'].item():g} and {most['n_spellings'].item()} "
-        "spellings.",
+        f"The largest of {len(every)} differences is "
+        f"{difference_values(most, 'auroc_minus_nll')}, with {most['score'].item()}, calibration "
+        f"{most['calibration'].item():g} and {most['n_spellings'].item()} spellings.",
     ]
     return " ".join([_SHOWN, *sentences])
 
@@ -200,7 +194,7 @@ def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
     n_better = rows.loc[signs > 0, "world"].nunique()
     n_worse = rows.loc[signs < 0, "world"].nunique()
     n = rows["world"].nunique()
-    return f"significantly better than NLL in {n_better} of {n} worlds and worse in {n_worse}"
+    return f"significantly better than NLL in {n_better} of {n} cases and worse in {n_worse}"
 
 
 def _groups() -> list[tuple[str, str, World]]:

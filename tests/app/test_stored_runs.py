@@ -5,8 +5,8 @@ import warnings
 
 import pandas as pd
 import pytest
+from commands import typed
 from pandas.testing import assert_frame_equal
-from test_cli import typed
 
 from pro_lib import generate, load_questions, read_run
 from pro_lib.app import explorer, judge_verdicts, scored_answers, single_question

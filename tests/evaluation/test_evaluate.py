@@ -1,13 +1,11 @@
-import json
 import subprocess
 import sys
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged_questions import evaluate, s_pro
 from test_damaged_input import TABLES, WRITE
 
@@ -15,7 +13,6 @@ from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.evaluation.run_evaluation import common_methods
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
@@ -57,19 +54,13 @@ def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_it
     judged = evaluate(BEAMS, samples=SAMPLES)
     assert list(judged.answers["text"]) == ["yes", "no", "yes"]
     assert list(judged.correct) == [True, False, True]
-    better = toy_run(
-        {"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]}, strategy="greedy"
-    )
-    assert list(evaluate(BEAMS, samples=SAMPLES, others=[better]).answers["text"]) == [
-        "no",
-        "no",
-        "yes",
-    ]
+    better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]})
+    with_better = evaluate(BEAMS, samples=SAMPLES, others=[better])
+    assert list(with_better.answers["text"]) == ["no", "no", "yes"]
     table = judged.with_pro({"PRO": 0.25})
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE-MC"][2], -np.log([0.6, 0.2]).mean())
-    np.testing.assert_allclose(table["PRO"], scoring.pro(BEAMS.log_probs(), alpha=0.25))
 
 
 def test_a_question_without_a_value_is_left_out_for_all_and_counted():
@@ -108,38 +99,27 @@ def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_
 
 def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
     beams, _ = beams_and_samples(40, 40)
-    texts = beams.answers["text"].where(beams.answers["question_id"] != "q03", None)
-    tokens = [
-        None if n == 5 else values for n, values in enumerate(beams.answers["token_log_probs"])
-    ]
-    correct = (np.arange(40) % 2).astype(bool)
-    beams = replace(
-        beams, answers=beams.answers.assign(text=texts, token_log_probs=tokens, correct=correct)
-    )
+    beams.answers.loc[3, "text"] = None
+    beams.answers.loc[5, "token_log_probs"] = None
+    beams.answers["correct"] = np.arange(40) % 2 == 1
     judged = evaluate(beams, samples=beams, similarities=LEXICAL)
-    assert {"SE, lexical", "SD, lexical", "Deg, lexical", "SC, lexical", "NE", "ALL"} <= set(
-        judged.baselines
-    )
-    assert sorted({*beams.questions["question_id"]} - {*judged.answers["question_id"]}) == [
-        "q03",
-        "q05",
-    ]
+    assert {"SE, lexical", "SC, lexical", "NE", "ALL"} <= set(judged.baselines)
+    missing = {*beams.questions["question_id"]} - {*judged.answers["question_id"]}
+    assert missing == {"q03", "q05"}
 
 
-def mixed_records(n_log_probs, n_questions=10):
+def mixed_records(n_log_probs):
     """A run of two samples a question, of which the first questions have log-probabilities."""
-    rows = []
-    for n in range(n_questions):
+    records = []
+    for n in range(10):
         answers = [{"text": "yes"}, {"text": "no" if n % 2 else "yes"}]
         if n < n_log_probs:
-            answers = [
-                answer | {"log_prob": -1.0 - n - place} for place, answer in enumerate(answers)
-            ]
-        rows.append(
-            {"question_id": f"q{n}", "references": ["yes" if n % 3 else "else"], "answers": answers}
-        )
+            answers[0]["log_prob"] = -1.0 - n
+            answers[1]["log_prob"] = -2.0 - n
+        references = ["yes" if n % 3 else "else"]
+        records.append({"question_id": f"q{n}", "references": references, "answers": answers})
     with pytest.warns(UserWarning, match="answers have no log-probability"):
-        return importing.from_records(rows)
+        return importing.from_records(records)
 
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
@@ -166,14 +146,6 @@ def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
         judged.pro(0.4)
 
 
-def test_pro_of_an_evaluation_keeps_answers_from_two_fifths_on():
-    answers = [{"text": "yes", "log_prob": np.log(0.45)}, {"text": "no", "log_prob": np.log(0.42)}]
-    record = {"question_id": "q", "references": ["yes"], "answers": answers}
-    judged = evaluate(importing.from_records([record]))
-    np.testing.assert_array_equal(judged.pro(), judged.pro(0.4))
-    assert judged.pro() != judged.pro(0.43)
-
-
 def test_meanings_that_one_split_lacks_are_left_out_of_the_other():
     run = mixed_records(8)
     judged = evaluate(run, samples=run, similarities=LEXICAL)
@@ -191,12 +163,11 @@ def test_a_question_without_a_label_does_not_make_nll_count():
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
     beams, samples = beams_and_samples(40, 20)
-    split = pd.Series(["validation", "test"]).repeat(20).to_numpy()
-    beams = replace(beams, questions=beams.questions.assign(split=split))
-    pool, reported = (
-        evaluate(beams, samples=samples, split=name) for name in ("validation", "test")
-    )
-    assert ("PE-MC" in pool.baselines, "PE-MC" in reported.baselines) == (True, False)
+    beams.questions["split"] = np.repeat(["validation", "test"], 20)
+    pool = evaluate(beams, samples=samples, split="validation")
+    reported = evaluate(beams, samples=samples, split="test")
+    assert "PE-MC" in pool.baselines
+    assert "PE-MC" not in reported.baselines
     common = pool.with_methods_of(reported)
     assert list(common.baselines) == list(reported.baselines)
     assert "Without PE-MC, NE, which split test does not have." in common.sentence()
@@ -209,68 +180,64 @@ def test_an_evaluation_without_a_question_says_so():
     assert "nan" not in nothing.sentence()
 
 
-def test_a_method_that_no_question_has_is_named_not_judged(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    lines = [
-        {"question_id": i, "answers": [{"log_prob": -0.1 * i - 0.1, "correct": i < 2}]}
-        for i in range(4)
-    ]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    run = importing.from_records(path)
+def verdicts(*is_right):
+    """Return a run of one answer a question, without a text, with these verdicts."""
+    records = []
+    for number, correct in enumerate(is_right):
+        answer = {"log_prob": -0.1 * number - 0.1, "correct": correct}
+        records.append({"question_id": number, "answers": [answer]})
+    return importing.from_records(records)
+
+
+def test_a_method_that_no_question_has_is_named():
+    run = verdicts(True, True, False, False)
     judged = evaluate(run, samples=run)
     assert judged.unavailable == ("ALL", "NE")
-    assert (
-        "0.500 of the judged answers are right by verdicts of the records. Not available: ALL, NE"
-        in repr(judged)
-    )
+    assert "0.500 of the judged answers are right by verdicts of the records." in repr(judged)
+    assert "Not available: ALL, NE" in repr(judged)
     assert list(judged.correct) == [True, True, False, False]
-    path.write_text('{"question_id": 1, "answers": [{"log_prob": -1.0}]}')
+
+
+def test_a_run_without_verdicts_texts_and_references_cannot_be_judged():
     with pytest.raises(RunError, match="no answer can be judged"):
-        evaluate(importing.from_records(path))
+        evaluate(verdicts(None))
 
 
-@pytest.mark.parametrize(
-    ("n", "n_validation", "size"), [(250, 10, 50), (250, None, 125), (250, 125, 125), (3, 1, 1)]
-)
-def test_five_times_the_questions_that_choose_alpha_are_set_apart_but_at_most_half(
-    n, n_validation, size
-):
-    run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(n)}, split=None)
-    runs = [split_records(run, n_validation=n_validation, seed=seed) for seed in (0, 0, 1)]
-    first, again, other = (list(run.questions["split"]) for run in runs)
-    assert (first.count("validation"), first) == (size, again)
-    assert n < 250 or first != other
-
-
-def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():
-    run = toy_run({f"q{i}": [("yes", 0.5)] for i in range(150)}, split=None)
-    with pytest.warns(UserWarning, match="75 of its 150"):
-        assert (split_records(run, n_validation=100).questions["split"] == "validation").sum() == 75
-    with pytest.raises(RunError, match="has 1 questions"):
-        split_records(run.select(question_ids=["q0"]))
+def test_records_are_split_by_the_seed():
+    run = toy_run({f"q{n}": [("yes", 0.5)] for n in range(250)}, split=None)
+    first, again, other = (
+        list(split_records(run, n_validation=10, seed=seed).questions["split"])
+        for seed in (0, 0, 1)
+    )
+    assert first.count("validation") == 50  # five times as many as choose α
+    assert first == again != other
     assert split_records(BEAMS).questions["split"].eq("test").all()
 
 
-# Few values, so that answers tie within a question and questions with each other.
-TEXTS = st.sampled_from(["Rome", "rome", "Oslo", "a b", "b c"])
-PROBABILITIES = st.sampled_from([0.1, 0.07, 0.01])
-ANSWERS = st.lists(
-    st.tuples(TEXTS, PROBABILITIES), min_size=1, max_size=6, unique_by=lambda answer: answer[0]
-)
-TIED = st.lists(ANSWERS, min_size=2, max_size=5)
+def test_fewer_questions_than_asked_for_are_said_and_one_cannot_be_split():
+    run = toy_run({f"q{n}": [("yes", 0.5)] for n in range(50)}, split=None)
+    with pytest.warns(UserWarning, match="25 of its 50"):
+        split = split_records(run, n_validation=40)
+    assert (split.questions["split"] == "validation").sum() == 25
+    with pytest.raises(RunError, match="has 1 questions"):
+        split_records(run.select(question_ids=["q0"]))
 
 
-@given(TIED, st.randoms(use_true_random=False))
-def test_the_order_in_which_answers_were_found_moves_no_score(pairs, random):
-    shuffled = [random.sample(answers, len(answers)) for answers in pairs]
-    runs = [
-        toy_run({str(n): answers for n, answers in enumerate(order)}) for order in (pairs, shuffled)
-    ]
+def test_the_order_in_which_answers_were_found_moves_no_score():
+    random = Random(0)
+    texts = ["Rome", "rome", "Oslo", "a b", "b c"]
+    found, shuffled = {}, {}
+    for number in range(100):
+        chosen = random.sample(texts, random.randint(1, 5))
+        # Few values, so that answers tie within a question and questions with each other.
+        answers = [(text, random.choice([0.1, 0.07, 0.01])) for text in chosen]
+        found[str(number)] = answers
+        shuffled[str(number)] = random.sample(answers, len(answers))
+    runs = toy_run(found), toy_run(shuffled)
     judged = [evaluate(run, samples=run, similarities=LEXICAL) for run in runs]
-    pd.testing.assert_frame_equal(
-        *(one.with_pro({"PRO": 0.05}) for one in judged), check_exact=True
-    )
-    pd.testing.assert_frame_equal(*(one.answers for one in judged))
+    tables = [one.with_pro({"PRO": 0.05}) for one in judged]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+    pd.testing.assert_frame_equal(judged[0].answers, judged[1].answers)
 
 
 def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need_not_be_a_beam():
@@ -284,107 +251,118 @@ def test_a_sample_that_was_cut_means_the_same_as_none_and_the_answer_judged_need
 
 
 def test_methods_without_what_they_need_are_named_not_guessed():
-    labels = pd.DataFrame(
-        {"question_id": list("abc"), "text": [None] * 3, "correct": [True, False, True]}
+    labels = BEAMS.top()[["question_id"]].assign(text=None, correct=[True, False, True])
+    beams, samples = (
+        replace(run, answers=run.answers.assign(text=None)) for run in (BEAMS, SAMPLES)
     )
-    without = [
-        Run(run.answers.assign(text=None), run.questions, run.info) for run in (BEAMS, SAMPLES)
-    ]
-    by_meaning = {"lexical": scoring.lexical, "alias": None}
-    judged = evaluate(
-        without[0], samples=without[1], similarities=by_meaning, choices=Choices(labels=labels)
-    )
-    names = ("SE", "SD", "Deg", "S-NLL", "SC")
-    assert judged.unavailable == tuple(
-        f"{name}, {similarity}" for similarity in by_meaning for name in names
-    )
+    similarities = {**LEXICAL, "alias": None}
+    choices = Choices(labels=labels)
+    judged = evaluate(beams, samples=samples, similarities=similarities, choices=choices)
+    names = [f"{name}, {kind}" for kind in similarities for name in ("SE", "SD", "Deg", "S-NLL")]
+    assert set(names) < set(judged.unavailable)
+    assert not set(names) & set(judged.baselines)
 
 
-def test_what_is_right_is_a_choice():
-    answers = {
-        "a": [("the great Leo", 0.5)],
-        "b": [("Rome", 0.5)],
-        "c": [("Leon Battista Alberti", 0.5)],
-    }
-    run = toy_run(answers, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]})
-    right = {
-        "rouge_l": [True, True, True],
-        "exact_match": [False, True, False],
-        "alias_match": [True, True, False],
-    }
-    for correctness, expected in right.items():
-        assert list(evaluate(run, choices=Choices(correctness=correctness)).correct) == expected
-    # As records brought it
-    judged = evaluate(replace(run, answers=run.answers.assign(correct=[False, True, True])))
-    assert judged.answers[["rouge_l", "correct"]].to_numpy().tolist() == [
-        [0.5, False],
-        [1.0, True],
-        [0.8, True],
-    ]
+GREAT = {"a": [("the great Leo", 0.5)], "b": [("Rome", 0.5)], "c": [("Leon Battista Alberti", 0.5)]}
+GREAT = toy_run(GREAT, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["Leon Alberti"]})
 
 
-@pytest.mark.parametrize("suffix", TABLES)
-def test_labels_are_read_from_a_file_as_written_and_an_answer_without_one_is_counted(
-    tmp_path, suffix
-):
-    def written(**columns):
-        (path := tmp_path / f"labels{suffix}").write_bytes(
-            WRITE[suffix](pd.DataFrame(columns).to_dict("records"))
-        )
+@pytest.mark.parametrize(
+    ("correctness", "expected"),
+    [
+        ("rouge_l", [True, True, True]),
+        ("exact_match", [False, True, False]),
+        ("alias_match", [True, True, False]),
+    ],
+)
+def test_what_is_right_is_a_choice(correctness, expected):
+    assert list(evaluate(GREAT, choices=Choices(correctness=correctness)).correct) == expected
+
+
+def test_verdicts_of_records_come_before_references():
+    verdicts = [False, True, True]
+    judged = evaluate(replace(GREAT, answers=GREAT.answers.assign(correct=verdicts)))
+    assert judged.correct.tolist() == verdicts
+    assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
+
+
+@pytest.fixture(params=TABLES)
+def write_labels(request, tmp_path):
+    """Write a file of labels, in each format, and return its path."""
+    path = tmp_path / f"labels{request.param}"
+
+    def write(**columns):
+        path.write_bytes(WRITE[request.param](pd.DataFrame(columns).to_dict("records")))
         return path
 
-    path = written(
-        question_id=["a", "b", "of another run"], text=["yes", "no", "?"], correct=[0, 1, 1]
-    )
+    return write
+
+
+def test_an_answer_without_a_label_in_the_file_is_counted(write_labels):
+    ids = ["a", "b", "of another run"]
+    path = write_labels(question_id=ids, text=["yes", "no", "?"], correct=[0, 1, 1])
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
+
+
+def test_labels_are_read_from_a_file_as_written(write_labels):
     texts = ["NA", "None", "null", "nan", "", "true", "007", "1.50", "1e3", "-0", "1990"]
     ids = [f"{n:03}" for n in range(len(texts))]
     columns = {"question_id": ids, "text": texts, "correct": [True] * len(texts)}
-    assert importing.read_labels(written(**columns)).to_dict("list") == columns
-    numbered = written(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
+    assert importing.read_labels(write_labels(**columns)).to_dict("list") == columns
+    numbered = write_labels(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
     assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
-    path = written(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
+    path = write_labels(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
     with pytest.raises(RunError, match=r"labels\..*'yes' both right and wrong"):
         importing.read_labels(path)
 
 
-def test_labels_that_match_nothing_are_counted():
-    for ids, words in (
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
         ("abc", "2 labelled questions .first 'a'. have no label for the answer that is judged"),
         ("xyz", "none of the 3"),
-    ):
-        labels = pd.DataFrame(
-            {"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True}
-        )
-        with pytest.raises(RunError, match=words):
-            evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
+    ],
+)
+def test_labels_that_match_nothing_are_counted(ids, words):
+    labels = pd.DataFrame({"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True})
+    with pytest.raises(RunError, match=words):
+        evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
 
 
-def test_validation_questions_are_drawn_with_the_seed_and_keep_their_rows_together():
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def pool():
+    """An evaluation of 60 questions, with a second score that needs α."""
+    probabilities = np.random.default_rng(0).uniform(0.1, 0.9, 60)
     answers = {
-        f"q{i}": [("yes" if rng.random() < 0.5 else "no", rng.uniform(0.1, 0.9))] for i in range(60)
+        f"q{n}": [("yes" if n % 3 else "no", probability)]
+        for n, probability in enumerate(probabilities)
     }
-    pool = evaluate(toy_run(answers))
-    pool = replace(pool, alpha_scores={"S-PRO": s_pro(2 * pool.log_probs)})
+    judged = evaluate(toy_run(answers))
+    return replace(judged, alpha_scores={"S-PRO": s_pro(2 * judged.log_probs)})
+
+
+def test_validation_questions_are_drawn_with_the_seed_and_in_their_order(pool):
     sample = pool.drawn(20, seed=3)
-    rows = [list(pool.answers["question_id"]).index(q) for q in sample.answers["question_id"]]
-    assert (rows, len(rows)) == (sorted(rows), 20)
-    np.testing.assert_array_equal(sample.log_probs, pool.log_probs[rows])
-    np.testing.assert_array_equal(sample.baselines["NLL"], pool.baselines["NLL"].iloc[rows])
-    expected = scoring.pro(2 * pool.log_probs[rows], alpha=0.4)
-    np.testing.assert_array_equal(sample.pro(0.4, name="S-PRO"), expected)
-    with pytest.raises(ValueError, match="k=2"):
-        sample.pro(k=2, name="S-PRO")
-    assert ["20 were drawn of them" in of.sentence() for of in (sample, pool)] == [True, False]
-    assert list(pool.drawn(20, seed=4).answers["question_id"]) != list(
-        sample.answers["question_id"]
-    )
+    ids = list(sample.answers["question_id"])
+    assert len(ids) == 20
+    assert ids == [name for name in pool.answers["question_id"] if name in ids]
+    assert list(pool.drawn(20, seed=4).answers["question_id"]) != ids
+    assert ["20 were drawn of them" in each.sentence() for each in (sample, pool)] == [True, False]
     assert Splits(pool, pool, 20, seed=3).validation.answers.equals(sample.answers)
     assert Splits(pool, pool, None).validation is Splits(pool, pool, 1000).validation is pool
-    assert pool.rows([7, 3]).answers["question_id"].tolist() == ["q7", "q3"]
+
+
+def test_some_questions_keep_all_of_their_values(pool):
+    some = pool.rows([7, 3])
+    assert some.answers["question_id"].tolist() == ["q7", "q3"]
+    np.testing.assert_array_equal(some.log_probs, pool.log_probs[[7, 3]])
+    np.testing.assert_array_equal(some.baselines["NLL"], pool.baselines["NLL"].iloc[[7, 3]])
+    expected = scoring.pro(2 * pool.log_probs[[7, 3]], alpha=0.4)
+    np.testing.assert_array_equal(some.pro(0.4, name="S-PRO"), expected)
+    with pytest.raises(ValueError, match="k=2"):
+        some.pro(k=2, name="S-PRO")
 
 
 def test_evaluation_starts_without_the_slow_packages():
@@ -395,12 +373,3 @@ def test_evaluation_starts_without_the_slow_packages():
     loaded = set(result.stdout.split())
     assert "pro_lib.evaluation.evaluation" in loaded
     assert not loaded & {"scipy.stats", "scipy.sparse", "scipy.optimize", "sklearn", "torch"}
-
-
-def test_some_verdicts_keep_their_clusters():
-    clusters = pd.Series(["a", "a", "b", "c"])
-    verdicts = Verdicts(np.array([True, False, True, False]), "exact match", clusters)
-    some = verdicts.rows(np.array([1, 3]))
-    assert some.verdicts.tolist() == [False, False]
-    assert (some.rule, some.clusters.tolist()) == ("exact match", ["a", "c"])
-    assert replace(verdicts, clusters=None).rows(np.array([0])).clusters is None

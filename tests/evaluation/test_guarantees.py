@@ -58,17 +58,16 @@ def test_a_guarantee_by_hand():
     # right: of the first 30 all are, 2 ** -30, and of all, 60 of 100: P(Bin(100, 1/2) >= 60) =
     # 0.0284 <= 0.05.
     uncertainty = np.arange(1.0, 101)
-    result = guarantee(uncertainty, uncertainty <= 60, target=0.5)
-    assert result == Guarantee(0.5, 0.95, np.inf, 60 + 40, 60, 100)
-    assert result.sentence().startswith(
-        "Answer every question: at least 50 % right with 95 % confidence"
-    )
+    every = guarantee(uncertainty, uncertainty <= 60, target=0.5)
+    assert every == Guarantee(0.5, 0.95, np.inf, 60 + 40, 60, 100)
+    words = "Answer every question: at least 50 % right with 95 % confidence"
+    assert every.sentence().startswith(words)
     # At 0.6: below 83 are 60 of 82 right, 0.0089, and below 87, 60 of 86: 0.039; below 88, 60 of
     # 87: 0.053.
-    result = guarantee(uncertainty, uncertainty <= 60, target=0.6)
-    assert (result.threshold, result.n_answered, result.n_right) == (87, 86, 60)
-    assert result.sentence().startswith("Answer when the score is below 87: at least 60 % right")
-    assert result.sentence().endswith("86 % of questions (60 of 86 were).")
+    some = guarantee(uncertainty, uncertainty <= 60, target=0.6)
+    assert (some.threshold, some.n_answered, some.n_right) == (87, 86, 60)
+    assert some.sentence().startswith("Answer when the score is below 87: at least 60 % right")
+    assert some.sentence().endswith("86 % of questions (60 of 86 were).")
 
 
 def test_what_no_sample_of_that_size_can_show_is_not_guaranteed():
@@ -173,28 +172,25 @@ GOOD = {
 }
 
 
-REFUSED = [
-    *(
-        (guarantee, {name: s}, f"{name}={s}")
-        for name in ("target", "confidence")
-        for s in (0.0, 1.0, 1.5, np.nan)
-    ),
-    (
-        guarantee,
-        {"uncertainty": [0, np.nan, 1]},
-        "uncertainty is NaN in 1 of 3 rows, first in row 1",
-    ),
-    (guarantee, {"correct": [1, 0, 2]}, "correct"),
-    (guarantee, {"unlabelled": [np.nan]}, "unlabelled"),
-    *((set_threshold, {"delta": delta}, "delta=") for delta in (0, 1.0, np.nan)),
-    *((set_threshold, {"right": right}, "right") for right in ([[0.5]], [-0.7], [1.1], [np.nan])),
-    (miss_rate, {"alpha": 0.01}, "alpha=0.01 is below search_alpha=0.1"),
-    (miss_rate, {"right": []}, "right is empty"),
-    (miss_rate, {"confidence": 1.0}, "confidence=1.0 must lie"),
-]
+SHARES = (0.0, 1.0, 1.5, np.nan)
 
 
-def test_what_is_refused_is_named():
-    for call, bad, named in REFUSED:
-        with pytest.raises(ValueError, match=named):
-            call(**GOOD[call] | bad)
+@pytest.mark.parametrize(
+    ("call", "name", "values"),
+    [
+        (guarantee, "target", SHARES),
+        (guarantee, "confidence", SHARES),
+        (set_threshold, "delta", SHARES),
+        (miss_rate, "confidence", SHARES),
+        (guarantee, "uncertainty", [[0, np.nan, 1]]),
+        (guarantee, "correct", [[1, 0, 2]]),
+        (guarantee, "unlabelled", [[np.nan]]),
+        (set_threshold, "right", ([[0.5]], [-0.7], [1.1], [np.nan])),
+        (miss_rate, "alpha", [0.01]),  # below search_alpha
+        (miss_rate, "right", [[]]),
+    ],
+)
+def test_what_is_refused_is_named(call, name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name}"):
+            call(**GOOD[call] | {name: value})

@@ -33,41 +33,37 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     evaluation = evaluation_of(np.log([[0.5, 0.04], [0.45, 0.001]]), [False, True], NLL=0.0)
     aurocs = alpha_sweep.rows_at(evaluation).set_index("alpha")["auroc"]
     assert aurocs[[0.0, 0.02, 0.05]].tolist() == [0.0, 1.0, 0.0]
-    finer = splits_of(evaluation, alphas=DRAWN_ALPHAS)
-    for splits, alpha in ((splits_of(evaluation), 0.4), (finer, 0.04)):
-        assert alpha_choice.select_alpha(evaluation, alphas=splits.alphas) == alpha
-        assert alpha_choice.chosen_alpha(splits) == alpha
-        assert fixed_k.table([splits])["alpha"].iloc[-1] == alpha
-    for table in (benchmark.table([finer]), rouge_thresholds.table([finer])):
-        chosen = table["alpha_choice"] == "validation"
-        assert (table.loc[chosen & (table["method"] == "PRO"), "auroc"] == 1).all()
+    for alphas, chosen in ((None, 0.4), (DRAWN_ALPHAS, 0.04)):
+        splits = splits_of(evaluation, alphas=alphas)
+        assert alpha_choice.select_alpha(evaluation, alphas=alphas) == chosen
+        assert alpha_choice.chosen_alpha(splits) == chosen
+        for table in (fixed_k.table, benchmark.table):
+            assert chosen in set(table([splits])["alpha"])
 
 
 def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics():
     table = alpha_sweep.rows_at(EVALUATION)
-    counts = scoring.adaptive_k(LOG_PROBS, DRAWN_ALPHAS)
     assert set(ALPHA_GRID) < set(table["alpha"]) == set(DRAWN_ALPHAS)
-    nll = metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
-    assert table[["auroc", "mean_k"]].iloc[-1].tolist() == [nll, 1]
     intervals = metrics.auroc_intervals(scoring.pro(LOG_PROBS, alpha=DRAWN_ALPHAS), CORRECT)
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, intervals)
-    mean, half = counts.mean(axis=0), norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
+    counts = scoring.adaptive_k(LOG_PROBS, DRAWN_ALPHAS)
+    mean = counts.mean(axis=0)
+    half = norm.ppf(0.975) * counts.std(axis=0, ddof=1) / np.sqrt(80)
     np.testing.assert_array_equal(table["mean_k"], mean)
     by_k = k_vs_alpha.table([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
 def test_intervals_are_by_cluster_where_questions_have_one():
-    assert set(alpha_sweep.rows_at(EVALUATION, [0.4])["interval"]) == {"by question"}
     clusters = np.arange(len(CORRECT)) % 8
     clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
     table = alpha_sweep.rows_at(clustered, alphas=[0.1, 0.4])
     scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
     expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
     np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
-    assert set(table["interval"]) == {"by cluster"}
-    compared = benchmark.table([splits_of(clustered, 40)])
-    assert set(compared["interval"]) == {"by cluster"}
+    for rows in (table, benchmark.table([splits_of(clustered, 40)])):
+        assert set(rows["interval"]) == {"by cluster"}
+    assert set(alpha_sweep.rows_at(EVALUATION, [0.4])["interval"]) == {"by question"}
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
@@ -87,18 +83,22 @@ def test_of_alphas_that_tie_the_nearest_to_the_recommended_is_selected():
         assert alpha_choice.select_alpha(evaluation, alphas=alphas) == nearest
 
 
-def test_redraws_choose_from_the_questions_drawn_and_report_on_the_others():
+def test_redraws_choose_from_the_questions_drawn_and_report_on_all():
     table = redraw(splits_of(EVALUATION, 30), n_redraws=20, seed=2)
-    rng, nll = np.random.default_rng(2), metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
+    rng = np.random.default_rng(2)
+    nll = metrics.auroc(scoring.nll(LOG_PROBS), CORRECT)
     for row in table.itertuples():
         sample = rng.choice(len(CORRECT), size=30, replace=False)
-        assert row.alpha == alpha_choice.select_alpha(
-            evaluation_of(LOG_PROBS[sample], CORRECT[sample])
-        )
+        drawn = evaluation_of(LOG_PROBS[sample], CORRECT[sample])
+        assert row.alpha == alpha_choice.select_alpha(drawn)
         assert row.auroc == metrics.auroc(scoring.pro(LOG_PROBS, alpha=row.alpha), CORRECT)
         assert row.better_than_nll == (row.auroc > nll)
-    assert (table["redraw"].tolist(), len(set(table["alpha"])) > 1) == (list(range(20)), True)
-    # One right answer among 20 is in few draws of two; those without are drawn again.
+    assert table["redraw"].tolist() == list(range(20))
+    assert table["alpha"].nunique() > 1
+
+
+def test_draws_without_right_answers_are_drawn_again():
+    # One right answer among 20 is in few draws of two.
     rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
     assert redraw(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
 
@@ -110,22 +110,26 @@ def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why
     assert table[["alpha", "auroc", "better_than_nll"]].isna().all(axis=None)
 
 
+WRONG = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
+
+
 def test_where_validation_has_one_class_the_default_is_taken_and_said():
-    wrong = evaluation_of(LOG_PROBS, CORRECT & False, NLL=0.0)
-    with pytest.warns(
-        UserWarning, match="d, m, test: all 80 judged answers are wrong, so alpha cannot"
-    ):
-        table = benchmark.table([Splits(wrong, EVALUATION)])
-    assert (table["alpha"].iloc[0], table["ece"].isna().all()) == (0.4, True)
-    with pytest.warns(
-        UserWarning, match="cannot be redrawn .d, m, test: all 80 judged answers are wrong."
-    ):
-        nothing = redraw(Splits(wrong, EVALUATION, 30))
-    assert (nothing["redraw"].tolist(), nothing["alpha"].isna().tolist()) == ([0], [True])
+    splits = Splits(WRONG, EVALUATION)
+    words = "d, m, test: all 80 judged answers are wrong"
+    with pytest.warns(UserWarning, match=f"{words}, so alpha cannot"):
+        table = benchmark.table([splits])
+    assert table["alpha"].iloc[0] == 0.4
+    assert table["ece"].isna().all()
+    with pytest.warns(UserWarning, match=f"cannot be redrawn .{words}."):
+        nothing = redraw(Splits(WRONG, EVALUATION, 30))
+    assert nothing["alpha"].isna().tolist() == [True]
     with pytest.warns(UserWarning, match="alpha cannot"):
-        assert reliability.table([Splits(wrong, EVALUATION)], methods=["PRO"]).empty
+        assert reliability.table([splits], methods=["PRO"]).empty
+
+
+def test_a_sweep_of_one_class_has_counts_and_no_auroc():
     with pytest.warns(UserWarning, match="all 80 judged answers are wrong, so that AUROC"):
-        sweep = alpha_sweep.rows_at(wrong)
+        sweep = alpha_sweep.rows_at(WRONG)
     assert sweep[["auroc", "auroc_low", "auroc_high"]].isna().all(axis=None)
     assert sweep["mean_k"].notna().all()
 

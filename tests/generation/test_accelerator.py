@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from pretended import Elsewhere, Pretence, spread
+from pretended import Pretence, spread
 from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -14,7 +14,6 @@ from pro_lib import scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.single_question import ask
 from pro_lib.generation import batching, models
-from pro_lib.generation.decoding import beams, next_tokens, packed_tree, sampling
 from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, Prefix
 from pro_lib.generation.decoding.strategies import Threshold, strategy
@@ -69,8 +68,15 @@ def cuda(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*it is asked on the plain tree:UserWarning")
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("family", ["llama", "mistral-window"])
+@pytest.mark.parametrize(
+    ("family", "place"),
+    [
+        *[("llama", place) for place in PLACES],
+        ("mistral-window", "two"),
+        pytest.param("mistral-window", "cuda", marks=pytest.mark.slow),
+        pytest.param("mistral-window", "mps", marks=pytest.mark.slow),
+    ],
+)
 def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
     tiny_model, place, family, cuda
 ):
@@ -91,10 +97,10 @@ def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
             run, waits, copies, calls = counted(there, name, settings)
             check_same(run, here)
             # With several GPUs `logits_to_keep` is on the host, and the cache of a window copies.
-            assert waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, (name, settings)
+            assert calls <= waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, name
             # Two copies a step, and places in the cache: in the packed tree where slots are
             # dropped, in the plain tree always.
-            assert copies <= (4 if is_plain else 3) * calls + ONCE, (name, settings)
+            assert calls <= copies <= (4 if is_plain else 3) * calls + ONCE, name
     if place != "mps":
         assert kernels == {False}
         assert torch.backends.cuda.cudnn_sdp_enabled()
@@ -102,37 +108,7 @@ def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
         assert run.info.cost.peak_memory_bytes == 10**6
 
 
-PLANTED = [
-    (packed_tree.PackedTree, "_forward", "greedy"),
-    (beams.Endings, "log_prob", "greedy"),
-    (next_tokens, "next_events", "threshold"),
-    (beams, "most_probable_tokens", "diverse_beam"),
-    (sampling, "nucleus", "multinomial"),
-]
-
-
-@pytest.mark.parametrize(("module", "name", "strategy"), PLANTED)
-def test_a_step_that_reads_a_number_from_the_device_is_detected(
-    tiny_model, module, name, strategy, monkeypatch
-):
-    original = getattr(module, name)
-
-    def planted(*args):
-        result = original(*args)
-        tensor = next(item for item in (result, *result) if isinstance(item, Elsewhere))
-        tensor.flatten()[0].item()  # waits for the device
-        return result
-
-    with Pretence():
-        there = moved(tiny_model("llama"), ["cuda:0"])
-        monkeypatch.setattr(module, name, planted)
-        _, waits, _, calls = counted(
-            there, strategy, {"n_answers": 4} if strategy in ("multinomial",) else {}
-        )
-        assert waits > calls + ONCE
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "threshold"])
+@pytest.mark.parametrize("strategy", [pytest.param("greedy", marks=pytest.mark.slow), "threshold"])
 def test_memory_may_run_out_at_any_call(tiny_model, strategy):
     with Pretence():
         there = moved(tiny_model("llama"), ["cuda:0"])

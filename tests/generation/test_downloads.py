@@ -9,10 +9,10 @@ import math
 import re
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 import torch
 from test_strategies import check_greedy, check_plain_passes
+from test_threshold import expected_status
 
 from pro_lib import app, generation
 from pro_lib.common import catalog
@@ -35,12 +35,6 @@ def questions():
     return question_sets.load_questions("world-facts", split="validation", limit=24)
 
 
-def test_a_model_that_was_not_downloaded_is_an_error_that_says_how(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
-    with pytest.raises(ValueError, match=f"run `pro download {NAME}`"):
-        models.load_model(NAME)
-
-
 def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
     assert catalog.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
@@ -48,21 +42,8 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
         models.load_model(tmp_path / "mine.gguf")
 
 
-def test_a_network_already_loaded_answers_as_the_one_loaded_by_name(facts_2m, questions):
-    wrapped_model = models.wrap_network(facts_2m.network, facts_2m.tokenizer, name="mine")
-    runs = [
-        generation.generate(model, questions, strategy="greedy", progress=False)
-        for model in (wrapped_model, facts_2m)
-    ]
-    assert (wrapped_model.name, runs[0].info.model) == ("mine", "mine")
-    pd.testing.assert_frame_equal(runs[0].answers, runs[1].answers)
-    other = models.wrap_network(
-        facts_2m.network.__class__(facts_2m.network.config), facts_2m.tokenizer
-    )
-    assert other.fingerprint != wrapped_model.fingerprint
-
-
 @here
+@pytest.mark.slow
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
     assert app.ask(smollm, "What is the capital of France?").text == "Paris"
     run = generation.generate(smollm, questions, strategy="greedy", progress=False)
@@ -72,31 +53,20 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 
 
 @here
+@pytest.mark.slow
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     question_set = replace(questions, shots=())
-    with pytest.warns(
-        UserWarning,
-        match=r"questions do not end; raise max_new_tokens=8, or ask with shots",
-    ):
-        run = generation.generate(
-            smollm, question_set, strategy="greedy", max_new_tokens=8, progress=False
-        )
+    how = {"strategy": "greedy", "max_new_tokens": 8, "progress": False}
+    words = "questions do not end; raise max_new_tokens=8, or ask with shots"
+    with pytest.warns(UserWarning, match=words):
+        run = generation.generate(smollm, question_set, **how)
     assert run.info.parameters["chat"] is True
-    with pytest.warns(UserWarning, match="the most probable answers to") as warned:
-        generation.generate(
-            smollm,
-            question_set,
-            strategy="greedy",
-            max_new_tokens=8,
-            chat=False,
-            progress=False,
-        )
-    assert any("of the first 24 questions are empty" in str(warning.message) for warning in warned)
+    with pytest.warns(UserWarning, match="of the first 24 questions are empty"):
+        generation.generate(smollm, question_set, chat=False, **how)
     answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
-    assert re.search(
-        "It is to say nothing; the best that says something: .*Paris", answer.sentence()
-    )
+    words = "It is to say nothing; the best that says something: .*Paris"
+    assert re.search(words, answer.sentence())
 
 
 @pytest.fixture
@@ -109,17 +79,11 @@ def some(size):
     return question_sets.load_questions("world-facts", split="validation", limit=limit, n_shots=3)
 
 
-WAYS = {
-    "threshold": {"search_alpha": 0.05},
-    "multinomial": {"n_answers": 3},
-    "diverse_beam": {"n_answers": 3},
-}
-
-
 @here
-@pytest.mark.parametrize("strategy", WAYS)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["multinomial", "diverse_beam"])
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
-    run = generation.generate(smollm, some, strategy=strategy, progress=False, **WAYS[strategy])
+    run = generation.generate(smollm, some, strategy=strategy, progress=False, n_answers=3)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 
@@ -164,19 +128,17 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
 @here
 def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
     run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
+    check_plain_passes(smollm, some, run.answers, atol=1e-4)
     answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
     for question, prompt in zip(run.questions.itertuples(), some.prompts(), strict=True):
         expected, is_open = best_first(smollm, prompt, alpha=0.05, length=32)
         rows = answers.loc[[question.question_id]]
         complete = rows["log_prob"] + rows["end_log_prob"].fillna(0.0)
         likely = rows["finished"] & (complete >= math.log(0.05))
-        assert dict(zip(rows["path"][likely], complete[likely], strict=True)) == pytest.approx(
-            expected, abs=1e-4
-        )
-        otherwise = "fallback" if rows["finished"].any() else "cut"
-        assert question.status == (
-            "undecided" if is_open else "certified" if expected else otherwise
-        )
+        found = dict(zip(rows["path"][likely], complete[likely], strict=True))
+        assert found == pytest.approx(expected, abs=1e-4)
+        fallback = "fallback" if rows["finished"].any() else "cut"
+        assert question.status == expected_status(is_open, expected, fallback)
 
 
 @pytest.mark.skipif(

@@ -1,21 +1,16 @@
 """Answers belong to their question, however a question file is edited between two runs."""
 
-import json
 import warnings
-from functools import cache
+from dataclasses import replace
 
 import pandas as pd
 import pytest
-import torch
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_strategies import check_plain_passes
 
-import pro_lib
 from pro_lib import importing, runs
-from pro_lib.app import cli
 from pro_lib.app.experiment import Experiment
-from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
 from pro_lib.generation.batching import Job
@@ -33,19 +28,13 @@ SHOTS = [{"question_id": f"s{n}", **row, "split": "train_shots"} for n, row in e
 FIRST = list(range(2, 8))
 
 
-def written(path, rows, *, has_ids=True, n_validation=0):
+def written(path, rows, *, has_ids=True):
     """Write a question file with shots; `rows` are pairs of an id and a place in the pool."""
-    splits = ["validation"] * n_validation + ["test"] * len(rows)
-    table = [
-        {"question_id": name, **POOL[place], "split": split}
-        for (name, place), split in zip(rows, splits, strict=False)
-    ]
-    table = [*SHOTS, *table]
+    table = [{"question_id": name, **POOL[place], "split": "test"} for name, place in rows]
+    frame = pd.DataFrame([*SHOTS, *table])
     if not has_ids:
-        table = [
-            {name: value for name, value in row.items() if name != "question_id"} for row in table
-        ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in table), encoding="utf-8")
+        del frame["question_id"]
+    frame.to_json(path, orient="records", lines=True)
     return path
 
 
@@ -87,55 +76,25 @@ def model():
     return models.load_model(MODEL, device="cpu")
 
 
-@cache
-def log_prob(model, prompt, token_ids):
-    """The log-probability of an answer's tokens behind a prompt, by one plain forward pass."""
-    prompt_ids = model.encode(prompt)
-    ids = torch.tensor([[*prompt_ids, *token_ids]])
-    with torch.inference_mode():
-        log_probs = model.network(ids).logits[0].double().log_softmax(-1)
-    behind = range(len(prompt_ids) - 1, ids.shape[1] - 1)
-    return sum(float(log_probs[place, ids[0, place + 1]]) for place in behind)
-
-
 def check_answers(model, run, question_set):
     """Check that every answer has the probability that the model gives it after its question."""
-    prompts = dict(zip(question_set.table["question"], question_set.prompts(), strict=True))
-    texts = dict(zip(run.questions["question_id"], run.questions["question"], strict=True))
-    for answer in run.answers.to_dict("records"):
-        prompt = prompts.get(texts[answer["question_id"]])
-        if prompt is not None:
-            expected = log_prob(model, prompt, tuple(answer["token_ids"]))
-            assert answer["log_prob"] == pytest.approx(expected, abs=1e-3)
+    table = run.questions[["question_id", "question", "references", "split"]]
+    check_plain_passes(model, replace(question_set, table=table), run.answers, atol=1e-3)
 
 
 def through_experiment(path, out, strategy):
     """The run that `pro run`, `pro generate` and notebooks take."""
-    experiment = Experiment(
-        model=MODEL,
-        dataset=str(path),
-        strategy=strategy,
-        generations_dir=out,
-        device="cpu",
-        **own(strategy),
-    )
-    return experiment.run(MODEL, str(path))
+    names = {"model": MODEL, "dataset": str(path)}
+    options = {"strategy": strategy, "generations_dir": out, "device": "cpu", "n_answers": 2}
+    return Experiment(**names, **options).run(*names.values())
 
 
 def through_generate(path, out, strategy):
     loaded = models.cached_model(MODEL, device="cpu")
-    return generate(
-        loaded,
-        question_sets.load_questions(path=path),
-        strategy=strategy,
-        out=out,
-        progress=False,
-        **own(strategy),
-    )
-
-
-def own(strategy):
-    return {"n_answers": 2} if strategy in ("multinomial", "diverse_beam") else {}
+    options = {"strategy": strategy, "out": out, "progress": False}
+    if strategy == "multinomial":
+        options["n_answers"] = 2
+    return generate(loaded, question_sets.load_questions(path=path), **options)
 
 
 @pytest.mark.parametrize(
@@ -200,20 +159,6 @@ def test_only_the_edited_question_is_asked_again(tmp_path, model, monkeypatch):
     )
 
 
-def test_pro_generate_asks_what_was_edited(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(catalog, "HOME", tmp_path)
-    path = tmp_path / "mine.jsonl"
-    for rows in ([("q0", 2), ("q1", 3)], [("q0", 3), ("q1", 4)]):
-        written(path, [*rows, ("q2", 5), ("q3", 6)], n_validation=2)
-        done = CliRunner().invoke(cli.pro, ["generate", MODEL, "greedy", "--dataset", str(path)])
-        assert done.exit_code == 0, done.output
-    question_set = question_sets.load_questions(path=path, split=None)
-    [folder] = tmp_path.glob(f"data/generations/mine/{MODEL}/greedy")
-    run = runs.read_run(folder, questions=question_set.table)
-    assert list(run.questions["question"][:2]) == [POOL[3]["question"], POOL[4]["question"]]
-    check_answers(model, run, question_set)
-
-
 TEMPLATES = {
     "question": "{}",
     "prompt": "Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: {}\nAnswer:",
@@ -227,30 +172,26 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     tmp_path_factory, template, has_ids, size
 ):
     folder = tmp_path_factory.mktemp("records")
-    records = folder / "records.jsonl"
-    with open(records, "w", encoding="utf-8") as file:
-        for number, place in enumerate(FIRST):
-            text = POOL[place]["question"]
-            record = {
-                "question": template.format(text),
-                "answers": [{"text": text, "log_prob": -1.0}],
-            }
-            record["question_id"] = f"q{number}" if has_ids else f"other{number}"
-            file.write(json.dumps(record) + "\n")
-    n_paired = 0
+    texts = [POOL[place]["question"] for place in FIRST]
+    prefix = "q" if has_ids else "other"
+    records = [
+        {
+            "question_id": f"{prefix}{number}",
+            "question": template.format(text),
+            "answers": [{"text": text, "log_prob": -1.0}],
+        }
+        for number, text in enumerate(texts)
+    ]
 
     @settings(max_examples=N_EXAMPLES[size])
     @given(edited_rows())
     def check(rows):
-        nonlocal n_paired
         path = written(folder / "mine.jsonl", rows)
         try:
-            run = importing.import_answers(
-                records, questions=question_sets.load_questions(path=path, n_shots=0)
-            )
+            questions = question_sets.load_questions(path=path, n_shots=0)
+            run = importing.from_records(records, questions=questions)
         except RunError:
             return
-        n_paired += 1
         texts = run.questions.set_index("question_id")["question"]
         assert (run.answers["text"] == run.answers["question_id"].map(texts)).all()
 
@@ -258,11 +199,9 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
     if not has_ids:  # that texts decide is not refused
         path = written(folder / "mine.jsonl", rows)
-        assert len(
-            importing.import_answers(
-                records, questions=question_sets.load_questions(path=path, n_shots=0)
-            ).answers
-        ) == len(FIRST)
+        questions = question_sets.load_questions(path=path, n_shots=0)
+        run = importing.from_records(records, questions=questions)
+        assert len(run.answers) == len(FIRST)
 
 
 @pytest.mark.parametrize(
@@ -302,19 +241,3 @@ def test_answers_paired_by_row_number_alone_are_said_to_be(write):
         importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
     with_ids = question_sets.load_questions(path=path, n_shots=0).table
     assert len(importing.from_records(rows, questions=with_ids).answers) == 2
-
-
-def test_a_calibration_of_an_edited_file_is_that_of_a_fresh_run(tmp_path, model):
-    names = [f"q{n}" for n in range(len(FIRST))]
-    path = written(tmp_path / "mine.jsonl", [*zip(names, FIRST, strict=True)])
-    through_generate(path, tmp_path / "edited", "threshold")
-    written(path, [*zip(names, [9, 8, 10, 11, 2, 3], strict=True)])
-    edited, fresh = (
-        through_generate(path, tmp_path / out, "threshold") for out in ("edited", "fresh")
-    )
-    answers = [
-        pro_lib.ask(model, "What is the capital of France?", calibration=run)
-        for run in (edited, fresh)
-    ]
-    assert answers[0] == answers[1]
-    assert answers[0].probability_right is not None

@@ -1,6 +1,7 @@
 """Exact search with the bundled model: stored runs, scores and `ask`."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -78,20 +79,21 @@ def test_bounds_of_the_entropy_are_in_order(exact):
 
 def test_merging_spellings_adds_their_probabilities():
     log_probs = np.log([0.3, 0.2, 0.25, 0.1])
-    texts = ["Rome", "rome.", "Oslo", "ROME"]
     columns = {
+        "question_id": "a",
         "rank": range(4),
-        "text": texts,
+        "text": ["Rome", "rome.", "Oslo", "ROME"],
         "token_ids": [[1], [2], [3], [4, 5]],
         "log_prob": log_probs,
+        "token_log_probs": [[p] for p in log_probs],
+        "end_log_prob": 0.0,
+        "finished": True,
     }
-    columns |= {"token_log_probs": [[p] for p in log_probs], "end_log_prob": 0.0, "finished": True}
-    answers = pd.DataFrame({"question_id": ["a"] * 4} | columns)
-    questions = pd.DataFrame(
-        {"question_id": ["a"], "question": ["?"], "references": [["Rome"]], "split": ["test"]}
-    )
+    answers = pd.DataFrame(columns)
+    question = {"question_id": "a", "question": "?", "references": ["Rome"], "split": "test"}
+    questions = pd.DataFrame([question | {"search_alpha": 0.1}])
     info = run_tables.RunInfo("toy", "none", "threshold", parameters={"search_alpha": 0.1})
-    run = run_tables.Run(answers, questions.assign(search_alpha=0.1), info)
+    run = run_tables.Run(answers, questions, info)
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
     with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
         run.log_probs(merge_by="tokens")
@@ -100,13 +102,11 @@ def test_merging_spellings_adds_their_probabilities():
 
 
 def test_asking_is_exact_by_default(facts_2m, questions):
-    answer = ask(facts_2m, "What is the capital of France?", questions=questions)
+    asked = partial(ask, facts_2m, "What is the capital of France?", questions=questions)
+    answer = asked()
     assert answer.status == "certified"
     low, high = answer.entropy_bounds
     assert answer.uncertainty <= low < high
-    assert (
-        ask(facts_2m, "What is the capital of France?", questions=questions, budget=3).status
-        == "undecided"
-    )
+    assert asked(budget=3).status == "undecided"
     with pytest.raises(ValueError, match=r"alpha=0.01 is below search_alpha=0.02"):
-        ask(facts_2m, "What is the capital of France?", questions=questions, alpha=0.01)
+        asked(alpha=0.01)

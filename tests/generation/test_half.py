@@ -4,22 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from test_accelerator import QUESTIONS
+from test_threshold import likely_answers
 
-from pro_lib.generation import batching
 from pro_lib.generation import models as pro_models
 from pro_lib.generation.decoding.exact_search import measured_epsilon
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 from pro_lib.generation.decoding.plain_tree import PlainTree
 from pro_lib.generation.decoding.strategies import Threshold
 from pro_lib.generation.run_generation import generate
-from pro_lib.questions.question_sets import as_set
 
 LENGTH = 4
 HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
-QUESTIONS = as_set(
-    ["Who wrote Emma?", "What is it?", "Where is Paris, France?", "What is the capital of France?"]
-)
-
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
 
 
@@ -83,7 +79,7 @@ def test_questions_decided_together_have_the_same_result_alone(halved, family, d
         together = generate(model, QUESTIONS, search_alpha=alpha, **HOW)
         alone = generate(model, QUESTIONS, search_alpha=alpha, batch_size=1, **HOW)
         statuses = list(zip(together.questions["status"], alone.questions["status"], strict=True))
-        sets = [_sets(run, alpha) for run in (together, alone)]
+        sets = [likely_answers(run, math.log(alpha)) for run in (together, alone)]
         for question_id, (one, other) in zip(
             together.questions["question_id"], statuses, strict=True
         ):
@@ -92,29 +88,6 @@ def test_questions_decided_together_have_the_same_result_alone(halved, family, d
                 assert sets[0].get(question_id) == sets[1].get(question_id)
                 n_decided += 1
     assert n_decided > 3
-
-
-def _sets(run, alpha):
-    rows = run.ranked_answers()
-    return (
-        rows[rows["value"] >= math.log(alpha)]
-        .groupby("question_id")["token_ids"]
-        .agg(lambda s: set(map(tuple, s)))
-    )
-
-
-def test_an_answer_within_epsilon_of_alpha_is_undecided(halved, monkeypatch):
-    # A tiny model rarely has an answer that is closer to α than its measured error, so ε is given.
-    monkeypatch.setattr(
-        batching,
-        "measured_epsilon",
-        lambda *_, max_new_tokens: np.full(max_new_tokens + 1, 0.05),
-    )
-    model = halved("llama")
-    value = generate(model, QUESTIONS, search_alpha=0.01, **HOW).ranked_answers()["value"].max()
-    run = generate(model, QUESTIONS, search_alpha=math.exp(value - 0.01), **HOW)
-    assert "an answer lies within 0.05 nats of α" in set(run.questions["why"])
-    assert set(run.questions["epsilon"]) == {0.05}
 
 
 def test_epsilon_does_not_depend_on_an_earlier_run_with_another_stop(halved):

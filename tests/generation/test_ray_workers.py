@@ -4,7 +4,9 @@ import gc
 import os
 import signal
 import warnings
+from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
 import pandas as pd
 import psutil
@@ -13,7 +15,8 @@ import pytest
 import torch
 
 from pro_lib import runs as run_tables
-from pro_lib.generation import models
+from pro_lib.common.files import RunError
+from pro_lib.generation import models, ray_workers
 from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
@@ -117,6 +120,39 @@ def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_pa
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local")
     assert run.info.provenance["n_workers"] == 2
+
+
+# GPUs of the cluster, the options of a call, and the GPUs of each worker and the workers.
+NUMBERS = [
+    (0, {}, (0, 1)),
+    (0, {"n_workers": 3}, (0, 3)),
+    (8, {}, (1, 8)),
+    (7, {"gpus_per_worker": 2}, (2, 3)),
+    (8, {"n_workers": 3}, (1, 3)),
+]
+
+
+@pytest.mark.parametrize(("n_gpus", "options", "expected"), NUMBERS)
+def test_workers_share_the_gpus_of_the_cluster(model, n_gpus, options, expected):
+    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 64.0, "GPU": float(n_gpus)})
+    usual = {"chat": None, "batch_size": None, "engine": "ray"}
+    usual |= {"n_workers": None, "gpus_per_worker": 1}
+    work = ray_workers.WorkOptions(**usual | options)
+    gpus_per_worker, n_workers = ray_workers._worker_numbers(ray, work)
+    assert (gpus_per_worker, n_workers) == expected
+    load = ray_workers.load_options(model, gpus_per_worker)
+    assert load["device"] == ("cuda" if n_gpus else "cpu")
+    assert load.get("device_map") == ("auto" if gpus_per_worker > 1 else None)
+    if n_gpus:
+        with pytest.raises(ValueError, match=f"=9 is more than the {n_gpus} GPUs of the Ray"):
+            ray_workers._worker_numbers(ray, replace(work, gpus_per_worker=9))
+
+
+def test_a_worker_with_other_files_of_the_model_says_so(model, tmp_path):
+    load = ray_workers.load_options(model, 0)
+    worker = ray_workers.Worker(load, "0" * 16, (), torch.get_num_threads(), tmp_path, None)
+    with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the model of this"):
+        worker.make("part-00000", None)
 
 
 @pytest.mark.trial  # starts workers twice

@@ -12,7 +12,6 @@ import pytest
 import torch
 import transformers
 from conftest import ROOT
-from test_downloads import here
 from test_plain_tree import KINDS, network_of
 from test_threshold import masses
 
@@ -97,14 +96,6 @@ def test_many_prompts_have_the_answers_of_the_search_in_process(facts_2m, size):
     few = question_sets.load_questions("world-facts", split="test", limit=6, n_shots=0)
     check_beside_process(facts_2m, few, 1, top_n=5, max_new_tokens=8)
     check_beside_process(facts_2m, few, 6, search_alpha=0.02, budget=9, max_new_tokens=8)
-
-
-@here
-def test_so_has_a_real_model(size):
-    limit = 3 if size == "quick" else 12
-    questions = question_sets.load_questions("world-facts", split="test", limit=limit, n_shots=3)
-    smollm = pro_lib.load_model("smollm2-135m", device="cpu")
-    check_beside_process(smollm, questions, 12, search_alpha=0.02, max_new_tokens=12)
 
 
 @pytest.mark.filterwarnings("ignore:.*asked on the plain tree:UserWarning")

@@ -69,13 +69,22 @@ def test_lines_go_through_the_numbers_and_the_chosen_alpha_lies_on_them():
     figure = alpha_sweep.draw(table, choices[choices["alpha_choice"] == "validation"])
     rows = table[table["dataset"] == "d"]
     lines = figure.axes[0].lines
-    points = [line for line in lines if line.get_xdata().tolist() == [0.05]]
+    chosen = []
     for index, model in enumerate(("a", "b")):
         line = rows[rows["model"] == model]
         assert lines[index].get_xydata().tolist() == line[["alpha", "auroc"]].to_numpy().tolist()
-        auroc = line.set_index("alpha")["auroc"][0.05]
-        assert points[index].get_xydata().tolist() == [[0.05, auroc]]
+        chosen.append([0.05, line.set_index("alpha")["auroc"][0.05]])
+    assert lines[-1].get_xydata().tolist() == chosen
     assert legend(figure) == ["a", "b", "α chosen on validation questions"]
+
+
+def test_the_interval_of_the_difference_to_nll_is_drawn_around_pro():
+    table, choices = invented(dataset=["d"], model=["a"])
+    table = table.assign(auroc=0.7, auroc_minus_nll=-0.1, auroc_minus_nll_low=-0.15)
+    [ax] = alpha_sweep.draw(table.assign(auroc_minus_nll_high=-0.05), choices).axes
+    assert ax.lines[0].get_ydata() == pytest.approx([0.8, 0.8])  # NLL
+    box = ax.collections[0].get_datalim(ax.transData)
+    assert (box.y0, box.y1) == pytest.approx((0.65, 0.75))
 
 
 def test_the_points_of_the_paper_lie_on_the_axis_of_the_paper():
@@ -111,7 +120,7 @@ def test_the_caption_says_which_alpha_was_chosen_and_what_it_is_worth():
     caption = alpha_sweep.caption(table, table)
     assert caption.endswith(
         "PRO with the chosen α, 0.2, is significantly better than NLL (+0.050, 95 % interval "
-        "+0.040 to +0.060). At α = 0.1, PRO minus NLL is +0.060; the best α, which nobody knows "
+        "+0.040 to +0.060). At α = 0.1, PRO minus NLL is +0.060. The best α, which nobody knows "
         "beforehand, would add +0.010."
     )
 
@@ -121,7 +130,7 @@ def test_protocols_are_not_counted_as_settings():
     both = pd.concat([choices_of(0.05, 0.03), choices_of(0.05, 0.03, protocol="workbench")])
     caption = alpha_sweep.caption(both, both)
     assert caption.count("significantly better than NLL (") == 2
-    assert "Protocol workbench: PRO with the chosen α" in caption
+    assert "With each answer once: PRO with the chosen α" in caption
 
 
 def test_the_caption_says_nothing_of_too_few_answers():

@@ -70,20 +70,19 @@ def test_it_can_be_read_at_both_widths():
     check_figure(answer_sets.draw, invented(**setting), n_panels=4)
 
 
-def test_diamonds_are_the_targets_at_their_alpha():
+def test_lines_have_the_alphas_that_are_fixed_beforehand():
     figure = answer_sets.draw(invented(dataset=["d"], model=["m"]))
-    assert legend(figure) == ["upper limit", "no correct answer", "set is empty", "target"]
-    [diamonds] = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
-    shown = diamonds.get_xydata()[~np.isnan(diamonds.get_ydata())]
-    np.testing.assert_array_equal(shown, [[0.1, 0.5]])
+    assert legend(figure) == [
+        "sets without a correct answer",
+        "upper limit from validation questions",
+    ]
+    for line in figure.axes[0].lines:
+        assert line.get_xdata().tolist() == [0.005, 0.05, 0.4]
 
 
 def test_the_caption_has_the_smallest_target_that_can_be_reached():
     table = invented(dataset=["d"], model=["m"])
     caption = answer_sets.caption(table)
-    words = (
-        "The smallest target that can be reached is 0.5: sets of the answers with p ≥ 0.100 miss"
-    )
-    assert words in caption
+    assert "reaches is 0.5, with α = 0.100: 50.0 % of these sets have no correct" in caption
     assert "At α = 0.4, 20.0 % of the sets are empty." in caption
     assert "No target can be reached" in answer_sets.caption(table.assign(delta=np.nan))

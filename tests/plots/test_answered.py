@@ -102,23 +102,31 @@ def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
     rows |= {"accuracy": [0.8, 0.6, 0.85, 0.6, 0.6], "accuracy_minus_nll": [0, 0, 0.05, 0, np.nan]}
     table = pd.DataFrame(rows).assign(n_questions=100, dataset="d", model="m")
     figure = answered.draw(table)
-    assert legend(figure) == ["PRO"]
+    shares = [f"{share}\xa0% answered" for share in (25, 50, 75)]
+    assert legend(figure) == shares
     ax = figure.axes[0]
     # 0.5 is nearest to all shares that are drawn, and to 0.75 as near as 1
-    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[0, 0.05]], atol=1e-12)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["50 %\n(0.80)"]
+    assert [line.get_xdata().tolist() for line in ax.lines if line.get_label() in shares] == [
+        [0.05]
+    ] * 3
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO"]
     assert "PRO minus NLL is +0.050." in answered.caption(table)
 
 
-def test_accuracy_is_drawn_at_three_shares_side_by_side():
-    coverages = [n / 50 for n in range(1, 51)]
-    columns = {"coverage": coverages, "accuracy": 0.5, "accuracy_minus_nll": 0.0}
+def test_accuracy_is_drawn_at_three_shares_below_each_other():
+    shares = np.arange(1, 51) / 50
+    columns = {"coverage": shares, "accuracy": 0.5, "accuracy_minus_nll": shares}
     parts = [pd.DataFrame({"method": name, **columns}) for name in ("PRO", "ALL", "NLL")]
     [ax] = answered.draw(pd.concat(parts)).axes
-    assert ax.lines[0].get_xdata().tolist() == pytest.approx([-0.2, 0.8, 1.8])
-    assert ax.lines[1].get_xdata().tolist() == pytest.approx([0.2, 1.2, 2.2])
-    shares = [label.get_text().split("\n")[0] for label in ax.get_xticklabels()]
-    assert shares == ["24 %", "50 %", "74 %"]
+    points = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_marker() != ""]
+    drawn = [
+        line.get_xydata().round(2).tolist() for line in points if "answered" in line.get_label()
+    ]
+    assert drawn == [
+        [[0.24, -0.23], [0.24, 0.77]],
+        [[0.5, 0.0], [0.5, 1.0]],
+        [[0.74, 0.23], [0.74, 1.23]],
+    ]
 
 
 def test_shares_without_an_accuracy_have_no_point():
@@ -126,4 +134,4 @@ def test_shares_without_an_accuracy_have_no_point():
     table = pd.DataFrame(rows | {"accuracy": [np.nan, 0.6, np.nan, 0.65]})
     table["accuracy_minus_nll"] = table["accuracy"] - 0.6
     [ax] = answered.draw(table).axes
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["10 %\n(–)", "100 %\n(0.60)"]
+    assert [text.get_text() for text in ax.texts] == ["n/a", "n/a"]

@@ -129,17 +129,18 @@ def test_rows_are_the_changes_with_the_auroc_of_nll():
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names[:2] == ["nothing changed (0.800)", "repeated answers counted (0.800)"]
     assert legend(figure) == ["α = 0.4", "K = 2", "K = 5", "K = 10"]
-    assert list(figure.axes[0].lines[1].get_xdata()) == [-0.1, 0.1, 0.01]
+    drawn = {line.get_label(): list(line.get_xdata()) for line in figure.axes[0].lines}
+    assert drawn["K = 2"] == [-0.1, 0.1, 0.01]
     with pytest.raises(SentenceError, match=r"^The table has no column 'cause'; plots.causes need"):
         causes.draw(invented().drop(columns="cause"))
 
 
 def test_the_caption_says_after_which_changes_pro_differs_from_nll():
     assert causes.caption(invented()).endswith(
-        "With some of these α and K, PRO is significantly better than NLL (+0.100 to +0.300): "
-        "repeated answers counted; significantly worse than NLL (−0.300 to −0.100): nothing "
-        "changed; not significantly different from NLL (0.000 to +0.030): answers of one meaning "
-        "merged."
+        "With some α or K, PRO is significantly better than NLL (+0.100 to +0.300) in the rows: "
+        "repeated answers counted. With some α or K, PRO is significantly worse than NLL (−0.300 "
+        "to −0.100) in the rows: nothing changed. With some α or K, PRO is not significantly "
+        "different from NLL (0.000 to +0.030) in the rows: answers of one meaning merged."
     )
 
 

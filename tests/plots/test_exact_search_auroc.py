@@ -70,24 +70,32 @@ def invented(**others):
 
 
 def test_it_can_be_read_at_both_widths():
-    check_figure(exact_search_auroc.draw, invented(), n_panels=2)
+    check_figure(exact_search_auroc.draw, invented(), n_panels=1)
     both = pd.concat([invented(), invented().assign(dataset="mine")])
-    check_figure(exact_search_auroc.draw, both, n_panels=4)
+    check_figure(exact_search_auroc.draw, both, n_panels=2)
 
 
 def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     table = invented()
-    auroc, difference = exact_search_auroc.draw(table).axes
-    names = [label.get_text() for label in auroc.get_yticklabels()]
-    assert names == ["PRO, exact", "PRO, beams", "beams, same α", "1 − found"]
-    assert list(auroc.lines[0].get_xdata()) == list(table["auroc"])
-    assert list(difference.lines[0].get_xdata()) == list(table["auroc_minus_pro"])
-    with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro_low'"):
-        exact_search_auroc.draw(table.drop(columns="auroc_minus_pro_low"))
+    [ax] = exact_search_auroc.draw(table).axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [
+        "PRO, exact search",
+        "PRO, beams",
+        "PRO, beams, same α",
+        "probability not found",
+    ]
+    [points] = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(
+        points.get_xydata(), [[0, 0], [-0.01, 1], [-0.05, 3], [0.002, 2]], atol=1e-12
+    )
+    assert ax.texts[1].get_text().replace("\xa0", " ") == " 0.790 (α = 0.1)"
+    with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'"):
+        exact_search_auroc.draw(table.drop(columns="auroc_minus_pro"))
 
 
 @pytest.mark.parametrize(("p_value", "words"), [(1e-9, "significantly worse"), (0.5, "not signif")])
 def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
-    assert f"PRO of beams is {words}" in caption
+    assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption

@@ -1,12 +1,11 @@
 """Test the figure of exact search, on searches whose trees are worked by hand."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure, unreadable
+from figure_checks import check_figure
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots import exact_search
@@ -161,65 +160,41 @@ def judged_runs(n=24):
 
 
 def invented(settings):
-    """Return what a search found and its bounds, at three αs in each setting."""
+    """Return what a search found, at three αs in each setting."""
     alphas = pd.DataFrame({"alpha": [0.4, 0.1, 0.005]})
-    table = settings.merge(alphas, how="cross").assign(n_questions=1234)
-    shares = ("recall", "share_all_recalled", "share_certified", "share_fallback")
+    table = settings.merge(alphas, how="cross").assign(n_questions=1000, n_with_answers=400)
     forwards = ("token_forwards", "beam_forwards", "greedy_forwards")
-    for number, name in enumerate((*shares, "share_undecided", *forwards)):
+    for number, name in enumerate(("recall", "share_all_recalled", *forwards)):
         table[name] = 0.1 * number + table["alpha"]
-    bounds = table[["dataset", "model", "alpha", "n_questions"]].copy()
-    for number, name in enumerate(("pro", "alpha_floor", "tree_bound", "entropy")):
-        bounds[name] = number - table["alpha"]
-    ends = {"entropy_low": bounds["entropy"] - 0.2, "entropy_high": bounds["entropy"] + 0.2}
-    counts = {"n_certified": 10, "n_ordered": 10, "entropy_minus_tree_bound": 1.0}
-    return table, bounds.assign(**ends, **counts)
+    return table
 
 
 ONE = pd.DataFrame({"dataset": ["world-facts"], "model": "facts-2m"})
 
 
 def test_it_can_be_read_at_both_widths():
-    table, bounds = invented(ONE)
-    check_figure(partial(exact_search.draw, bounds=bounds), table, n_panels=4)
+    check_figure(exact_search.draw, invented(ONE), n_panels=1)
     two = pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"})
-    table, bounds = invented(two)
-    for figure_columns in (1, 2):
-        figure = exact_search.draw(table, bounds, figure_columns=figure_columns)
-        assert unreadable(figure, 7) == []
-        assert len(figure.axes) == 8
+    check_figure(exact_search.draw, invented(two), n_panels=2)
 
 
-def test_every_panel_has_its_lines():
-    table, bounds = invented(ONE)
-    figure = exact_search.draw(table, bounds)
-    legends = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes]
-    assert legends[1] == ["certified", "fallback", "undecided"]
-    assert legends[2] == ["entropy", "tree bound", "α-floor", "PRO"]
-    line = figure.axes[1].lines[1]
-    np.testing.assert_array_equal(line.get_xydata(), table[["alpha", "share_fallback"]])
-    [band] = figure.axes[2].collections  # the entropy alone has an interval
-    assert band.get_datalim(figure.axes[2].transData).y0 == pytest.approx(3 - 0.4 - 0.2)
+def test_lines_are_the_shares_that_beams_find():
+    table = invented(ONE)
+    answers, questions = exact_search.draw(table).axes[0].lines
+    np.testing.assert_array_equal(answers.get_xydata(), table[["alpha", "recall"]])
+    np.testing.assert_array_equal(questions.get_xydata(), table[["alpha", "share_all_recalled"]])
 
 
 def test_a_missing_column_is_named():
-    table, bounds = invented(ONE)
-    few = [each.drop(columns=["dataset", "model"]) for each in (table, bounds)]
-    assert len(exact_search.draw(*few).axes) == 4
+    table = invented(ONE)
+    assert len(exact_search.draw(table.drop(columns=["dataset", "model"])).axes) == 1
     with pytest.raises(SentenceError, match=r"^The table has no column 'recall'; plots.exact_sea"):
-        exact_search.draw(table.drop(columns="recall"), bounds)
-    with pytest.raises(SentenceError, match=r"^The table has no column 'entropy'"):
-        exact_search.draw(table, bounds.drop(columns="entropy"))
+        exact_search.draw(table.drop(columns="recall"))
 
 
-def test_the_caption_says_what_beams_find_and_counts_violated_bounds():
-    table, bounds = invented(ONE)
-    caption = exact_search.caption(table, bounds)
-    assert "At α = 0.4, beams find 40.0 % of the answers with p ≥ α" in caption
-    assert "PRO ≤ α-floor ≤ tree bound holds for each certified question" in caption
-    assert "the tree bound is +1.000 nats" in caption
-    violated = exact_search.caption(table, bounds.assign(n_ordered=9))
-    assert "is violated in 3 cases" in violated
-    nothing = exact_search.caption(table.assign(recall=np.nan), bounds.assign(n_certified=0))
-    assert "no answer has p ≥ α" in nothing
-    assert "No question is certified" in nothing
+def test_the_caption_says_what_beams_find_and_what_a_search_costs():
+    table = invented(ONE)
+    caption = exact_search.caption(table.assign(token_forwards=7.2))
+    assert "At α = 0.4, 40.0 % of the questions have such answers, and beams find 40.0 %" in caption
+    assert "puts 7 tokens per question" in caption
+    assert "and beams find" not in exact_search.caption(table.assign(recall=np.nan))

@@ -93,4 +93,4 @@ def test_it_can_be_read_at_both_widths(figure_columns):
 def test_the_caption_counts_the_questions_with_several_answers():
     caption = examples.caption(examples.table(beams(), alpha=0.3), alpha=0.3)
     assert "The most probable answers of m on d to 2 questions" in caption
-    assert "PRO is between 0.79 and 1.61 nats here, and of 1 of the questions it keeps" in caption
+    assert "PRO is between 0.79 and 1.61 nats here, and of 1 of the questions it uses" in caption

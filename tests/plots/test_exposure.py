@@ -31,7 +31,7 @@ def test_it_can_be_read_at_both_widths():
     setting = {"dataset": ["d"], "model": ["a"], "measure": ["PRO", "accuracy", "NLL"]}
     table = grid(**setting, exposure=[0, 4, 32], conflict=[0.0, 0.25])
     table = table.assign(mean=table["auroc"], mean_low=0.5, mean_high=1.0)
-    check_figure(exposure.draw, table, n_panels=3)
+    check_figure(exposure.draw, table, n_panels=2)
 
 
 def test_the_caption_says_what_no_and_many_documents_do():

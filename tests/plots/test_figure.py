@@ -5,7 +5,7 @@ import pytest
 from figure_checks import grid, legend, unreadable
 
 from pro_lib.plots.figure import draw_rows, labelled_figure
-from pro_lib.plots.style import line_style, method_styles
+from pro_lib.plots.style import line_style
 
 TITLE = {"title": "A title of mine"}
 
@@ -16,7 +16,7 @@ def test_a_dataset_keeps_its_name_in_the_title_whatever_it_begins_with(name):
     table = grid(dataset=(name, "other"), model=(f"{name}-model",), protocol=protocols)
     with labelled_figure(table, "dataset", "protocol", **TITLE) as (figure, panels):
         pass
-    titles = [panel.ax.get_title().replace("\n", " ") for panel in panels]
+    titles = [ax.get_title().replace("\n", " ") for ax, _ in panels]
     assert titles[0].startswith(f"repeats counted, {name}, n")
     assert titles[1].startswith(f"workbench, repeats, {name}, n")
     assert figure.get_supxlabel() == f"{name}-model"  # which all panels share
@@ -37,14 +37,14 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
     table = pd.DataFrame({"dataset": ["a", "b", "c"], "value": 0})
     with labelled_figure(table, "dataset", per_line=2, sharex=True, **TITLE) as (_, panels):
         pass
-    has_labels = [panel.ax.xaxis.get_tick_params()["labelbottom"] for panel in panels]
+    has_labels = [ax.xaxis.get_tick_params()["labelbottom"] for ax, _ in panels]
     assert has_labels == [False, True, True]
 
 
 def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title():
     table = pd.DataFrame({"dataset": ["d"], "model": "m", "n_questions": 1234})
     labels = {"x": "a long label\nof two lines", "y": "value", **TITLE}
-    with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _, _)]):
+    with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _)]):
         for label in ("one", "two", "one"):
             ax.plot(0, 0, label=label)
     figure.draw_without_rendering()
@@ -59,7 +59,7 @@ def test_a_missing_panel_has_the_legend_and_a_figure_of_one_column_has_a_height_
     table = pd.DataFrame({"dataset": [*"abc"], "value": 0})
     options = {"per_line": 2, "height": 9.0, "least_height": 0.5, "figure_columns": 1}
     with labelled_figure(table, "dataset", **options, **TITLE) as (figure, panels):
-        panels[0].ax.plot(0, 0, label="one")
+        panels[0][0].plot(0, 0, label="one")
     assert [text.get_text() for text in figure.axes[-1].get_legend().get_texts()] == ["one"]
     assert figure.get_figheight() == 4.5
 
@@ -67,22 +67,10 @@ def test_a_missing_panel_has_the_legend_and_a_figure_of_one_column_has_a_height_
 def test_rows_have_a_value_an_interval_and_the_words_of_a_missing_one():
     rows = pd.DataFrame({"row": ["a", "b"], "judge": "x", "auroc": [0.8, None]})
     rows = rows.assign(auroc_low=rows["auroc"] - 0.1, auroc_high=rows["auroc"] + 0.1)
-    with labelled_figure(rows, **TITLE) as (_, [(ax, _, _)]):
+    with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
         draw_rows(ax, rows, "auroc", ["a", "b"], by="judge", styles={"x": line_style(1)})
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert ax.lines[0].get_xydata()[0].tolist() == [0.8, 0.0]
     assert [text.get_text() for text in ax.texts] == ["n/a"]
     [bar, _] = ax.collections[0].get_segments()
     assert bar[:, 0].tolist() == pytest.approx([0.7, 0.9])
-
-
-def test_a_method_has_the_same_style_whatever_other_methods_are_drawn():
-    few = dict(zip(["PRO", "Deg"], method_styles(["PRO", "Deg"]), strict=True))
-    labels = ["PRO", "NLL", "S-PRO", "SE (lexical)", "Deg"]
-    many = dict(zip(labels, method_styles(labels), strict=True))
-    assert few == {"PRO": 0, "Deg": 7}
-    assert many == {"PRO": 0, "NLL": 6, "S-PRO": 1, "SE (lexical)": 4, "Deg": 7}
-
-
-def test_two_comparisons_of_meanings_have_different_styles():
-    assert method_styles(["PRO", "SE (lexical)", "SE (alias)"]) == [0, 1, 2]

@@ -41,6 +41,6 @@ def test_the_caption_says_ranges_of_means():
     assert caption.endswith(
         "n = 30 to 40 questions in each of 2 settings, with 8.0 to 10.0 answers each. On average, "
         "4.0 to 5.0 answers are distinct, and their probabilities sum to 0.50 to 0.90; with "
-        "repeats the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO keeps "
+        "repeats the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO uses "
         "more than one answer for 0.0 to 100.0 % of the questions, and equals NLL for the others."
     )

@@ -84,17 +84,22 @@ def test_a_method_that_a_setting_does_not_have_is_marked():
     rows = {"method": ["PRO", "NLL", "PRO"], "model": ["a", "a", "b"], "target": 0.8}
     table = pd.DataFrame(rows | {"coverage": 0.5, "accuracy": 0.9})
     panels = guarantees.draw(table).axes
-    assert [[text.get_text().strip() for text in ax.texts] for ax in panels] == [[], ["n/a"]]
+    assert [[text.get_text().strip() for text in ax.texts] for ax in panels] == [
+        [],
+        ["not guaranteed"],
+    ]
 
 
 def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     table = invented(dataset=["d"], model=["m"])
     caption = guarantees.caption(table)
-    words = "of the methods: 0.7 for 7 of 8, which answer 30.0 % of the questions, 80.0 % of them"
-    assert words in caption
+    assert "0.7 is guaranteed for 7 of 8 methods, which answer 30.0 % of the questions" in caption
+    assert "80.0 % of them correctly" in caption
     assert "ROUGE-L calls correct" not in caption
     low = guarantees.caption(table.assign(accuracy_high=0.75))
     assert "(below it in 7, by the interval)" in low
     both = pd.concat([table, table.assign(model="n", coverage=0.0)])
-    assert "pairs of a method and a setting: 0.7 for 7 of 16" in guarantees.caption(both)
+    assert "0.7 is guaranteed for 7 of 16 pairs of a method and a setting" in guarantees.caption(
+        both
+    )
     assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

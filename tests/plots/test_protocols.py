@@ -36,12 +36,18 @@ def test_it_can_be_read_at_both_widths():
 
 def test_protocols_have_their_marks():
     figure = protocols.draw(invented())
-    assert legend(figure) == ["repeats counted (paper)", "each answer once (workbench)"]
+    assert legend(figure) == ["repeats counted", "each answer once"]
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
     assert [set(line.get_xdata()) for line in lines] == [{-0.1}, {0.05}]
 
 
 def test_the_caption_compares_pro_with_nll_in_each_protocol():
     caption = protocols.caption(invented())
-    assert "Protocol paper: PRO is significantly worse than NLL (−0.100" in caption
-    assert "Protocol workbench: PRO is significantly better than NLL (+0.050" in caption
+    assert (
+        "With repeats counted: PRO with the chosen α is significantly worse than NLL (−0.100"
+        in caption
+    )
+    assert (
+        "With each answer once: PRO with the chosen α is significantly better than NLL (+0.050"
+        in caption
+    )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from figure_checks import check_figure, grid
+from figure_checks import check_figure, grid, legend
 from test_benchmark import REPORTED, SPLITS, VALIDATION
 
 from pro_lib import metrics
@@ -32,7 +32,7 @@ def test_reliability_has_the_bins_of_the_calibration():
 
 def invented(**others):
     table = grid(**others, method=["PRO", "NLL", "PE"], confidence=[0.1, 0.5, 0.9])
-    table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=10)
+    table = table.assign(accuracy=table["auroc"], ece=0.05, n_in_bin=20)
     return table.assign(accuracy_low=table["accuracy"] - 0.1, accuracy_high=0.95)
 
 
@@ -42,16 +42,22 @@ def test_it_can_be_read_at_both_widths():
     check_figure(reliability.draw, invented(dataset=["d"], model=["m"]), n_panels=3)
 
 
-def test_points_are_the_bins_and_their_areas_the_questions():
-    rows = {"method": "PRO", "confidence": [0.2, 0.7], "accuracy": [0.1, 0.8], "n_in_bin": [30, 10]}
-    table = pd.DataFrame(rows).assign(accuracy_low=0, accuracy_high=1)
-    [ax] = reliability.draw(table).axes
-    _, points = ax.collections
-    np.testing.assert_array_equal(points.get_offsets(), [[0.2, 0.1], [0.7, 0.8]])
-    np.testing.assert_allclose(points.get_sizes(), [4 + 45, 4 + 15])
+def test_points_are_the_bins_with_enough_questions_of_each_setting():
+    rows = {"confidence": [0.2, 0.7, 0.9], "accuracy": [0.1, 0.8, 0.9], "n_in_bin": [30, 20, 19]}
+    table = pd.DataFrame(rows).assign(method="PRO", accuracy_low=0, accuracy_high=1, dataset="d")
+    both = pd.concat([table.assign(model="a"), table.assign(model="b", accuracy=0.5)])
+    figure = reliability.draw(both)
+    [ax] = figure.axes
+    assert legend(figure) == ["a", "b"]
+    _, first, second = ax.lines  # after the diagonal
+    assert first.get_xydata().tolist() == [[0.2, 0.1], [0.7, 0.8]]
+    assert second.get_xydata().tolist() == [[0.2, 0.5], [0.7, 0.5]]
 
 
 def test_the_caption_has_the_calibration_errors_if_they_are_known():
     table = invented(dataset=["d"], model=["m"])
-    assert "The ECE is PRO 0.050, NLL 0.050 and PE 0.050." in reliability.caption(table)
-    assert "The ECE is" not in reliability.caption(table.assign(ece=np.nan))
+    assert (
+        "(expected calibration error) is PRO 0.050, NLL 0.050 and PE 0.050."
+        in reliability.caption(table)
+    )
+    assert "calibration error" not in reliability.caption(table.assign(ece=np.nan))

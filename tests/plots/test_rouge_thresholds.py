@@ -61,24 +61,26 @@ def test_it_can_be_read_at_both_widths():
     check_figure(rouge_thresholds.draw, invented(), n_panels=4)
 
 
-def test_a_difference_whose_interval_has_0_is_empty_and_labels_stand_at_the_right():
+def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
     table = invented(dataset=["d"], model=["a"])
-    table = table[table["method"].isin(["PRO", "NLL"])].assign(auroc_minus_nll_low=-0.1)
+    table = table[table["method"].isin(["PRO", "SE", "NLL"])].assign(auroc_minus_nll=0.01)
     by_labels = table[table["rouge_threshold"] == 0.5].assign(
-        rouge_threshold=np.nan, auroc_minus_nll_low=0.01, auroc_minus_nll=0.02
+        rouge_threshold=np.nan, auroc_minus_nll=-0.2
     )
-    [ax] = rouge_thresholds.draw(pd.concat([table, by_labels])).axes
-    _, filled, empty = (line for line in ax.lines if line.get_marker() == "o")
-    assert filled.get_xdata().tolist() == [0.6]
-    assert empty.get_xdata().tolist() == [0.1, 0.3, 0.5]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "0.3", "0.5", "labels"]
+    figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
+    groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
+    assert legend(figure) == [*groups, "below −0.15"]
+    [ax] = figure.axes
+    assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
+    arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.15, -0.15]]
+    assert len(arrows) == 1
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
     table = invented(dataset=["allenai/sciq"], model=["google/gemma-7b"])
     figure = rouge_thresholds.draw(table)
     grey = [line for line in figure.axes[0].lines if line.get_color() == PRINTED["color"]]
-    assert len(grey[0].get_xdata()) == 40
+    assert len(grey[0].get_xdata()) == 35  # seven methods at five thresholds
     assert grey[0].get_marker() == "D"
     assert legend(figure)[-1] == "printed in the paper"
 

@@ -38,7 +38,10 @@ def test_files_are_kept_if_values_differ_as_on_another_processor(tmp_path):
     assert save(tmp_path, TABLE.assign(mean_k=TABLE["mean_k"] * 1.0009)) == set()
     # A drawing with other words is written, even then.
     other = TABLE.assign(mean_k=TABLE["mean_k"] * 1.0009)
-    assert save(tmp_path, other, title="Another title") == FILES
+    figure = plots.k_vs_alpha.draw(other)
+    figure.supylabel("another label")
+    written = plots.save_figure(figure, other, "a", figures_dir=tmp_path)
+    assert {path.name for path in written} == FILES
 
 
 def test_files_are_written_if_a_value_differs_by_more(tmp_path):
@@ -46,7 +49,7 @@ def test_files_are_written_if_a_value_differs_by_more(tmp_path):
     assert save(tmp_path, TABLE.assign(mean_k=TABLE["mean_k"] * 1.002)) == FILES
 
 
-@pytest.mark.parametrize("change", [{"title": "Another title"}, {"figure_columns": 1}])
+@pytest.mark.parametrize("change", [{"alpha_scale": "linear"}, {"figure_columns": 1}])
 def test_files_are_written_if_the_drawing_has_changed(change, tmp_path):
     save(tmp_path)
     assert save(tmp_path, **change) == FILES

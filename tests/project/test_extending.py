@@ -1,18 +1,16 @@
 """Test that the additions of docs/development/extending.md work after one registration."""
 
-import json
 from contextlib import chdir
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import answer, json_of, record, refused, typed
 from conftest import ROOT
 from markdown_it import MarkdownIt
 
 import pro_lib
 from pro_lib import plots
-from pro_lib.app.cli import pro
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import METHODS, methods
@@ -26,6 +24,14 @@ BLOCKS = [
     for token in MarkdownIt("commonmark").parse(PAGE.read_text())
     if token.info == "python"
 ]
+
+
+@pytest.fixture
+def records(write):
+    return write(
+        record(0, answer("Paris", 0.5), answer("Rome", 0.25), references=["Paris"]),
+        record(1, answer("Oslo", 0.4), answer("Lima", 0.3), references=["Bern"]),
+    )
 
 
 @pytest.fixture
@@ -55,8 +61,8 @@ def margin(log_probs):
 
 def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, tmp_path):
     assert "workbench" in registered("register(margin)")
-    experiment = Experiment(limit=30, generations_dir=tmp_path / "runs", n_validation=None)
-    [splits, *_] = experiment.splits()
+    small = {"model": "facts-1m", "dataset": "world-facts", "limit": 30, "n_validation": None}
+    [splits] = Experiment(**small, generations_dir=tmp_path / "runs").splits()
     two = splits.reported.log_probs[:, :2]
     expected = -np.nan_to_num(two[:, 0] - two[:, 1])
     np.testing.assert_allclose(splits.reported.baselines["margin"], expected)
@@ -66,17 +72,15 @@ def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, 
     assert "margin" in plots.svg_text(benchmark.draw(drawn))
 
 
-def scored_methods(*options):
-    """Return the names of the methods in the JSON of `pro score --example`."""
-    output = CliRunner().invoke(pro, ["score", "--example", "--json", *options])
-    assert output.exit_code == 0, output.output
-    return [row["method"] for row in json.loads(output.stdout)["auroc"]]
+def scored_methods(*words):
+    """Return the names of the methods in the JSON of `pro score`."""
+    return [row["method"] for row in json_of(*words)["auroc"]]
 
 
-def test_a_score_in_a_file_is_named_on_the_command_line(registered, tmp_path):
+def test_a_score_in_a_file_is_named_on_the_command_line(registered, records, tmp_path):
     path = tmp_path / "own.py"
     path.write_text(MARGIN)
-    assert scored_methods("--methods", f"PRO,{path}:margin") == ["PRO", "margin"]
+    assert scored_methods(records, "--methods", f"PRO,{path}:margin") == ["PRO", "margin"]
     assert Experiment(methods=[f"{path}:margin"]).methods == [f"{path}:margin"]
 
 
@@ -90,15 +94,13 @@ def test_a_score_in_a_file_is_named_on_the_command_line(registered, tmp_path):
         (MARGIN.replace("margin", "PE"), "PE", "method 'PE' exists already"),
     ],
 )
-def test_a_wrong_file_of_a_score_is_named(registered, tmp_path, text, name, words):
+def test_a_wrong_file_of_a_score_is_named(registered, records, tmp_path, text, name, words):
     path = tmp_path / "own.py"
     path.write_text(text)
-    output = CliRunner().invoke(pro, ["score", "--example", "--methods", f"{path}:{name}"])
-    assert output.exit_code == 1
-    assert words in " ".join(output.output.split())
+    assert words in refused("score", records, "--methods", f"{path}:{name}")
 
 
-def test_a_score_of_an_installed_package_is_an_entry_point(registered, monkeypatch):
+def test_a_score_of_an_installed_package_is_an_entry_point(registered, records, monkeypatch):
     def margin(log_probs):
         return -log_probs[:, 0]
 
@@ -110,7 +112,7 @@ def test_a_score_of_an_installed_package_is_an_entry_point(registered, monkeypat
 
     monkeypatch.setattr(methods, "entry_points", lambda group: [Entry()])
     methods.load_entry_points.cache_clear()
-    assert "margin" in scored_methods()
+    assert "margin" in scored_methods(records)
     methods.load_entry_points.cache_clear()
 
 
@@ -124,9 +126,8 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
     run = pro_lib.generate("facts-1m", questions, strategy="similar_beams", progress=False)
     assert run.info.strategy == "similar_beams"
     with chdir(tmp_path):
-        words = ["ask", "What is the capital of Peru?", "--model", "facts-1m"]
-        asked = CliRunner().invoke(pro, [*words, "--strategy", "similar_beams"])
-    assert asked.exit_code == 0, asked.output
+        question = "What is the capital of Peru?"
+        typed("ask", question, "--model", "facts-1m", "--strategy", "similar_beams")
 
 
 def test_a_new_similarity_is_known_by_its_name(registered, monkeypatch):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from commands import answer, record
 from conftest import ROOT
 from packaging.requirements import Requirement
 
@@ -82,12 +83,13 @@ for call in (
     ]
 
 
-def test_a_file_is_scored_reported_and_labelled_without_torch(tmp_path):
+def test_a_file_is_scored_reported_and_labelled_without_torch(write, tmp_path):
+    records = str(write(record(0, answer("Paris", 0.5), references=["Paris"])))
     code = f"""
 from pro_lib.app.cli import pro
 for words in (
-    ["score", "--example"],
-    ["report", "--example", "--output", {str(tmp_path / "report.html")!r}],
+    ["score", {records!r}],
+    ["report", {records!r}, "--output", {str(tmp_path / "report.html")!r}],
     ["label", "--help"],
     ["ask", "Who wrote Hamlet?"],
 ):

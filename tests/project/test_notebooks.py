@@ -24,12 +24,12 @@ from pro_lib.common.validation import SentenceError
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
-# Those whose kind a quicker one tries as well run in `make test-all`.
-QUICK = ("02_alpha_sweep", "06_benchmark")
+# The others, whose kind this one tries as well, run in `make test-all`.
+QUICK = "02_alpha_sweep"
 
 
 def in_slow(path):
-    return pytest.param(path, marks=() if path.stem in QUICK else pytest.mark.slow, id=path.stem)
+    return pytest.param(path, marks=() if path.stem == QUICK else pytest.mark.slow, id=path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,9 @@ def generations(tmp_path_factory):
 
 @pytest.mark.parametrize("path", [*map(in_slow, NOTEBOOKS)])
 def test_papermill_executes_it_with_parameters_that_its_cell_does_not_declare(
-    path, generations, described, tmp_path
+    path, request, described, tmp_path
 ):
+    generations = tmp_path if path.stem == QUICK else request.getfixturevalue("generations")
     named = {"model": "facts-1m", "dataset": "world-facts"}
     named = (
         named
