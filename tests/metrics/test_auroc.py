@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
+from pro_lib.metrics.roc import jackknifed_aurocs
 
 # Few distinct values, so that ties within and between the classes are common.
 QUESTIONS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40)
@@ -189,6 +190,26 @@ def test_in_a_large_set_it_is_delongs_interval():
     aurocs, low, high = metrics.auroc_intervals(values[:, None], correct)
     expected = aurocs + norm.ppf([0.025, 0.975]) * error
     np.testing.assert_allclose([*low, *high], expected, rtol=0, atol=3e-5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-2, 2), st.booleans(), st.integers(0, 3)), min_size=8, max_size=30
+    )
+)
+def test_the_jackknife_is_the_auroc_without_each_cluster(rows):
+    values, correct, codes = map(np.array, zip(*rows, strict=True))
+    correct[:2] = [True, False]
+    codes[:4] = range(4)
+    columns = np.column_stack([values, -values]).astype(float)
+    jackknifed = jackknifed_aurocs(columns, correct, codes)
+    for cluster in range(4):
+        left = codes != cluster
+        if correct[left].all() or not correct[left].any():
+            assert np.isnan(jackknifed[:, cluster]).all()
+        else:
+            expected = metrics.auroc_intervals(columns[left], correct[left])[0]
+            np.testing.assert_allclose(jackknifed[:, cluster], expected, rtol=0, atol=1e-12)
 
 
 def n_of(low, high, area):
