@@ -200,6 +200,37 @@ def self_evaluation() -> pd.DataFrame:
     return written(rows(f"{DATA}/self_evaluation.csv"), columns)
 
 
+FIELDS = {"model": "{model}", "field": "{field}"}
+
+
+@on_a_page
+def fields_auroc() -> pd.DataFrame:
+    """AUROC of three scores on the fields of records."""
+    row = FIELDS | {"fields": "{n_fields}", "right": "{accuracy:.1%}"}
+    return pivoted(rows(f"{DATA}/fields.csv"), row, "{method}", with_interval("auroc", ".3f"))
+
+
+@on_a_page
+def fields_differences() -> pd.DataFrame:
+    """Paired differences to the NLL of the whole answer."""
+    table = rows(f"{DATA}/fields.csv")
+    table = table[table["method"] != "NLL of the answer"]
+    return pivoted(table, FIELDS, "{method} minus NLL of the answer", with_interval("difference"))
+
+
+@on_a_page
+def fields_searches() -> pd.DataFrame:
+    """What the exact search of each field found."""
+    columns = FIELDS | {
+        "certified": "{certified:.0%}",
+        "no value reaches α": "{fallback:.0%}",
+        "several values": "{several_values:.0%}",
+        "wrong": "{n_wrong}",
+        "wrong, and the right value was found": "{wrong_with_right_value:.1%}",
+    }
+    return written(rows(f"{DATA}/fields.csv", method="PRO of the field"), columns)
+
+
 @on_a_page
 def published_choices() -> pd.DataFrame:
     """Return PRO minus NLL on published answers for each way to choose α or K."""

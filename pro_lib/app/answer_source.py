@@ -6,12 +6,12 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
+from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,36 +38,42 @@ def read_answers(
     path: str,
     *,
     questions: str | None = None,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    separator: str | None = None,
-    verdict: str | None = None,
-    strict: bool = False,
     all_questions: bool = False,
+    strict: bool = False,
+    fields: bool = False,
+    verdict: str | None = None,
+    **reading: Any,
 ) -> Run:
     """Return the answers of a run folder, or of a file in any supported format.
 
     Args:
         path: the run folder or the file, or "-" for a file on standard input.
         questions: a file of questions, whose references and splits replace those of the answers.
-        columns: names of the columns of this file.
-        separator: the text between several references in one cell.
-        verdict: the name of the verdict that is read from a log; None for the first one.
-        strict: whether a line, a row or an answer that cannot be used is an error.
         all_questions: whether all stored questions of a run folder are read, not only those of the
             last call of `generate`.
+        strict: whether a line, a row or an answer that cannot be used is an error.
+        fields: whether each field of structured answers becomes a question; of files only.
+        verdict: the name of the verdict that is read from a log; None for the first one.
+        **reading: the parameters `columns` and `separator` of `import_answers`.
+
+    Raises:
+        SentenceError: the fields of a run folder are to be read.
     """
     from pro_lib import importing, runs
     from pro_lib.questions.question_sets import load_questions
     from pro_lib.runs.question_table import OldReferencesWarning
 
-    reading: dict[str, Any] = {"columns": columns, "separator": separator, "strict": strict}
+    reading["strict"] = strict
+    of_files = {"questions": questions, "verdict": verdict, "fields": fields, **reading}
     if path == STDIN:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")
             copy.write_bytes(sys.stdin.buffer.read())
-            return importing.import_answers(copy, questions=questions, verdict=verdict, **reading)
+            return importing.import_answers(copy, **of_files)
     if not os.path.isdir(path):
-        return importing.import_answers(path, questions=questions, verdict=verdict, **reading)
+        return importing.import_answers(path, **of_files)
+    if fields:
+        raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
     if questions is None:
         return runs.read_run(path, all_questions=all_questions)
     question_set = load_questions(path=questions, split=None, n_shots=0, **reading)

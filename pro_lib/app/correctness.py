@@ -32,23 +32,33 @@ class Correctness:
 
 
 def read_correctness(
-    value: str | Rule, *, accepts_sample: bool = True, **choices: Any
+    value: str | Rule, *, accepts_sample: bool = True, fields: bool = False, **choices: Any
 ) -> Correctness:
     """Return what makes an answer right.
 
     Args:
-        value: a rule or a function, a file of labels, or `log:NAME` for a verdict of a log.
+        value: a rule or a function, a file of labels, or `log:NAME` for a verdict of a log; for
+            fields also rules such as `value_match,note=rouge_l`. "" is the usual rule.
         accepts_sample: whether labels of a sample, from `pro label`, may judge the answers.
+        fields: whether the answers are fields of structured answers.
         choices: other fields of `Choices`.
 
     Raises:
         SentenceError: if there is neither a rule nor a file of this name.
         RunError: if a file of labels is damaged, or has labels of a sample that are not accepted.
     """
+    usual = "value_match" if fields else "rouge_l"
+    value = value or usual
     if callable(value) or value in CORRECTNESS:
         return Correctness(Choices(correctness=value, **choices))
     if value.startswith(_LOG):
         return Correctness(Choices(**choices), verdict=value.removeprefix(_LOG))
+    rules = {"": usual}
+    for part in value.split(","):
+        name, _, rule = part.rpartition("=")
+        rules[name] = rule
+    if fields and set(rules.values()) <= set(CORRECTNESS):
+        return Correctness(Choices(correctness=rules.pop(""), by_field=rules, **choices))
     if not os.path.isfile(value):
         raise SentenceError(
             f"correctness={value!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "

@@ -32,6 +32,7 @@ _KINDS = {
     "question": "long",
     "answer": "long",
     "correct": "text",
+    "field": "text",
     "kept answers": "long",
 }
 _ID = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')
@@ -76,6 +77,7 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
         title=f"Uncertainty of answers: {name}",
         method=method,
         summary=[*head_lines(scored, method), mistrust_line(scored, mistrust)],
+        fields=mistrust.by_field,
         has_auroc=scored.has_both_classes,
         **(_judged_parts(scored, method) if scored.has_both_classes else {}),
         least=ranked.head(_N_LISTED),

@@ -226,6 +226,8 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "most_certain": None,
         "mistrust": {"method": mistrust.method, "sentence": mistrust.sentence},
     }
+    if mistrust.by_field is not None:
+        data["fields"] = mistrust.by_field.to_dict("records")
     if scored.n_judged:
         data["rule"] = scored.judged.judgement.rule
         data["accuracy"] = scored.judged.accuracy

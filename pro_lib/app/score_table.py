@@ -69,6 +69,8 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
     marks += rows["likelier_cut"].map({True: "…", False: ""})
     table = pd.DataFrame({"": marks})
     table["question"] = rows["question"].fillna(rows["question_id"].astype(str))
+    if "field" in rows:
+        table[["question", "field"]] = rows[["question_id", "field"]]
     reasons = ("(" + rows["reason"] + ")").replace("()", "")
     table["answer"] = rows["text"].fillna(reasons)
     if scored.n_judged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from pro_lib import scoring
+from pro_lib.app.field_statistics import field_statistics
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
@@ -69,11 +70,13 @@ class Mistrust:
         method: the method whose score decides.
         is_mistrusted: (n,); False for an answer without a score.
         sentence: the rule in words.
+        by_field: the table of `field_statistics`, if the judged answers are fields.
     """
 
     method: str
     is_mistrusted: NDArray[np.bool_]
     sentence: str
+    by_field: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,9 @@ class ScoredAnswers:
         """A row per question, in the order of the run.
 
         The columns are question_id, question, text (of the judged answer), correct (None if
-        unknown), the scores of the methods (PRO and NLL in the columns pro and nll), n_kept and
-        mass. The last two are missing for texts without log-probabilities.
+        unknown), field (of structured answers), the scores of the methods (PRO and NLL in the
+        columns pro and nll), n_kept and mass. The last two are missing for texts without
+        log-probabilities.
         """
         answers = self.evaluation.answers
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
@@ -147,6 +151,8 @@ class ScoredAnswers:
         if self.sampled is not None:
             correct = table["question_id"].map(self.sampled.by_question)
         table["correct"] = correct.astype(object).where(correct.notna(), None)
+        if "field" in self.run.questions:
+            table["field"] = self.run.questions["field"].to_numpy()
         of_texts = [] if self.texts is None else self.texts.methods
         shown = list(dict.fromkeys((*self.methods, *of_texts)))
         table = table.join(self.scores[shown].rename(columns=_METHOD_COLUMNS))
@@ -266,6 +272,13 @@ class ScoredAnswers:
             method: the method whose scores decide.
             target: the accuracy to guarantee; None for a quantile.
         """
+        mistrust = self._mistrust(method, target)
+        has_fields = "field" in self.rows and self.n_judged > 0 and self.labels is None
+        if not has_fields or method not in self.reported_scores:
+            return mistrust
+        return replace(mistrust, by_field=field_statistics(self, mistrust, target))
+
+    def _mistrust(self, method: str, target: float | None) -> Mistrust:
         if target is None:
             return self._mistrust_quarter(method, "")
         if not self.n_judged:
@@ -285,7 +298,8 @@ class ScoredAnswers:
         if shown.threshold is None:
             return self._mistrust_quarter(method, words)
         sentence = f"By {method}: {words}"
-        if "cluster" in self.reported.answers:
+        clusters = self.reported.answers.get("cluster")
+        if clusters is not None and clusters.nunique() < shown.n_validation:
             sentence += " This takes questions as independent, but they come in clusters."
         return Mistrust(method, ~shown.answers(scores) & ~np.isnan(scores), sentence)
 

@@ -15,6 +15,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
 from pro_lib.importing.answers import RUN_COLUMNS, warn_of
+from pro_lib.importing.fields import field_run, load_right_values
 from pro_lib.importing.reading import NUMBER_COLUMNS, Reading, names_of
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, rows_of, source_path, unzipped
@@ -49,6 +50,7 @@ def import_answers(
     separator: str | None = None,
     verdict: str | None = None,
     strict: bool = False,
+    fields: bool = False,
 ) -> Run:
     """Import answers: records, responses of a server, a log, or a table with a row per answer.
 
@@ -77,6 +79,9 @@ def import_answers(
             the first one whose values are all 0 or 1.
         strict: whether a line or an answer that cannot be used, or a row of a file of `questions`,
             is an error. By default it is left out, and a warning counts and names it.
+        fields: whether each field of answers that are JSON objects becomes a question. The
+            references are then JSON objects. A file of `questions` may have a column for each
+            field instead, and its questions need no text if they have ids.
 
     Returns:
         The run, with one row per answer and one row per question.
@@ -92,7 +97,8 @@ def import_answers(
     """
     not_empty(source, "source")
     if isinstance(questions, str | Path):
-        questions = load_questions(
+        load = load_right_values if fields else load_questions
+        questions = load(
             path=not_empty(questions, "questions"),
             columns=columns,
             separator=separator,
@@ -102,6 +108,8 @@ def import_answers(
         )
     path = source_path(source, "responses")
     reading = Reading(path, strict=strict, verdict=verdict)
+    if fields:
+        reading.columns["fields"] = []
     with _collection_paused():
         for where, entry in _entries(source, separator):
             for response in responses_in(where, entry):
@@ -122,7 +130,7 @@ def import_answers(
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
         warn_of_repeats(run.questions, f"answers {path.name}")
-    return run
+    return field_run(run) if fields else run
 
 
 @contextmanager

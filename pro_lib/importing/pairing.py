@@ -255,7 +255,11 @@ def _check_texts(
     another question: one that was edited afterwards, or one after the given question as a shot. If
     the words differ without a usual form, only an id can tell.
     """
-    questions = {n: given[target] for n, target in enumerate(targets) if target and texts[n]}
+    questions = {
+        n: given[target]
+        for n, target in enumerate(targets)
+        if target and texts[n] and given[target]
+    }
     contexts = [_context(folded(texts[n]), folded(question)) for n, question in questions.items()]
     counts = Counter(filter(None, contexts))
     usual = next((name for name, count in counts.items() if 2 * count > len(contexts)), None)

@@ -14,6 +14,7 @@ from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.importing.answers import NO_FINISH_REASON, RUN_COLUMNS, LeftOut, Problem, error_of
 from pro_lib.importing.conversations import question_texts
+from pro_lib.importing.fields import with_fields
 from pro_lib.importing.pairing import pair, set_missing_ids, set_own_ids
 from pro_lib.importing.parsing import usable
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
@@ -59,7 +60,8 @@ class Reading:
         notes: the number of answers that are scored on some of their tokens, by message.
         endings: the number of answers of an API with each finish reason.
         n_with_thoughts: the number of answers that have thoughts before them.
-        columns: the values of the answers that can be used, by column of a run.
+        columns: the values of the answers that can be used, by column of a run. With a further
+            column `fields`, the answers are split into fields.
         owners, places: the number of the response of each of these answers, and its place there.
         verdict_notes: messages about the verdicts.
     """
@@ -108,6 +110,8 @@ class Reading:
             )
             self.n_with_thoughts += answer.has_thoughts
             result = usable(answer, prompt, is_record=response.is_record, notes=self.notes)
+            if "fields" in self.columns and not isinstance(result, Problem):
+                result = with_fields(answer, result)
             if isinstance(result, Problem):
                 self._leave_out(response, place, result)
                 if result.kind == NO_FINISH_REASON and response.served_id is not None:
@@ -323,7 +327,8 @@ class Reading:
         types = {**dict.fromkeys(NUMBER_COLUMNS, float), "finished": bool, "closed": bool}
         # One column after another, since those of a large file take much memory.
         columns = {
-            name: pd.Series(self.columns.pop(name), dtype=types.get(name)) for name in RUN_COLUMNS
+            name: pd.Series(self.columns.pop(name), dtype=types.get(name))
+            for name in list(self.columns)
         }
         table = pd.DataFrame(columns, copy=False)
         table.insert(0, "question_id", [ids[row] for row in self.owners])

@@ -12,6 +12,7 @@ from pro_lib.metrics.correctness import (
     rouge_and_correct,
     rouge_l,
     rouge_l_between,
+    value_match,
     without_accents,
 )
 from pro_lib.metrics.differences import (
@@ -80,6 +81,7 @@ __all__ = [
     "rouge_l_between",
     "tie_numbers",
     "usable",
+    "value_match",
     "wilson",
     "without_accents",
 ]

@@ -12,8 +12,9 @@ import re
 import string
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -159,6 +160,37 @@ def alias_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
         [True, False]
     """
     return _match_forms(texts, references, lambda text, reference: f" {reference} " in f" {text} ")
+
+
+def value_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+    """Return whether each value equals one of its references, for fields of structured answers.
+
+    Two numbers are compared as numbers, and other values as in `exact_match`.
+
+    Args:
+        texts: the n values.
+        references: the accepted values of each of the n fields, at least one each.
+
+    Returns:
+        Truth values (n,).
+
+    Raises:
+        ValueError: as in `rouge_l`.
+
+    Example:
+        >>> value_match(["12.50", "1.5", "ACME, Inc."], [["12.5"], ["15"], ["Acme Inc"]]).tolist()
+        [True, False, True]
+    """
+    rows = _checked(texts, references)
+    return np.array(
+        [any(_is_equal(text, each) for each in accepted) for text, accepted in rows], bool
+    )
+
+
+def _is_equal(text: str, reference: str) -> bool:
+    with suppress(ValueError):
+        return float(text) == float(reference)
+    return text == reference or bool(_forms(text) & _forms(reference))
 
 
 @lru_cache(maxsize=200_000)
@@ -353,6 +385,7 @@ CORRECTNESS = {
     "rouge_l": f"ROUGE-L > {ROUGE_THRESHOLD}",
     "exact_match": "exact match",
     "alias_match": "alias match",
+    "value_match": "equal values",
 }
 Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 
@@ -366,8 +399,10 @@ class Choices:
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.
         distinct: whether repeated answers count once; None for the rule of the protocol.
-        correctness: `rouge_l` (above 0.3), `exact_match` or `alias_match`; or a function of n texts
-            and their n lists of references, which returns whether each text is right, (n,).
+        correctness: `rouge_l` (above 0.3), `exact_match`, `alias_match` or `value_match`; or a
+            function of n texts and their n lists of references, which returns whether each text is
+            right, (n,).
+        by_field: other names of rules for some fields of structured answers.
         labels: labels of people or of a judge model, with the columns question_id, text and
             correct. They replace every other correctness; answers without a label are left out and
             counted. Spaces and line ends around a text do not count. If there are columns question
@@ -381,6 +416,7 @@ class Choices:
     convention: str = "complete"
     distinct: bool | None = None
     correctness: str | Rule = "rouge_l"
+    by_field: Mapping[str, str] = field(default_factory=dict)
     labels: pd.DataFrame | None = None
     labels_name: str = "labels"
     cluster: str | None = "relation"
@@ -432,8 +468,6 @@ def rouge_and_correct(
         table["correct"] = [known_labels.get(key) for key in _keys(answers)]
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
-    elif choices.correctness == "rouge_l":
-        table["correct"] = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
     elif callable(choices.correctness):
         verdicts = np.asarray(choices.correctness(texts, references)).astype(bool)
         if verdicts.shape != (len(texts),):
@@ -443,7 +477,13 @@ def rouge_and_correct(
             )
         table.loc[is_comparable, "correct"] = verdicts.astype(object)
     else:
-        table["correct"] = table[choices.correctness]
+        is_close = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
+        verdicts = table.assign(rouge_l=is_close, value_match=None)
+        verdicts.loc[is_comparable, "value_match"] = value_match(texts, references).astype(object)
+        table["correct"] = verdicts[choices.correctness]
+        for name, rule in choices.by_field.items():
+            is_ruled = (questions["field"] == name).to_numpy()
+            table["correct"] = table["correct"].mask(is_ruled, verdicts[rule])
     return table.astype(dict.fromkeys(("correct", *MATCHES), object))
 
 
@@ -464,7 +504,8 @@ def rule_in_words(choices: Choices, *, has_verdicts: bool = False) -> str:
         return "verdicts of the records"
     if callable(choices.correctness):
         return choices.correctness.__name__
-    return CORRECTNESS[choices.correctness]
+    others = [f"{CORRECTNESS[rule]} for {name}" for name, rule in choices.by_field.items()]
+    return ", ".join([CORRECTNESS[choices.correctness], *others])
 
 
 def _keys(table: pd.DataFrame) -> Iterable[tuple[object, object]]:

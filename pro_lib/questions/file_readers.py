@@ -41,9 +41,20 @@ def _number_as_text(value: Any) -> Any:
 NUMBER_AS_TEXT = BeforeValidator(_number_as_text)
 # A question_id, which may be written as a whole number.
 Identity = Annotated[Text, Field(min_length=1), NUMBER_AS_TEXT]
+
+
+def _as_list(value: Any) -> Any:
+    """Return one text or several in a list, with objects as JSON."""
+    items = [value] if isinstance(value, str | dict) else value
+    if not isinstance(items, list):
+        return items
+    return [
+        json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else each for each in items
+    ]
+
+
 # One text or several.
-_AsList = BeforeValidator(lambda value: [value] if type(value) is str else value)
-TextList = Annotated[list[Text], Field(min_length=1), _AsList]
+TextList = Annotated[list[Text], Field(min_length=1), BeforeValidator(_as_list)]
 # A file, or in memory what it would hold: objects, or a table with a row for each.
 Source: TypeAlias = str | Path | Iterable[object] | pd.DataFrame
 # Values with their places.

@@ -243,3 +243,68 @@ def test_the_rule_of_right_answers_is_named_everywhere(write, tmp_path):
         page = tmp_path / "page.html"
         typed("report", records, *options, "--output", page)
         assert f"Right means: {html.escape(rule)}." in page.read_text()
+
+
+# The total is right if it is certain. Of the names, three are wrong, and one is nearly right.
+NAMES = {4: "Bell Inc", 5: "Acme", 6: "Acme", 7: "Acme"}
+
+
+def invoice(n):
+    """A response with two fields; the later ones are less certain."""
+    tokens = ['{"name": "', NAMES.get(n, "Bell"), '", "total": ', "7" if n < 12 else "8", "}"]
+    answer = {"text": "".join(tokens), "tokens": tokens, "token_log_probs": [0, -n, -1, -n / 4, 0]}
+    return {"question_id": f"inv-{n}", "question": f"Read {n}.", "answers": [answer]}
+
+
+@pytest.fixture
+def invoices(write, tmp_path):
+    """The options that score the fields of 20 responses with a table of right values."""
+    right = "".join(f"inv-{n},Bell,7.0\n" for n in range(20))
+    path = tmp_path / "right.csv"
+    path.write_text(f"id,name,total\n{right}")
+    return [write(*map(invoice, range(20))), "--questions", path, "--fields"]
+
+
+def test_fields_are_scored_and_summarized_one_by_one(invoices, tmp_path):
+    content = json_of(*invoices, "--target", "0.5")
+    assert content["rule"] == "equal values"
+    assert (content["n_questions"], content["accuracy"]) == (40, 28 / 40)
+    rows = {row["question_id"]: row for row in content["answers"]}
+    assert rows["inv-12/total"]["field"] == "total"
+    # The token with the name also has its closing quote, whose log-probability is -1.
+    assert (rows["inv-12/total"]["nll"], rows["inv-12/name"]["nll"]) == (3, 13)
+    name, total = content["fields"]
+    assert (name["field"], name["n_judged"], name["accuracy"]) == ("name", 20, 16 / 20)
+    assert (total["field"], total["n_judged"], total["accuracy"]) == ("total", 20, 12 / 20)
+    # Wrong names are at places 4 to 7 of 0 to 19; the totals are ordered perfectly.
+    assert (name["auroc"], total["auroc"]) == (4 / 16, 1)
+    assert name["auroc_high"] < 1
+    assert name["n_mistrusted"] + total["n_mistrusted"] == sum(
+        row["mistrust"] for row in content["answers"]
+    )
+    # The tests start at 10 and 14 of 20 totals, with the level .01 each. The probability of 12
+    # right totals is .018 if there are 15, and .038 if there are 16.
+    assert (total["threshold"], total["n_trusted"]) == (15 / 4, 15)
+    assert (name["threshold"], name["n_trusted"]) == (None, 0)
+    output, _ = typed("score", *invoices, "--top", "40")
+    assert re.search(r"field +n_judged +accuracy .*\n +name +20 +0.8000 +0.2500 ", output)
+    typed("score", *invoices, "--output", tmp_path / "scores.csv")
+    assert list(pd.read_csv(tmp_path / "scores.csv")["field"][:2]) == ["name", "total"]
+    assert re.search(r"inv-12/total total +8 +no +3.0000", output)
+
+
+def test_each_field_can_have_a_rule_of_its_own(invoices):
+    content = json_of(*invoices, "--correctness", "name=alias_match")
+    assert content["rule"] == "equal values, alias match for name"
+    assert content["fields"][0]["accuracy"] == 17 / 20
+    content = json_of(*invoices, "--correctness", "rouge_l,total=exact_match")
+    assert content["rule"] == "ROUGE-L > 0.3, exact match for total"
+    # An exact match drops the point of 7.0.
+    assert [row["accuracy"] for row in content["fields"]] == [17 / 20, 0]
+    unknown = "is unknown. Choose rouge_l, exact_match"
+    assert unknown in refused("score", *invoices, "--correctness", "name=rouge")
+    assert unknown in refused("score", *invoices[:-1], "--correctness", "name=rouge_l")
+
+
+def test_a_run_folder_has_no_tokens_of_fields(tmp_path):
+    assert "--fields needs a file of responses" in refused("score", tmp_path, "--fields")

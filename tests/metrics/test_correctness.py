@@ -60,7 +60,9 @@ def test_a_text_that_utf_8_cannot_write_is_judged_all_the_same(judge):
     assert judge(["Paris \ud800 Rome"], [["Oslo", "Paris Rome"]]).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("judge", [metrics.rouge_l, metrics.exact_match, metrics.alias_match])
+@pytest.mark.parametrize(
+    "judge", [metrics.rouge_l, metrics.exact_match, metrics.alias_match, metrics.value_match]
+)
 @pytest.mark.parametrize(
     ("texts", "references", "words"),
     [
@@ -125,6 +127,28 @@ def test_normalize_is_that_of_squad_on_ascii(text):
 )
 def test_what_nothing_is_left_of_matches_nothing(match, text, reference, is_match):
     assert match([text], [[reference]]).tolist() == [is_match]
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "is_match"),
+    [
+        ("12.50", " 12.5 ", True),
+        ("1e3", "1000", True),
+        ("-0.0", "0", True),
+        ("1.5", "15", False),
+        ("-5", "5", False),
+        ("1,000", "1000", True),  # not a number of JSON, so as in an exact match
+        ("ACME, Inc.", "Acme Inc", True),
+        ("Nancy", "nancy", True),
+        ("true", "TRUE", True),
+        ("null", "none", False),
+        ("", "", True),
+        ("?", "?", True),
+        ("?", "!", False),
+    ],
+)
+def test_values_are_equal_as_numbers_or_as_normalized_texts(text, reference, is_match):
+    assert metrics.value_match([text], [["other", reference]]).tolist() == [is_match]
 
 
 @given(ROWS)

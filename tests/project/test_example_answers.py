@@ -1,12 +1,15 @@
 """The answers of `pro score --example`, and the script that makes them from a run."""
 
 import json
+import re
 import runpy
 
 import numpy as np
 import pandas as pd
 import pytest
+from commands import typed
 from conftest import ROOT
+from doc_pages import find_page
 
 from pro_lib import importing
 from pro_lib.app.scored_answers import score_answers
@@ -70,3 +73,12 @@ def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll
     assert (scored.alpha.alpha, int(scored.alpha.reported.sum())) == (0.05, 523)
     n_kept = scored.rows["n_kept"]
     assert (int((n_kept > 1).sum()), int(n_kept.max())) == (350, 6)
+
+
+def test_the_page_about_fields_shows_what_its_command_prints(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = find_page("score_fields.md").read_text()
+    command = re.search(r"^pro (score .*--fields)$", page, re.MULTILINE)[1]
+    shown = re.search(r"```text\n(PRO separates.*?)```", page, re.DOTALL)[1]
+    output, _ = typed(*command.split())
+    assert set(shown.splitlines()) - {"…"} <= set(output.splitlines())

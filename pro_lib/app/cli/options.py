@@ -81,10 +81,10 @@ OUTPUT_FILE = click.Path(path_type=Path)
 correctness_option = click.option(
     "--correctness",
     "--labels",
-    default="rouge_l",
-    show_default=True,
-    help="How answers are judged: rouge_l, exact_match, alias_match, log:NAME for a metric or "
-    "scorer of a log, or a file of labels, for pro score also one of pro label.",
+    default="",
+    show_default="rouge_l",
+    help="How answers are judged: rouge_l, exact_match, alias_match, value_match, log:NAME for a "
+    "metric or scorer of a log, or a file of labels, for pro score also one of pro label.",
 )
 methods_option = click.option(
     "--methods",
@@ -162,19 +162,19 @@ force_option = click.option(
 )
 
 
-def requested_answers(path: str, options: Mapping[str, Any], *, verdict: str | None = None) -> Run:
+def requested_answers(path: str, options: Mapping[str, Any], **of_files: Any) -> Run:
     """Return the answers that a command is given.
 
     Args:
         path: the file, run folder or run.
         options: the values of `answer_options`, and perhaps of others.
-        verdict: the name of a verdict in a log.
+        **of_files: the parameters `fields` and `verdict` of `read_answers`.
     """
     from pro_lib.app.answer_source import read_answers
 
     check_columns(options["columns"], options["questions"])
     reading = {name: options[name] for name in _ANSWER_NAMES}
-    return read_answers(path, verdict=verdict, **reading)
+    return read_answers(path, **of_files, **reading)
 
 
 def check_columns(columns: Mapping[str, list[str]] | None, questions: str | None) -> None:

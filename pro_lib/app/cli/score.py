@@ -100,6 +100,8 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
         say("", "The texts of all questions, without their log-probabilities:")
         say(*score_summary.summary(scored.texts, method=scored.texts.main_method))
     say("", score_summary.mistrust_line(scored, mistrust))
+    if mistrust.by_field is not None:
+        say("", f"By field, with {method}:", *table_lines(mistrust.by_field))
     if output:
         say(f"{output}: {len(rows):,} questions")
         return

@@ -35,6 +35,13 @@ scoring_options = several_options(
         "choose it on judged answers.",
     ),
     answer_options,
+    click.option(
+        "--fields",
+        is_flag=True,
+        help="Score each field of answers that are JSON objects. The right answers are values, "
+        "which --correctness value_match compares by default; --correctness NAME=RULE is for one "
+        "field.",
+    ),
     correctness_option,
     methods_option,
     click.option(
@@ -70,8 +77,9 @@ def requested_scores(
     from pro_lib.app.correctness import read_correctness
     from pro_lib.app.scored_answers import score_answers
 
-    rule = read_correctness(options["correctness"], accepts_sample=accepts_sample)
-    run = requested_answers(source, options, verdict=rule.verdict)
+    fields = options["fields"]
+    rule = read_correctness(options["correctness"], accepts_sample=accepts_sample, fields=fields)
+    run = requested_answers(source, options, fields=fields, verdict=rule.verdict)
     return score_answers(
         run,
         choices=rule.choices,
