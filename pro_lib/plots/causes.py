@@ -127,7 +127,8 @@ def caption(table: pd.DataFrame) -> str:
     for words, rows in verdicts(kept, signs[kept.index]):
         causes = listed(rows["cause"].replace(_CHANGES).unique())
         values = signed_span(rows["auroc_minus_nll"])
-        parts.append(f"With some α or K, PRO is {words} NLL ({values}) in the rows: {causes}.")
+        choices = "every α and K" if words.startswith("not") else "some α or K"
+        parts.append(f"With {choices}, PRO is {words} NLL ({values}) in the rows: {causes}.")
     return join_caption(_SHOWN, table, *parts)
 
 

@@ -167,7 +167,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for ax, rows in panels:
             for column, label in _LINES.items():
                 draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
-            ax.set(xscale="log", ylim=(0, 1))
+            ax.set(xscale="log", ylim=(0, 1.03))
             set_ticks(ax.xaxis, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
     return figure
 

@@ -158,7 +158,7 @@ def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
         for ax, rows in panels:
             levels = distinct_values(rows, "level")
             placed = rows.assign(place=rows["level"].map(levels.index))
-            style: dict[str, Any] = {"bars": True, "shift": 0.08, "lw": 0.8, "ms": 2.8}
+            style: dict[str, Any] = {"bars": True, "shift": 0.04, "lw": 0.8, "ms": 2.8}
             draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
             ax.axhline(0, color="black", lw=0.6)
             ax.set_xticks(range(len(levels)), levels)

@@ -139,7 +139,7 @@ def test_the_caption_says_after_which_changes_pro_differs_from_nll():
     assert causes.caption(invented()).endswith(
         "With some α or K, PRO is significantly better than NLL (+0.100 to +0.300) in the rows: "
         "repeated answers counted. With some α or K, PRO is significantly worse than NLL (−0.300 "
-        "to −0.100) in the rows: nothing changed. With some α or K, PRO is not significantly "
+        "to −0.100) in the rows: nothing changed. With every α and K, PRO is not significantly "
         "different from NLL (0.000 to +0.030) in the rows: answers of one meaning merged."
     )
 
