@@ -273,7 +273,7 @@ class ScoredAnswers:
             target: the accuracy to guarantee; None for a quantile.
         """
         mistrust = self._mistrust(method, target)
-        has_fields = "field" in self.rows and self.n_judged > 0 and self.labels is None
+        has_fields = "field" in self.rows and self.n_judged > 0 and self.sampled is None
         if not has_fields or method not in self.reported_scores:
             return mistrust
         return replace(mistrust, by_field=field_statistics(self, mistrust, target))

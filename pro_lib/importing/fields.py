@@ -75,7 +75,7 @@ def _located(text: str, start: int) -> tuple[Any, int]:
         return JSONObject((text, start + 1), True, _located, None, None)
     if text.startswith("[", start):
         return JSONArray((text, start + 1), _located)
-    value, end = _DECODER.scan_once(text, start)
+    value, end = _DECODER.raw_decode(text, start)
     if isinstance(value, str):
         return Scalar(value, start + 1, end), end
     return Scalar(text[start:end], start, end), end
