@@ -80,7 +80,7 @@ model-figures: install
 	@for n in 00 08; do $(BIN)/python -m pro_lib run --executed $(EXECUTED)/$(FOLDER) $$n -p model $(MODEL) $(MODEL_FIGURES) || exit 1; done
 
 redraw: install  ## draw all figures anew from their CSV files, without a model
-	@$(BIN)/python docs/redraw.py figures figures/smollm2 figures/real_models
+	@$(BIN)/python docs/redraw.py figures figures/smollm2 figures/gemma-3-270m figures/real_models
 
 notebook: install  ## run one: make notebook N=02 ARGS="-p alpha 0.3"
 	@$(BIN)/python -m pro_lib run --executed $(EXECUTED) $(or $(N),"") $(ARGS)

@@ -269,6 +269,7 @@ def intervals_differences() -> pd.DataFrame:
         lowest=("covered", "min"),
         below=("below", "sum"),
         delong=("delong_covered", "min"),
+        auroc=("auroc_covered", "min"),
         power=("power", "mean"),
         delong_power=("delong_power", "mean"),
     )
@@ -278,6 +279,7 @@ def intervals_differences() -> pd.DataFrame:
         "lowest coverage": "{lowest:.3f}",
         "below 0.93": "{below}",
         "DeLong, lowest": "{delong:.3f}",
+        "single AUROC, lowest": "{auroc:.3f}",
         "power": "{power:.3f}",
         "power of DeLong": "{delong_power:.3f}",
     }

@@ -51,18 +51,13 @@ def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> R
         return run  # it does not matter to which split a question belongs
     run = importing.split_records(run, n_validation=parameters.n_validation, seed=parameters.seed)
     existing = list(dict.fromkeys(run.questions["split"]))
-    _check_splits(run, splits, existing)
     selected = existing if "all" in splits else [name for name in existing if name in splits]
+    unknown = [name for name in splits if name not in (*existing, "all", "validation")]
+    if unknown or not selected:
+        name = [*unknown, *splits][0]
+        choices = ", ".join(existing)
+        raise files.RunError(f"split={name!r} is not in run {run.name}; it has {choices}")
     if parameters.limit is None and len(selected) == len(existing):
         return run
     rows = question_sets.limited_rows(run.questions, selected, parameters.limit, parameters.seed)
     return run.select(question_ids=list(run.questions["question_id"].iloc[sorted(rows)]))
-
-
-def _check_splits(run: Run, splits: Sequence[str], existing: Sequence[str]) -> None:
-    allowed = (*existing, "all", "validation")
-    missing = [name for name in splits if name not in allowed]
-    if missing or not {"all", *existing}.intersection(splits):
-        name = [*missing, *splits][0]
-        choices = ", ".join(existing)
-        raise files.RunError(f"split={name!r} is not in run {run.name}; it has {choices}")

@@ -103,29 +103,25 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     """Return the tables and figures that need right answers."""
     from pro_lib.plots import answered, benchmark, reliability
 
-    aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
-    auroc = benchmark.draw(aurocs, every_method=True, figure_columns=1)
-    parts: dict[str, Any] = {
-        "coverage": _coverage(scored, method) if method in scored.reported_scores else None,
-        "auroc_figure": partial(_svg, auroc, "auroc"),
-        "differences": [*difference_lines(scored), *reservations(scored)],
-    }
-    if method not in scored.reported_scores:
-        return parts
     name = scored.full_name(method)
     scores = scored.reported_scores
-    if "NLL" in scores and not scores[method].rank().equals(scores["NLL"].rank()):
+    has_scores = method in scores
+    aurocs = scored.comparison[["method", "auroc", "auroc_low", "auroc_high"]]
+    figures = {"auroc": benchmark.draw(aurocs, every_method=True, figure_columns=1)}
+    has_nll = has_scores and "NLL" in scores
+    if has_nll and not scores[method].rank().equals(scores["NLL"].rank()):
         same = Splits(scored.reported, scored.reported, None, alphas=[scored.alpha.alpha])
-        table = answered.table([same], methods=["NLL", name])
-        figure = answered.draw(table, figure_columns=1)
-        parts["accuracy_figure"] = partial(_svg, figure, "accuracy")
-    splits = scored.splits()
-    if splits is None:
-        return parts
-    bins = reliability.table([splits], methods=[name])
-    figure = reliability.draw(bins, figure_columns=1)
-    parts["reliability_figure"] = partial(_svg, figure, "reliability")
-    return parts
+        curves = answered.table([same], methods=["NLL", name])
+        figures["accuracy"] = answered.draw(curves, figure_columns=1)
+    splits = scored.splits() if has_scores else None
+    if splits is not None:
+        bins = reliability.table([splits], methods=[name])
+        figures["reliability"] = reliability.draw(bins, figure_columns=1)
+    return {
+        "coverage": _coverage(scored, method) if has_scores else None,
+        "differences": [*difference_lines(scored), *reservations(scored)],
+        **{f"{name}_figure": partial(_svg, figure, name) for name, figure in figures.items()},
+    }
 
 
 def _coverage(scored: ScoredAnswers, method: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
-    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.app.sampled_evaluation import SampledEvaluation
     from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
 
 _AUROC_TITLE = (
@@ -35,8 +35,8 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
     lines = head_lines(scored, method)
     if not scored.has_both_classes:
         return lines
-    if scored.labels is not None:
-        lines += _label_lines(scored.labels)
+    if scored.sampled is not None:
+        lines += _label_lines(scored.sampled)
     else:
         width = max(len(name) for name in scored.methods)
         lines += ["", _AUROC_TITLE]
@@ -55,20 +55,21 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
     return lines
 
 
-def _label_lines(labels: SampledEvaluation) -> list[str]:
+def _label_lines(sampled: SampledEvaluation) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
     from pro_lib.labels.estimates import SHOWN, estimate_words
 
-    words, sentences = estimate_words(labels.estimates, labels.sample.labels["labeller"])
+    words, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
     table = words.map(printable).to_string(index=False)
     lines = ["", "Estimates from the labels:", *table.split("\n"), *sentences]
-    judges = labels.sample.judge_agreement(labels.evaluation.without_labels())
+    judges = sampled.sample.judge_agreement(sampled.evaluation.without_labels())
     for row in judges.itertuples():
         if row.judge == "rouge_l" and row.shown == SHOWN:
             interval = f"({row.agreement_low:.1%} to {row.agreement_high:.1%})"
             share = f"{row.agreement:.1%} {interval} of the answers"
             lines.append(f"ROUGE-L > 0.3 and the labels agree on an estimated {share}.")
-    for row in labels.labellers[labels.labellers["n_both"] > 0].itertuples():
+    labellers = sampled.labellers
+    for row in labellers[labellers["n_both"] > 0].itertuples():
         same = f"the same for {row.n_same:,} of {row.n_both:,} answers"
         if row.other_labeller is None:
             text = f"The label of {row.labeller} was {same} that were shown twice."
@@ -103,7 +104,7 @@ def _count_lines(scored: ScoredAnswers) -> list[str]:
         lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
     else:
         judged = scored.judged
-        if scored.labels is not None:
+        if scored.sampled is not None:
             counts = f"estimated for {len(judged.answers):,} of them"
         else:
             counts = f"{judged.n_correct:,} of {scored.n_judged:,} judged answers"
@@ -203,7 +204,7 @@ def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
     return f"{line} Of the marked answers, {marked} are wrong; of the others, {others}."
 
 
-def summary_data(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
+def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     """Return the summary as data of JSON.
 
     Unknown values are None.
@@ -274,7 +275,7 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
     return lines
 
 
-def comparison_data(comparison: AnswerComparison) -> dict[str, Any]:
+def comparison_json(comparison: AnswerComparison) -> dict[str, Any]:
     """Return a comparison as data of JSON."""
     difference = comparison.accuracy_difference
     return vars(comparison) | {

@@ -84,7 +84,7 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
 def _kept_answers(scored: ScoredAnswers) -> dict[Any, list[tuple[str, float]]]:
     """Return the texts and probabilities of the answers that PRO keeps, by question_id."""
     table = answer_table(scored)
-    answers = {name: [] for name in scored.rows["question_id"]}
+    answers: dict[Any, list[tuple[str, float]]] = {name: [] for name in scored.rows["question_id"]}
     for answer in table[table["kept"]].itertuples():
         text = "?" if answer.text is None else str(answer.text)
         answers[answer.question_id].append((text, answer.probability))

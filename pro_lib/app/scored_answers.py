@@ -36,7 +36,7 @@ from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
 if TYPE_CHECKING:
-    from pro_lib.app.sample_labels import SampledEvaluation
+    from pro_lib.app.sampled_evaluation import SampledEvaluation
     from pro_lib.labels.estimates import LabelSample
 
 # The columns of the table that have other names than their methods.
@@ -86,7 +86,7 @@ class ScoredAnswers:
         alpha: α of PRO, and where it comes from.
         methods: the names of the methods to show, in the order of their columns.
         texts: the same of the texts alone, if only some questions have log-probabilities.
-        labels: labels of a sample of the answers, which judge them.
+        sampled: the answers that labels of a sample judge, in place of `evaluation`.
     """
 
     run: Run
@@ -94,12 +94,12 @@ class ScoredAnswers:
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
-    labels: SampledEvaluation | None = None
+    sampled: SampledEvaluation | None = None
 
     @property
     def judged(self) -> Evaluation:
         """The judged answers, or those that a sample of labels stands for."""
-        return self.evaluation.judged if self.labels is None else self.labels.evaluation
+        return self.evaluation.judged if self.sampled is None else self.sampled.evaluation
 
     @property
     def n_judged(self) -> int:
@@ -144,8 +144,8 @@ class ScoredAnswers:
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
         table["text"] = answers["text"]
         correct = answers["correct"].where(self.evaluation.is_judged)
-        if self.labels is not None:
-            correct = table["question_id"].map(self.labels.by_question)
+        if self.sampled is not None:
+            correct = table["question_id"].map(self.sampled.by_question)
         table["correct"] = correct.astype(object).where(correct.notna(), None)
         of_texts = [] if self.texts is None else self.texts.methods
         shown = list(dict.fromkeys((*self.methods, *of_texts)))
@@ -245,7 +245,7 @@ class ScoredAnswers:
             The largest such α of a grid, and the number of these questions. None if α was chosen,
             if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if self.alpha.reported is not None or self.labels is not None or self.run.is_texts:
+        if self.alpha.reported is not None or self.sampled is not None or self.run.is_texts:
             return None
         log_probs = self.evaluation.log_probs
         for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
@@ -354,7 +354,7 @@ def score_answers(
     names = None if methods is None else find_methods(methods)
     choices = choices or Choices()
     if sample is not None:
-        from pro_lib.app.sample_labels import SampledEvaluation
+        from pro_lib.app.sampled_evaluation import SampledEvaluation
         from pro_lib.labels.session import with_placeholder
 
         run = with_placeholder(run)
@@ -369,17 +369,17 @@ def score_answers(
     [evaluation] = evaluations(
         run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
     )
-    labels = None
+    sampled = None
     if sample is None:
         choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
     else:
-        labels = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
-        choice = AlphaChoice(labels.alphas.get("PRO", DEFAULT_ALPHA), labels.alpha_sentence)
+        sampled = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
+        choice = AlphaChoice(sampled.alphas.get("PRO", DEFAULT_ALPHA), sampled.alpha_sentence)
     shown = tuple(map(_short_name, select_methods(_score_names(evaluation), names)))
     texts = None
-    if is_mixed and labels is None:
+    if is_mixed and sampled is None:
         texts = score_answers(run.as_texts(), choices=choices)
-    return ScoredAnswers(run, evaluation, choice, shown, texts, labels)
+    return ScoredAnswers(run, evaluation, choice, shown, texts, sampled)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:

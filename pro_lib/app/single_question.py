@@ -152,8 +152,8 @@ def ask(
     decoder = strategies.strategy(strategy, **own_settings(strategy, settings))
     # A wrong α is an error before the model is asked.
     scoring.check_alpha(alpha, search_alpha=getattr(decoder, "search_alpha", None))
-    calibration = _read_calibration(calibration)
-    run_parameters: Mapping[str, Any] = calibration.info.parameters if calibration else {}
+    known_run = None if calibration is None else _read_calibration(calibration)
+    run_parameters: Mapping[str, Any] = known_run.info.parameters if known_run else {}
     if questions is None and (n_shots is not None or not run_parameters):
         questions = question_sets.load_questions("world-facts", limit=1, n_shots=n_shots)
     run = answer_question(
@@ -164,15 +164,16 @@ def ask(
         strategy=strategy,
         **settings,
     )
-    if calibration:
-        check_calibration(calibration, {**dict.fromkeys(run_parameters), **run.info.parameters})
-    return _read_answer(run, question, alpha, calibration)
+    if known_run:
+        check_calibration(known_run, {**dict.fromkeys(run_parameters), **run.info.parameters})
+    return _read_answer(run, question, alpha, known_run)
 
 
-def _read_calibration(calibration: Run | str | Path | None) -> Any:
+def _read_calibration(calibration: Run | str | Path) -> Run:
     """Return a calibration run, which may be given by its folder."""
-    is_folder = isinstance(calibration, str | Path)
-    return read_run(not_empty(calibration, "calibration")) if is_folder else calibration
+    if isinstance(calibration, str | Path):
+        return read_run(not_empty(calibration, "calibration"))
+    return calibration
 
 
 def _read_answer(run: Run, question: str, alpha: float, calibration: Run | None) -> Answer:
@@ -348,13 +349,13 @@ def answerer(
     """
     from pro_lib.generation import models
 
-    calibration = _read_calibration(calibration)
+    known_run = _read_calibration(calibration)
     model = models.cached_model(model)
-    check_calibration(calibration, {"quantization": None, "server": None} | model.parameters())
+    check_calibration(known_run, {"quantization": None, "server": None} | model.parameters())
     guarantee = run_guarantee(
-        calibration, target=target, confidence=confidence, alpha=alpha, choices=choices
+        known_run, target=target, confidence=confidence, alpha=alpha, choices=choices
     )
-    parameters = calibration.info.parameters
+    parameters = known_run.info.parameters
     strategy = parameters["strategy"]
     options = {
         "strategy": strategy,

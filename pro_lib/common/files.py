@@ -273,6 +273,11 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def json_digest(value: object) -> str:
+    """Return the SHA-256 of a value as JSON, in hexadecimal."""
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode())
+
+
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of the content of a file, in hexadecimal."""
     with open(path, "rb") as file:

@@ -73,16 +73,17 @@ def stored_run(
     if not storage.parts(folder):
         return None
     parameters = storage.read_info(folder).parameters
-    stored_dtype = parameters.get("dtype")
     # A model that is loaded without options has none of these.
-    required = parameters | dict.fromkeys(("chat", "quantization", "loading", "server"))
+    absent = dict.fromkeys(("chat", "quantization", "loading", "server"))
+    required: dict[str, Any] = {**parameters, **absent}
     required |= decoder.parameters() | questions.parameters(chat=chat)
+    stored_dtype: Any = parameters.get("dtype")
+    dtype_here = stored_dtype
     if isinstance(model, str):
         dtype_here = resolved_dtype(model, dtype=dtype, device=device)
         fingerprint = catalog.known_fingerprint(catalog.locate(model))
         required["fingerprint"] = fingerprint or parameters.get("fingerprint")
     else:
-        dtype_here = stored_dtype
         required |= model.parameters()
     if difference(parameters, required):
         return None

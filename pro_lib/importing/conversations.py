@@ -1,11 +1,10 @@
 """Find the question in a request: the turn of a conversation that differs between requests."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from pro_lib.common.files import sha256
+from pro_lib.common.files import json_digest
 from pro_lib.common.nested import as_items, as_mapping, first_value
 from pro_lib.importing.response_formats import message_fields
 from pro_lib.questions.file_readers import decoded
@@ -74,7 +73,7 @@ def _conversations(value: object) -> list[Conversation]:
     if not isinstance(value, list) or not value:
         return []
     if all(type(part) is int for part in value):
-        return [(Turn("user", "", _digest(value)),)]
+        return [(Turn("user", "", json_digest(value)[:16]),)]
     if all(isinstance(part, dict) for part in value):
         return [tuple(_turn(part) for part in value)]
     if all(isinstance(part, (str, list)) for part in value):
@@ -95,12 +94,8 @@ def _turn(value: Any) -> Turn:
             texts.append(text)
         else:
             other_parts.append(part)
-    digest = _digest(other_parts) if other_parts else ""
+    digest = json_digest(other_parts)[:16] if other_parts else ""
     return Turn(_ROLES.get(role, role), " ".join(texts), digest)
-
-
-def _digest(value: object) -> str:
-    return sha256(json.dumps(value, sort_keys=True, default=str).encode())[:16]
 
 
 def without_answer(conversation: Conversation, answers: Iterable[object]) -> Conversation:
@@ -131,13 +126,8 @@ def _question_text(conversation: Conversation, shared_turns: set[Turn]) -> str |
     """Return the last text of a user among the turns that are not shared, or the next best text."""
     differing_turns = [turn for turn in conversation if turn not in shared_turns]
     for turns in (differing_turns, conversation):
-        user_texts = []
-        other_texts = []
-        for turn in turns:
-            if turn.text and turn.role in ("assistant", "system"):
-                other_texts.append(turn.text)
-            elif turn.text:
-                user_texts.append(turn.text)
-        if user_texts or other_texts:
-            return (user_texts or other_texts)[-1]
+        texts = [turn for turn in turns if turn.text]
+        user_texts = [turn for turn in texts if turn.role not in ("assistant", "system")]
+        if texts:
+            return (user_texts or texts)[-1].text
     return None

@@ -154,20 +154,18 @@ def _entries(source: Source, separator: str | None) -> Iterator[tuple[str, Any]]
         yield from json_lines(source, all_objects=True)
         return
     rows = rows_of(source, _ANSWER_COLUMNS)
-    names = next((list(row) for _, row in rows if isinstance(row, dict)), [])
+    objects = [row for _, row in rows if isinstance(row, dict)]
+    names = list(objects[0]) if objects else []
     new_names = {name: _COLUMN_ALIASES.get(name, name) for name in names}
     new_names = {old: old if new in names else new for old, new in new_names.items()}
     check_names(new_names.values(), source)
-    tables = [(where, row) for where, row in rows if isinstance(row, dict)]
     if unzipped(source).suffix.lower() != ".parquet":  # type: ignore[arg-type]
         for old, new in new_names.items():
-            points = decimal_points(
-                [row[old] for _, row in tables] if new in NUMBER_COLUMNS else []
-            )
-            for (_, row), cell in zip(tables, points, strict=False):
-                row[old] = cell
-            for _, row in tables:
-                row[old] = _cell_value(new, row[old], separator)
+            cells = [row[old] for row in objects]
+            if new in NUMBER_COLUMNS:
+                cells = decimal_points(cells)
+            for row, cell in zip(objects, cells, strict=True):
+                row[old] = _cell_value(new, cell, separator)
     for where, row in rows:
         if isinstance(row, dict):
             row = {new_names[name]: cell for name, cell in row.items() if not is_missing(cell)}

@@ -159,7 +159,6 @@ class Reading:
         self._copies.clear()  # a large file takes much memory
         responses = self.responses
         texts = question_texts([response.conversation for response in responses])
-        problems = [response.problem for response in responses]
         for response, text in zip(responses, texts, strict=True):
             if text is not None and is_damaged(text):
                 response.problem = _DAMAGED_REQUEST
@@ -172,13 +171,11 @@ class Reading:
         else:
             table = self._paired_questions(questions)
         self._choose_filters()
-        has_answers = np.zeros(len(responses), dtype=bool)
-        has_answers[np.asarray(self.owners)] = True
-        for response, old_problem, is_used in zip(responses, problems, has_answers, strict=True):
-            problem = response.problem
-            if problem is not None and problem is not old_problem and is_used:
-                self._leave_out(response, response.where, problem)
-        del texts, problems, has_answers  # a large file takes much memory
+        for owner in np.unique(self.owners):
+            response = responses[owner]
+            if response.problem is not None:
+                self._leave_out(response, response.where, response.problem)
+        del texts  # those of a large file take much memory
         self._read_verdicts()
         answers = self._answers()
         if answers.empty:

@@ -206,11 +206,10 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
     shared = _entry_fields(where, entry, is_wrapped)
-    copies = [shared, *(replace(shared) for _ in bodies[1:])]
-    responses = [_parsed(*pair, entry) for pair in zip(copies, bodies, strict=False)]
+    responses = [_parsed(replace(shared), body, entry) for body in bodies]
     conversations = []
-    if shared.question is None:
-        conversations = conversations_of(entry, bodies[0] if bodies else None)
+    if responses[0].question is None:
+        conversations = conversations_of(entry, bodies[0])
     listed = _listed_questions(entry)
     prompts = listed or conversations
     if len(prompts) > 1:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from pro_lib.common.files import RunError, sha256
+from pro_lib.common.files import RunError, json_digest
 from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.labels.file import KEY, answer_key
@@ -83,7 +81,7 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
     # `factorize` numbers units by their first row, so these rows are in the order of the codes.
     table = table[~pd.Series(codes).duplicated()].reset_index(drop=True)
-    digest = _digest(table[KEY].to_numpy().tolist())
+    digest = json_digest(table[KEY].to_numpy().tolist())[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     # The features of several answers of one unit are averaged. Constant ones are left out.
     means = rows[_FEATURES].fillna(0.0).groupby(codes).mean().to_numpy()
@@ -166,11 +164,7 @@ def references_digest(references: Sequence[str] | None) -> str:
         True
     """
     # Missing references of a table are None or NaN.
-    return _digest(sorted(references) if isinstance(references, Iterable) else [])
-
-
-def _digest(texts: list[Any]) -> str:
-    return sha256(json.dumps(texts).encode())[:16]
+    return json_digest(sorted(references) if isinstance(references, Iterable) else [])[:16]
 
 
 def _rows_of(evaluation: Evaluation) -> pd.DataFrame:

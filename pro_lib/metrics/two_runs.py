@@ -83,13 +83,14 @@ def auroc_difference(
         shares = placements(run_scores, labels)
         aurocs.append(float(shares[labels].mean()))
         moves.append(influence(shares, labels))
-    difference = aurocs[1] - aurocs[0]
+    first, second = aurocs
+    difference = second - first
     n_rarer = min(min(labels.sum(), (~labels).sum()) for labels in correct)
     half_width = np.nan
     if n_rarer >= FEWEST_OF_A_CLASS:
         n_independent = min(n_rarer, _n_clusters(clusters, len(moves[0])))
         half_width = _student(n_independent) * influence_error(moves[1] - moves[0], clusters)
-    return (*aurocs, difference, difference - half_width, difference + half_width)
+    return first, second, difference, difference - half_width, difference + half_width
 
 
 def _n_clusters(clusters: ArrayLike | None, n: int) -> int:

@@ -13,7 +13,7 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, methods_sentence, signed_span, span
+from pro_lib.plots.captions import join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import Figure, labelled_styles
@@ -162,7 +162,7 @@ def caption(table: pd.DataFrame) -> str:
     if len(pro):
         finding = f"The accuracy with NLL is {span(nll)}, and PRO minus NLL is {signed_span(pro)}."
     drawn = rows[rows["method"] != "oracle"]
-    return join_caption(f"{_SHOWN} {methods_sentence(drawn)}", table, finding)
+    return join_caption(_SHOWN, drawn, finding)
 
 
 def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,6 @@ from pro_lib.plots.captions import (
     has_enough,
     join_caption,
     listed,
-    methods_sentence,
     significant_signs,
     verdicts,
 )
@@ -148,7 +147,7 @@ def caption(table: pd.DataFrame) -> str:
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
                 findings.append(f"{words}{verdict.capitalize()} PRO (number of settings): {names}.")
-    return join_caption(f"{_SHOWN} {methods_sentence(drawn)}", table, *findings)
+    return join_caption(_SHOWN, drawn, *findings)
 
 
 def _drawn(table: pd.DataFrame, every_method: bool = False) -> pd.DataFrame:

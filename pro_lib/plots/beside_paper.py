@@ -6,7 +6,7 @@ import pandas as pd
 
 from pro_lib.common import catalog
 from pro_lib.metrics.differences import signed
-from pro_lib.plots.captions import join_caption, methods_sentence
+from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import difference_to
 from pro_lib.plots.style import COLORS, Figure
@@ -86,8 +86,7 @@ def caption(table: pd.DataFrame) -> str:
         if len(nll):
             parts.append(f"{signed(nll.mean())} {words} ({n_settings})")
     finding = f"NLL minus PRO is {' and '.join(parts)} on average."
-    methods = methods_sentence(here[here["method"].isin(_printed()["method"])])
-    return join_caption(f"{_SHOWN} {methods}", table, finding)
+    return join_caption(_SHOWN, here[here["method"].isin(_printed()["method"])], finding)
 
 
 _printed = table  # whose name the arguments of the other functions hide

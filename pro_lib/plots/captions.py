@@ -35,17 +35,18 @@ PRO_AND_NLL = f"PRO is {METHODS['PRO'].meaning}; NLL is {METHODS['NLL'].meaning}
 
 
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
-    """Return a caption: what is shown, about which questions and answers, and the findings.
+    """Return a caption: what is shown, of which methods, questions and answers, and the findings.
 
     The findings are a paragraph of their own.
 
     Args:
         shown: sentences that say what the figure shows, and what its intervals are.
-        table: the table of the figure.
+        table: the rows that are drawn.
         findings: sentences about the result; empty ones are left out.
     """
-    description = f"{shown} {answer_sentence(table)}"
-    return "\n\n".join(filter(None, [description, " ".join(filter(None, findings))]))
+    description = [shown, methods_sentence(table), answer_sentence(table)]
+    paragraphs = (" ".join(filter(None, each)) for each in (description, findings))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def answer_sentence(table: pd.DataFrame) -> str:
@@ -79,13 +80,15 @@ def answer_sentence(table: pd.DataFrame) -> str:
 
 
 def methods_sentence(table: pd.DataFrame) -> str:
-    """Say what the methods of a table are, in the words of their registry.
+    """Say what the methods of a table are, if there are several, in the words of their registry.
 
     Example:
         >>> methods_sentence(pd.DataFrame({"method": ["NLL", "ALL"]}))
         'Methods: NLL (−log p of the most probable answer) and ALL (NLL per token).'
     """
     names = [name for name in distinct_values(table, "method") if name in METHODS]
+    if len(names) < 2:
+        return ""
     sentence = f"Methods: {listed(f'{name} ({METHODS[name].meaning})' for name in names)}."
     compared = table["similarity"].dropna().unique() if "similarity" in table else []
     if len(compared):

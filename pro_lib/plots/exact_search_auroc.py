@@ -27,7 +27,7 @@ _SHOWN = (
     "search, with 95 % confidence intervals; at the right is the AUROC. The α in parentheses is "
     "the best one on validation questions, but in the row “same α” it is that of the first row. "
     "α-floor and tree bound are lower bounds of the entropy from the search, “probability not "
-    "found” is that of all other answers, and ALL is NLL per token."
+    "found” is that of all other answers."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pro_lib.common.validation import SentenceError
+from pro_lib.plots.captions import span
 from pro_lib.plots.style import (
     PRINTED,
     PROTOCOLS,
@@ -151,7 +152,7 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
         value = str(rows[column].iloc[0])
         names.append(PROTOCOLS.get(value, value) if column == "protocol" else value)
     if "n_questions" in rows:
-        names.append(f"n\xa0=\xa0{rows['n_questions'].max():,.0f}")
+        names.append(f"n\xa0=\xa0{span(rows['n_questions'], '{:,.0f}')}")
     return ", ".join(names)
 
 

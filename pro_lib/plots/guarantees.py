@@ -12,7 +12,7 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
-from pro_lib.plots.captions import join_caption, methods_sentence, percent_span
+from pro_lib.plots.captions import join_caption, percent_span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, drawn_methods, set_ticks
@@ -190,4 +190,4 @@ def caption(table: pd.DataFrame) -> str:
         findings.append(f"{finding}.")
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0])
-    return join_caption(f"{shown} {methods_sentence(drawn)}", table, *findings, by_labels)
+    return join_caption(shown, drawn, *findings, by_labels)

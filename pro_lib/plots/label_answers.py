@@ -18,7 +18,6 @@ from pro_lib.plots.captions import (
     difference_values,
     join_caption,
     listed,
-    methods_sentence,
     significant_signs,
     verdicts,
 )
@@ -188,8 +187,7 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
     for words, rows in by_protocol(table):
         for _, setting in rows.groupby(["dataset", "model"], sort=False):
             findings += [_difference_sentence(words, setting), _judge_sentence(setting)]
-    shown = f"{_SHOWN.format(given=given)} {methods_sentence(table)}"
-    return join_caption(shown, table, *findings)
+    return join_caption(_SHOWN.format(given=given), table, *findings)
 
 
 def _difference_sentence(words: str, rows: pd.DataFrame) -> str:

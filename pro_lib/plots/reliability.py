@@ -10,7 +10,7 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.methods import kinds_of_figures
-from pro_lib.plots.captions import join_caption, listed, methods_sentence, span
+from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import Figure, distinct_values, draw_curves, set_ticks
@@ -133,4 +133,4 @@ def caption(table: pd.DataFrame) -> str:
         finding = (
             f"The mean distance from the diagonal (expected calibration error) is {listed(parts)}."
         )
-    return join_caption(f"{_SHOWN} {methods_sentence(table)}", table, finding)
+    return join_caption(_SHOWN, table, finding)

@@ -11,7 +11,7 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.plots.captions import comparison, has_enough, join_caption, methods_sentence
+from pro_lib.plots.captions import comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.gains import GAIN
 from pro_lib.plots.settings import difference_to, method_aurocs, per_setting, with_setting
@@ -136,8 +136,7 @@ def caption(table: pd.DataFrame) -> str:
         findings.append(comparison(rows, subject, says_detectable=False))
     if len(ends) > 1:
         findings.append(_order_sentence(drawn[has_enough(drawn)], ends))
-    shown = f"{_SHOWN} {methods_sentence(drawn)}"
-    return join_caption(shown, table.drop(columns="correctness"), *findings)
+    return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)
 
 
 def _order_sentence(rows: pd.DataFrame, ends: list[float]) -> str:

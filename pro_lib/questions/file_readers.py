@@ -7,7 +7,7 @@ import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -197,14 +197,8 @@ def json_lines(source: Source, *, all_objects: bool = False) -> Places:
     """
     if isinstance(source, (str, Path)):
         values = _values_of_file(source)
-        first = next(values, None)
-        second = next(values, None)
-        if first is None:
-            return
-        yield from [first] if second else _listed(source, *first)
-        if second:
-            yield second
-            yield from values
+        first = list(islice(values, 2))
+        yield from _listed(source, *first[0]) if len(first) == 1 else chain(first, values)
     elif isinstance(source, pd.DataFrame):
         check_names(source, "the table")
         rows = zip(source.index, source.to_dict("records"), strict=True)

@@ -27,7 +27,15 @@ from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ConfigDict, TypeAdapter
 
-from pro_lib.common.files import RunError, reading, regular, sha256, write_whole, writing
+from pro_lib.common.files import (
+    RunError,
+    json_digest,
+    reading,
+    regular,
+    sha256,
+    write_whole,
+    writing,
+)
 from pro_lib.common.validation import WholeNumber
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.parameters import difference
@@ -325,7 +333,7 @@ class RunFolder(AbstractContextManager[Any]):
     def _save(self, info: RunInfo) -> None:
         """Write `run.json` with a checksum."""
         content = asdict(info)
-        checked_content = content | {"checksum": _digest(content)}
+        checked_content = content | {"checksum": json_digest(content)}
         text = json.dumps(checked_content, indent=1, sort_keys=True, allow_nan=False)
         write_whole(f"{text}\n".encode(), self.path / "run.json")
         self.info = info
@@ -431,7 +439,7 @@ def write_part(path: Path, name: str, info: RunInfo, table: pa.Table, cost: Cost
         table: the answers, from `part_table`.
         cost: their cost.
     """
-    footer = {b"cost": json.dumps(asdict(cost)), b"identity": _digest(info.parameters)}
+    footer = {b"cost": json.dumps(asdict(cost)), b"identity": json_digest(info.parameters)}
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **footer}), sink)
     data = bytes(sink.getvalue())
@@ -475,7 +483,7 @@ def _read_part(
             raise RunError(f"{file} was cut short or altered (its checksum differs); {_REMEDY}")
         with pq.ParquetFile(pa.BufferReader(data)) as part:
             footer = part.metadata.metadata or {}
-            if footer.get(b"identity") != _digest(info.parameters).encode():
+            if footer.get(b"identity") != json_digest(info.parameters).encode():
                 raise RunError(
                     f"{file} is a part of another run, with other parameters; move it away"
                 )
@@ -496,11 +504,6 @@ def read_info(path: Path) -> RunInfo:
         content = TypeAdapter(dict).validate_json(file.read_bytes())
         checksum = content.pop("checksum", None)
         info = TypeAdapter(RunInfo).validate_json(json.dumps(content), strict=True)
-        if checksum != _digest(content):
+        if checksum != json_digest(content):
             raise RunError(f"{file} was altered (its checksum differs); {_REMEDY}")
         return info
-
-
-def _digest(content: object) -> str:
-    """Return the SHA-256 of a value as JSON."""
-    return sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode())

@@ -62,6 +62,14 @@ def test_many_different_answers_are_not_samples():
     assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12, (0.5, True))).methods
 
 
+def test_no_answer_is_marked_if_auroc_cannot_be_estimated():
+    scored = score_answers(JUDGED)
+    unknown = dict.fromkeys(("auroc", "auroc_low", "auroc_high"), np.nan)
+    vars(scored)["comparison"] = scored.comparison.assign(**unknown)
+    sentence = "No answer is marked, because AUROC of NLL is unknown."
+    assert scored.mistrust("NLL").sentence == sentence
+
+
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
     table = score_answers(JUDGED).most_certain("NLL")
     accuracies = [1, 1, 3 / 4, 3 / 5]

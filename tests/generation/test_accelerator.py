@@ -97,10 +97,11 @@ def test_answers_are_those_of_the_processor_and_the_host_waits_once_a_step(
             run, waits, copies, calls = counted(there, name, settings)
             check_same(run, here)
             # With several GPUs `logits_to_keep` is on the host, and the cache of a window copies.
-            assert calls <= waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, name
+            least = 0 if is_plain else calls  # the plain tree may call the network often in a step
+            assert least <= waits <= (1 + (place == "two" or is_plain)) * calls + ONCE, name
             # Two copies a step, and places in the cache: in the packed tree where slots are
             # dropped, in the plain tree always.
-            assert calls <= copies <= (4 if is_plain else 3) * calls + ONCE, name
+            assert least <= copies <= (4 if is_plain else 3) * calls + ONCE, name
     if place != "mps":
         assert kernels == {False}
         assert torch.backends.cuda.cudnn_sdp_enabled()

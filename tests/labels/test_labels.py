@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from invented_settings import evaluation_of
 
 from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Evaluation
 from pro_lib.labels import (
     Label,
     LabelPlan,
@@ -46,16 +46,15 @@ def evaluation(n=120, *, seed=0, prefix="answer"):
     truth = rng.random(n) < 0.4
     nll = rng.normal(size=n) + 1.2 * ~truth
     verdict = truth ^ (rng.random(n) >= 0.8)
-    answers = pd.DataFrame({"question_id": [f"q{number}" for number in range(n)]})
-    answers["text"] = [f"{prefix} {number}" for number in range(n)]
-    answers[["question", "references"]] = None
-    for judge in ("rouge_l", "correct", "exact_match", "alias_match"):
-        answers[judge] = verdict
-    baselines = pd.DataFrame({"NLL": nll, "ALL": nll + 0.1})
-    baselines.insert(1, "SE, lexical", nll + rng.normal(size=n))
+    baselines = {"NLL": nll, "SE, lexical": nll + rng.normal(size=n), "ALL": nll + 0.1}
     log_probs = np.column_stack([-np.abs(nll) - 0.1, -np.abs(nll) - 2])
-    result = Evaluation("m", "toy", "test", answers, log_probs, baselines, "", ())
-    return result, dict(zip(answers["question_id"], truth.tolist(), strict=True))
+    result = evaluation_of(log_probs, verdict, **baselines)
+    ids = [f"q{number}" for number in range(n)]
+    texts = [f"{prefix} {number}" for number in range(n)]
+    answers = result.answers.assign(question_id=ids, text=texts, question=None, references=None)
+    answers = answers.assign(exact_match=verdict, alias_match=verdict)
+    result = replace(result, answers=answers, dataset="toy", exclusions="")
+    return result, dict(zip(ids, truth.tolist(), strict=True))
 
 
 def label_all(plan, truth, stop=None):

@@ -45,10 +45,12 @@ def test_it_can_be_read_at_both_widths():
 def test_points_are_the_bins_with_enough_questions_of_each_setting():
     rows = {"confidence": [0.2, 0.7, 0.9], "accuracy": [0.1, 0.8, 0.9], "n_in_bin": [30, 20, 19]}
     table = pd.DataFrame(rows).assign(method="PRO", accuracy_low=0, accuracy_high=1, dataset="d")
-    both = pd.concat([table.assign(model="a"), table.assign(model="b", accuracy=0.5)])
+    other = table.assign(model="b", accuracy=0.5, n_questions=1000)
+    both = pd.concat([table.assign(model="a", n_questions=80), other])
     figure = reliability.draw(both)
     [ax] = figure.axes
     assert legend(figure) == ["a", "b"]
+    assert ax.get_title().replace("\xa0", " ") == "d, n = 80 to 1,000"
     _, first, second = ax.lines  # after the diagonal
     assert first.get_xydata().tolist() == [[0.2, 0.1], [0.7, 0.8]]
     assert second.get_xydata().tolist() == [[0.2, 0.5], [0.7, 0.5]]

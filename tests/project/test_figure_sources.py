@@ -7,8 +7,7 @@ import pytest
 from conftest import ROOT
 
 FIGURES = ROOT / "figures"
-# Gemma 3 270M has not been run since these rules exist: docs/results/real_models.md says so.
-FOLDERS = [FIGURES, FIGURES / "smollm2", FIGURES / "real_models"]
+FOLDERS = [FIGURES, FIGURES / "smollm2", FIGURES / "gemma-3-270m", FIGURES / "real_models"]
 LABELS = {"judge", "n_labels"}  # columns of tables with labels of a sample
 
 

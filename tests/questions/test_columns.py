@@ -43,18 +43,26 @@ OTHERS += [
 ]
 NAMES = [*TAKEN, *OTHERS, *storage._ANSWER_COLUMNS, *evaluation.Evaluation.__annotations__]
 NAMES = [name for name in dict.fromkeys(NAMES) if name not in question_sets.QUESTION_COLUMNS]
-KINDS = {
-    "whole numbers": lambda n: n,
-    "numbers": lambda n: [n + 0.5, float("inf")][n % 2],
-    "texts": lambda n: f"t{n}",
-    "booleans": lambda n: n % 2 == 0,
-    "nothing": lambda n: None,
-    "lists": lambda n: [0.5] * n,
-    "objects": lambda n: [{}, {"a": n}, {"b": [n]}][n % 3],
-    "several": lambda n: [1, "x", [1], {"k": 2}, None, 2.5][n % 6],
-    "another kind later": lambda n: n if n < 6 else f"t{n}",
-    "some missing": lambda n: None if n % 3 else n,
-}
+KINDS = [
+    lambda n: n,
+    lambda n: [n + 0.5, float("inf")][n % 2],
+    lambda n: f"t{n}",
+    lambda n: n % 2 == 0,
+    lambda n: None,
+    lambda n: [0.5] * n,
+    lambda n: [{}, {"a": n}, {"b": [n]}][n % 3],
+    lambda n: [1, "x", [1], {"k": 2}, None, 2.5][n % 6],
+    lambda n: n if n < 6 else f"t{n}",
+    lambda n: None if n % 3 else n,
+]
+
+
+def own_values(n, shift):
+    """Return values of a question for all names. The kind of a name depends on the shift."""
+    kinds = {name: KINDS[(place + shift) % 10] for place, name in enumerate(NAMES)}
+    return {name: kind(n) for name, kind in kinds.items()}
+
+
 FACTS = (
     question_sets.load_questions("world-facts", limit=12, n_shots=0)
     .table[list(question_sets.QUESTION_COLUMNS)]
@@ -64,15 +72,16 @@ SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
 
 
 def results(model, rows, out):
-    """Return the output of search, evaluation, sweeps and explorer for the questions."""
+    """Return the output of search, evaluation, sweeps and explorer, and the stored questions."""
     for n in (len(rows) // 2, len(rows)):
         questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
-        how = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
-        asked = generation.generate(model, questions, **how)
+        options = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
+        asked = generation.generate(model, questions, **options)
     [folder] = (out / "mine" / model.name).iterdir()
-    read, judged = runs.read_run(folder), evaluation.evaluate(asked)
-    splits = evaluation.Splits(judged, judged, n_validation=None)
-    benchmark.table([splits]), explorer.to_html(read, out / "page.html")
+    read = runs.read_run(folder)
+    judged = evaluation.evaluate(asked)
+    benchmark.table([evaluation.Splits(judged, judged, n_validation=None)])
+    explorer.to_html(read, out / "page.html")
     data = explorer.run_data(read)
     # A column "relation" declares clusters, which the ends of intervals depend on.
     data.pop("sweeps")
@@ -81,14 +90,10 @@ def results(model, rows, out):
             question.pop(name, None)
     sweep = alpha_sweep.rows_at(judged)[["alpha", "auroc", "mean_k"]]
     tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
-    tables += [
-        run.questions[[*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]]
-        for run in (asked, read)
-    ]
-    return [
-        json.dumps(data),
-        *(table.to_json(double_precision=15) for table in tables),
-    ], read.questions
+    columns = [*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]
+    tables += [run.questions[columns] for run in (asked, read)]
+    texts = [table.to_json(double_precision=15) for table in tables]
+    return [json.dumps(data), *texts], read.questions
 
 
 @pytest.fixture(scope="module")
@@ -96,34 +101,34 @@ def clean(facts_2m, tmp_path_factory):
     return results(facts_2m, FACTS, tmp_path_factory.mktemp("clean"))[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shift", [0, 3])
 def test_own_columns_of_any_name_and_kind_move_nothing_and_come_back(
-    facts_2m, clean, tmp_path, kind
+    facts_2m, clean, tmp_path, shift
 ):
-    rows = [row | dict.fromkeys(NAMES, KINDS[kind](n)) for n, row in enumerate(FACTS)]
+    own = [own_values(n, shift) for n in range(len(FACTS))]
+    rows = [row | values for row, values in zip(FACTS, own, strict=True)]
     with pytest.warns(UserWarning, match="get own_ before names that runs need: status, "):
         said, questions = results(facts_2m, rows, tmp_path)
     assert said == clean
-    own = {f"own_{name}" for name in TAKEN} | {*NAMES} - {*TAKEN}
-    assert set(questions) == own | {*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS}
-    for name in ("own_status", "_answers", "relation"):
-        for n, value in enumerate(questions[name].tolist()):
-            given = KINDS[kind](n)
-            assert value == given or (given is None and pd.isna(value)), (name, n)
+    stored = {f"own_{name}" if name in TAKEN else name: name for name in NAMES}
+    columns = {*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS}
+    assert set(questions) == stored.keys() | columns
+    for column, name in stored.items():
+        for values, value in zip(own, questions[column].tolist(), strict=True):
+            is_missing = values[name] is None and pd.isna(value)
+            assert is_missing or value == values[name], name
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_questions_beside_records_may_have_such_columns_too(kind):
-    answers = [
-        [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
-        for n in range(12)
-    ]
-    ids = [{"question_id": str(n), "question": f"Q{n}", "references": ["a"]} for n in range(12)]
-    records = [ids[n] | {"answers": answers[n], "scores": {"x": n}} for n in range(12)]
+@pytest.mark.parametrize("shift", range(10))
+def test_questions_beside_records_may_have_such_columns_too(shift):
+    records = []
+    for n in range(12):
+        answers = [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
+        record = {"question_id": str(n), "question": f"Q{n}", "references": ["a"]}
+        records.append(record | {"answers": answers, "scores": {"x": n}})
     alone = evaluation.evaluate(importing.from_records(records)).with_pro({"PRO": 0.4})
-    own = pd.DataFrame(
-        [about | dict.fromkeys(NAMES, KINDS[kind](n)) for n, about in enumerate(ids)]
-    )
+    own = pd.DataFrame(records)[["question_id", "question", "references"]]
+    own = own.join(pd.DataFrame([own_values(n, shift) for n in range(12)]))
     with pytest.warns(UserWarning, match="own_ before names"):
         run = importing.from_records(records, questions=own)
     pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
@@ -135,15 +140,13 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     for n in range(9):
         record = {"question_id": n, "references": ["a"], "scores": dict.fromkeys(names, float(n))}
         records.append(record | {"answers": [{"text": "ab"[n % 2], "log_prob": -1.0 - n}]})
-    ids = list(map(str, range(9)))
-    asked = {"question_id": ids, "question": [f"What is {n}?" for n in ids]}
-    turned = pd.DataFrame({**asked, "references": [["a"]] * 9})[::-1]
+    asked = {"question": [f"What is {n}?" for n in range(9)], "references": [["a"]] * 9}
+    turned = pd.DataFrame({"question_id": list(map(str, range(9))), **asked})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
         judged = evaluation.evaluate(importing.from_records(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
-        computed = ["PRO", "PRO, default", "NLL"]
-        assert methods.columns.drop(computed).tolist() == given
+        assert methods.columns.drop(["PRO", "PRO, default", "NLL"]).tolist() == given
         for name in given:
             assert methods[name].tolist() == expected.tolist()
         assert methods["NLL"].tolist() == (1 + expected).tolist()
@@ -159,9 +162,12 @@ SOURCES = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("words", SOURCES)
-def test_columns_without_a_name_of_their_own_are_refused_in_a_sentence(tmp_path, words):
+def test_columns_without_a_name_of_their_own_are_refused(words):
     with pytest.raises(SentenceError, match=rf"has the column .*{words}"):
         question_sets.load_questions(path=SOURCES[words])
+
+
+def test_answers_with_a_column_twice_are_refused(tmp_path):
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
     with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
         importing.from_records(tmp_path / "answers.csv")

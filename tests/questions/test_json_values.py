@@ -8,20 +8,18 @@ import pytest
 from pro_lib.questions.file_readers import json_lines
 
 ROWS = [{"id": 1, "text": "a\nb"}, {"id": 2, "list": [1, {"x": None}]}]
-# By form: the content of a file, and the values with their places.
+LINES = ["line 1", "line 2"]
+ENTRIES = ["entry 1", "entry 2"]
+# By form: the content of a file, the places of its values, and the values.
 FORMS = {
-    "lines": ("\n".join(map(json.dumps, ROWS)), ["line 1", "line 2"], ROWS),
-    "array": (json.dumps(ROWS), ["entry 1", "entry 2"], ROWS),
-    "array over lines": (json.dumps(ROWS, indent=2), ["entry 1", "entry 2"], ROWS),
-    "in data": (json.dumps({"data": ROWS}), ["entry 1", "entry 2"], ROWS),
-    "objects over lines": (
-        "\n".join(json.dumps(row, indent=1) for row in ROWS) + "\n",
-        ["entry 1", "entry 2"],
-        ROWS,
-    ),
-    "one object over lines": (json.dumps(ROWS[1], indent=2), ["entry 1"], ROWS[1:]),
+    "lines": ("\n".join(map(json.dumps, ROWS)), LINES, ROWS),
+    "array": (json.dumps(ROWS), ENTRIES, ROWS),
+    "array over lines": (json.dumps(ROWS, indent=2), ENTRIES, ROWS),
+    "in data": (json.dumps({"data": ROWS}), ENTRIES, ROWS),
+    "objects over lines": ("\n".join(json.dumps(row, indent=1) for row in ROWS), ENTRIES, ROWS),
+    "one object over lines": (json.dumps(ROWS[1], indent=2), ENTRIES[:1], ROWS[1:]),
     "lists on lines": ('[1, 2]\n\n[{"a": 3}]\n', ["line 1", "line 3"], [[1, 2], [{"a": 3}]]),
-    "a letter beyond ASCII": ('{"question": "é"}\n', ["line 1"], [{"question": "é"}]),
+    "a letter beyond ASCII": ('{"question": "é"}\n', LINES[:1], [{"question": "é"}]),
 }
 
 

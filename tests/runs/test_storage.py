@@ -165,22 +165,25 @@ def test_a_question_without_an_answer_is_named(finished):
         storage.read_folder(finished, asked)
 
 
+# By case: the id and the text of each question, and of each stored answer, and the rows found.
 @pytest.mark.parametrize(
     ("asked", "stored", "rows"),
     [
-        ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")], [1, 0]),
-        ([("a", "1")], [("a", "2")], [-1]),
-        ([("a", "2")], [("a", "1"), ("b", "2")], [1]),
+        ("a1 b2", "b2 a1", [1, 0]),
+        ("a1", "a2", [-1]),
+        ("a2", "a1 b2", [1]),
         # The same text twice: its own id first, then the others, and never one row for two
         # questions.
-        ([("c", "1"), ("a", "1"), ("d", "1")], [("a", "1"), ("b", "1")], [1, 0, -1]),
-        ([("a", "2")], [("a", "1"), ("a", "2")], [1]),
+        ("c1 a1 d1", "a1 b1", [1, 0, -1]),
+        ("a2", "a1 a2", [1]),
     ],
 )
 def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
-    columns = ["question_id", "question"]
-    found = stored_rows(pd.DataFrame(asked, columns=columns), pd.DataFrame(stored, columns=columns))
-    assert found.tolist() == rows
+    tables = [
+        pd.DataFrame(map(tuple, pairs.split()), columns=["question_id", "question"])
+        for pairs in (asked, stored)
+    ]
+    assert stored_rows(*tables).tolist() == rows
 
 
 def pieces_of(path, ids):
@@ -387,34 +390,30 @@ def test_the_first_difference_of_parameters_is_named_by_its_path():
         assert parameters.difference(before, after) == difference, name
 
 
-def probed(*lists, within=0.01):
-    return {"server": {"probe": {"within": within, "log_probs": list(lists)}}}
-
-
 # Log-probabilities of two probes, and the nats by which they differ too much, or None.
 PROBES = {
-    "the same": (probed({"7": -0.5}), probed({"7": -0.5}), None),
-    "within": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.509, "8": -1.991}), None),
-    "beyond": (probed({"7": -0.5}), probed({"7": -0.511}), 0.011),
-    "beyond, upwards": (probed({"7": -0.5}), probed({"7": -0.489}), 0.011),
-    "a larger tolerance": (probed({"7": -0.5}, within=0.1), probed({"7": -0.55}, within=0.1), None),
-    "the second": (probed({"7": -1.0}, {"7": -0.5}), probed({"7": -1.0}, {"7": -0.6}), 0.1),
-    "others at the end of a list": (
-        probed({"7": -0.5, "8": -2.0}),
-        probed({"7": -0.5, "9": -2.005}),
-        None,
-    ),
-    "others in it": (probed({"7": -0.5, "8": -2.0}), probed({"9": -0.5, "8": -2.0}), 1.5),
-    "a shorter list": (probed({"7": -0.5, "8": -2.0}), probed({"7": -0.5}), None),
-    "a longer list": (probed({"7": -0.5}), probed({"7": -0.5, "8": -2.0}), None),
-    "a shorter list of others": (probed({"7": -0.5, "8": -2.0}), probed({"8": -0.4}), 1.6),
+    "the same": ([{"7": -0.5}], [{"7": -0.5}], None),
+    "within": ([{"7": -0.5, "8": -2.0}], [{"7": -0.509, "8": -1.991}], None),
+    "beyond": ([{"7": -0.5}], [{"7": -0.511}], 0.011),
+    "beyond, upwards": ([{"7": -0.5}], [{"7": -0.489}], 0.011),
+    "the second": ([{"7": -1.0}, {"7": -0.5}], [{"7": -1.0}, {"7": -0.6}], 0.1),
+    "others at the end": ([{"7": -0.5, "8": -2.0}], [{"7": -0.5, "9": -2.005}], None),
+    "others in it": ([{"7": -0.5, "8": -2.0}], [{"9": -0.5, "8": -2.0}], 1.5),
+    "a shorter list": ([{"7": -0.5, "8": -2.0}], [{"7": -0.5}], None),
+    "a longer list": ([{"7": -0.5}], [{"7": -0.5, "8": -2.0}], None),
+    "a shorter list of others": ([{"7": -0.5, "8": -2.0}], [{"8": -0.4}], 1.6),
 }
 
 
 def test_probes_of_a_server_may_be_apart_by_what_they_allow():
+    def compared(*probes, within=0.01):
+        settings = [{"probe": {"within": within, "log_probs": lists}} for lists in probes]
+        return parameters.difference(*({"server": server} for server in settings))
+
     for name, (before, after, nats) in PROBES.items():
         text = f"server.probe, whose log-probabilities differ by {nats} nats" if nats else ""
-        assert parameters.difference(before, after) == text, name
+        assert compared(before, after) == text, name
+    assert compared([{"7": -0.5}], [{"7": -0.55}], within=0.1) == ""
 
 
 @pytest.mark.parametrize("is_of_another_folder", [True, False])

@@ -110,23 +110,22 @@ def ask_command(  # noqa: PLR0913 - one argument per option
 
     if all_questions and calibration is None:
         raise click.UsageError("--all is about the run of --calibration; give one")
-    if model:
-        catalog.check_model(model)  # before torch is loaded, which takes seconds
     calibration_run = None
     if calibration:
         calibration_run = read_answers(calibration, all_questions=all_questions)
-    if not model:
-        model = calibration_run.info.model if calibration_run else _default_model()
-        catalog.check_model(model)
+        model = model or calibration_run.info.model
+    model = model or _default_model()
+    catalog.check_model(model)  # before torch is loaded, which takes seconds
     from pro_lib.generation import models
 
-    prompt = _read_prompt(has_calibration=calibration is not None, **prompt_options)
+    prompt = _read_prompt(**prompt_options)
     loaded = models.cached_model(model, dtype=dtype, device=device)
     say(f"{_describe_model(loaded)} {catalog.scope(model)}".strip(), err=True)
     settings: dict[str, Any] = {
         "strategy": strategy,
         "chat": chat,
         "max_new_tokens": max_new_tokens,
+        "n_shots": prompt_options["n_shots"],
     }
     if strategy == "threshold":
         settings["search_alpha"] = search_alpha
@@ -171,7 +170,6 @@ def _is_terminal() -> bool:
 
 def _read_prompt(
     *,
-    has_calibration: bool,
     questions: str | None,
     columns: dict[str, list[str]] | None,
     strict: bool,
@@ -179,15 +177,11 @@ def _read_prompt(
     header: str,
     template: str | None,
 ) -> QuestionSet | None:
-    """Return a question set with the prompt.
-
-    The result is None if the prompt of the calibration run is used.
-    """
+    """Return a question set with the prompt, or None for the usual one."""
     from pro_lib.questions import question_sets
 
     check_columns(columns, questions)
-    has_prompt_option = bool(questions or n_shots is not None or header or template)
-    if has_calibration and not has_prompt_option:
+    if not (questions or header or template):
         return None
     source: dict[str, Any] = {"name": "world-facts"}
     if questions:

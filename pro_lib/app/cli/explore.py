@@ -6,6 +6,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +74,20 @@ def explore_command(
     from pro_lib.app.correctness import read_correctness
 
     source = run or str(catalog.EXAMPLE)
-    inputs = input_paths(source, reading)
+    check_page = partial(
+        check_output,
+        option="--html",
+        inputs=input_paths(source, reading),
+        force=force,
+        is_ours=lambda path: explorer.page_source(path) == explorer.source_digest(source),
+        foreign="is not a page of the same RUN",
+    )
     if html:  # checked before the run is read, which may take long
-        _check_page(html, source, inputs, force)
+        check_page(html)
     rule = read_correctness(reading["correctness"], accepts_sample=False)
     answers = requested_answers(source, reading, verdict=rule.verdict)
     page = html or (_example_page() if run is None else _default_page(run, answers))
-    _check_page(page, source, inputs, force)
+    check_page(page)
     options: dict[str, Any] = {"choices": rule.choices, "methods": methods}
     explorer.to_html(answers, page, alpha=alpha, source=source, **options)
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
@@ -103,19 +111,6 @@ def _example_page() -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder / "example.html"
-
-
-def _check_page(page: Path, run: str, inputs: Sequence[str], force: bool) -> None:
-    """Check that writing a page does not lose an input or a file that is not a page of the run."""
-    from pro_lib.app import explorer
-
-    def is_ours(path: Path) -> bool:
-        return explorer.page_source(path) == explorer.source_digest(run)
-
-    foreign = "is not a page of the same RUN"
-    check_output(
-        page, option="--html", inputs=inputs, force=force, is_ours=is_ours, foreign=foreign
-    )
 
 
 def _default_page(path: str, run: Run) -> Path:

@@ -91,7 +91,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
         data = score_table.file_bytes(written, output, raw_text=options["raw_text"])
         write_whole(data, output)
     if as_json:
-        content = score_summary.summary_data(scored, mistrust)
+        content = score_summary.summary_json(scored, mistrust)
         content["answers"] = score_table.json_rows(rows)
         say(json_line(content))
         return
@@ -121,7 +121,7 @@ def _compare(sources: Sequence[str], options: dict[str, Any], as_json: bool) -> 
     both = [requested_scores(source, options, is_fixed=True) for source in sources]
     comparison = compare_answers(*both)
     if as_json:
-        content = score_summary.comparison_data(comparison)
+        content = score_summary.comparison_json(comparison)
         say(json_line({"files": list(sources), **content}))
         return
     say(*score_summary.comparison_lines(comparison, (sources[0], sources[1])))

@@ -7,6 +7,7 @@ reach it. See docs/explanation/exact_search.md for the proofs.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,10 +97,13 @@ def search(
         task.run(log_alpha, questions)
 
 
+@dataclass
 class Search:
     """The search of a batch of questions, at one α at a time.
 
     Attributes:
+        length: the number of tokens at which an answer is cut.
+        epsilon: error of log-probabilities by the number of events of a path, in nats.
         log_alpha: log α of the current run, in nats.
         events: records `_EVENT` of the current run.
         waiting: places in `events` of the prefixes that are to be expanded.
@@ -107,28 +111,21 @@ class Search:
         band: by depth, how far below α a path may be and count as undecided, `(T + 1,)`, in nats.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        endings: Endings,
-        max_new_tokens: int,
-        top_n: int | None,
-        budget: int | None,
-        epsilon: np.ndarray,
-    ):
-        self.tree = tree
-        self.endings = endings
-        self.length = max_new_tokens
-        self.top_n = top_n
-        self.budget = budget
-        self.epsilon = epsilon
+    tree: Tree
+    endings: Endings
+    length: int
+    top_n: int | None
+    budget: int | None
+    epsilon: np.ndarray
+
+    def __post_init__(self) -> None:
         # α has no error. But with `top_n`, α is the probability of another answer, which has one.
-        self.band = epsilon + (epsilon.max() if top_n else 0.0)
+        self.band = self.epsilon + (self.epsilon.max() if self.top_n else 0.0)
         # A server's tree lists the next events itself, from incomplete distributions.
-        self._is_server = hasattr(tree, "children")
-        self._children = getattr(tree, "children", children)
-        self._n_next_events = int((~endings.on_host[0]).sum()) + 1
-        self._max_width = max(1, _LOG_PROBS_AT_ONCE // len(endings.stop))
+        self._is_server = hasattr(self.tree, "children")
+        self._children = getattr(self.tree, "children", children)
+        self._n_next_events = int((~self.endings.on_host[0]).sum()) + 1
+        self._max_width = max(1, _LOG_PROBS_AT_ONCE // len(self.endings.stop))
 
     def run(self, log_alpha: float, questions: Sequence[int] | None = None) -> list[int]:
         """Search questions from their prompts on and return their numbers.
@@ -400,20 +397,23 @@ def _is_answer(events: np.ndarray, log_alpha: float) -> np.ndarray:
     return (events["kind"] == _COMPLETE) & events["named"] & reaches_alpha
 
 
+@dataclass
 class _Findings:
     """The events of one question at the end of a search, and which of them are of each kind."""
 
-    def __init__(self, places: np.ndarray, events: np.ndarray, log_alpha: float, near: np.ndarray):
-        self.places = places  # of the events in `Search.events`, (events,)
-        self.events = events
-        self.log_alpha = log_alpha  # of the certificate, in nats
-        self.near = near  # events that reach α, or may reach it within their error
-        self.probs = np.exp(events["log_prob"])
-        self.is_open = events["kind"] == _OPEN
-        self.is_complete = events["kind"] == _COMPLETE
-        self.is_cut = events["kind"] == _CUT
-        self.is_expanded = events["kind"] == _EXPANDED
-        self.is_answer = _is_answer(events, log_alpha)
+    places: np.ndarray  # of the events in `Search.events`, (events,)
+    events: np.ndarray
+    log_alpha: float  # of the certificate, in nats
+    near: np.ndarray  # events that reach α, or may reach it within their error
+
+    def __post_init__(self) -> None:
+        kind = self.events["kind"]
+        self.probs = np.exp(self.events["log_prob"])
+        self.is_open = kind == _OPEN
+        self.is_complete = kind == _COMPLETE
+        self.is_cut = kind == _CUT
+        self.is_expanded = kind == _EXPANDED
+        self.is_answer = _is_answer(self.events, self.log_alpha)
 
     def masses(self) -> dict[str, Any]:
         """Return the five masses of a certificate."""
