@@ -84,7 +84,9 @@ for call in (
 
 
 def test_a_file_is_scored_reported_and_labelled_without_torch(write, tmp_path):
-    records = str(write(record(0, answer("Paris", 0.5), references=["Paris"])))
+    rows = [record(n, answer("Paris", 0.5 - n / 9), references=["Paris"]) for n in range(4)]
+    rows[3]["references"] = ["Rome"]
+    records = str(write(*rows))
     code = f"""
 from pro_lib.app.cli import pro
 for words in (
