@@ -118,7 +118,7 @@ def _judged_parts(scored: ScoredAnswers, method: str) -> dict[str, Any]:
     splits = scored.splits() if has_scores else None
     if splits is not None:
         bins = reliability.table([splits], methods=[name])
-        figures["reliability"] = reliability.draw(bins, figure_columns=1)
+        figures["reliability"] = reliability.draw(bins, fewest=1, figure_columns=1)
     return {
         "coverage": _coverage(scored, method) if has_scores else None,
         "differences": [*difference_lines(scored), *reservations(scored)],

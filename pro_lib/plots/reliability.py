@@ -21,7 +21,6 @@ _SHOWN = (
     "20 test questions with similar confidence, and its bar is the 95 % confidence interval of "
     "their accuracy. On the diagonal (dotted line), confidence and accuracy are the same."
 )
-_FEWEST = 20  # questions of a group that is drawn
 _RENAMED = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
 
 
@@ -89,17 +88,17 @@ def calibrations(
     return fitted
 
 
-def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
+def draw(table: pd.DataFrame, *, fewest: int = 20, figure_columns: int = 2) -> Figure:
     """Draw accuracy against confidence: a panel for each method, a line for each setting.
 
     Args:
         table: needs the columns method, confidence, n_in_bin, and accuracy with its interval. It
             may have similarity, dataset, model, protocol and n_questions.
+        fewest: the fewest questions of a group that is drawn.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["method", "confidence", "accuracy", "accuracy_low", "accuracy_high", "n_in_bin"]
     table = checked_table(table, needed, "reliability")
-    table = table[table["n_in_bin"] >= _FEWEST]
     varied = [name for name in ("dataset", "model") if len(distinct_values(table, name)) > 1]
     settings = table[varied].agg(", ".join, axis=1) if varied else ""
     table = table.assign(label=method_labels(table), setting=settings)
@@ -117,7 +116,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for ax, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
             options: dict[str, Any] = {"bars": True, "lw": 0.8, "clip_on": False}
-            draw_curves(ax, rows, "setting", names, "confidence", "accuracy", **options)
+            drawn = rows[rows["n_in_bin"] >= fewest]
+            draw_curves(ax, drawn, "setting", names, "confidence", "accuracy", **options)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             for axis in (ax.xaxis, ax.yaxis):
                 set_ticks(axis, (0, 0.5, 1))
