@@ -23,7 +23,7 @@ from pro_lib import metrics
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common import catalog
 from pro_lib.importing import import_answers
-from pro_lib.metrics.differences import FEWEST_OF_A_CLASS
+from pro_lib.metrics.differences import FEWEST_FOR_INTERVAL
 
 POPULATION = 200_000  # questions that stand for all
 CLUSTER_SIZE = 10  # 60 questions have six clusters
@@ -60,7 +60,7 @@ def cells() -> Iterator[Cell]:
     for kind, n, share_wrong, (moved, shift) in itertools.product(
         KINDS, N_QUESTIONS, (0.1, 0.33, 0.8), MOVES
     ):
-        if n * min(share_wrong, 1 - share_wrong) > FEWEST_OF_A_CLASS:
+        if n * min(share_wrong, 1 - share_wrong) > FEWEST_FOR_INTERVAL:
             yield Cell(kind, n, share_wrong, moved, shift)
     for n, place in itertools.product(N_QUESTIONS, range(len(REAL_PAIRS))):
         yield Cell("real answers", n, np.nan, place, np.nan)
@@ -134,7 +134,7 @@ def measure(cell: Cell, n_repetitions: int, seed: int) -> dict:
     while len(ends) < n_repetitions:
         sample = draw(cell, cell.n_questions, rng)
         n_right = sample.correct.sum()
-        if min(n_right, len(sample.correct) - n_right) < FEWEST_OF_A_CLASS:
+        if min(n_right, len(sample.correct) - n_right) < FEWEST_FOR_INTERVAL:
             continue
         groups = {"clusters": sample.clusters}
         tests = metrics.delong(sample.scores, sample.correct, reference=1, **groups)

@@ -19,7 +19,7 @@ from pro_lib.questions.repeats import normalized_question
 # (docs/results/experiment_log.md).
 FEWEST_TO_CHOOSE = 300
 FEWEST_TO_HALVE = 2 * FEWEST_TO_CHOOSE
-FEWEST_OF_A_CLASS = 20
+FEWEST_FOR_ALPHA = 20
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def choose_alpha(
     for words, is_chosen_on in parts:
         chosen_on = evaluation.rows(is_chosen_on)
         reported = evaluation.rows(~is_chosen_on)
-        if min(chosen_on.n_rarer, reported.n_rarer) >= FEWEST_OF_A_CLASS:
+        if min(chosen_on.n_rarer, reported.n_rarer) >= FEWEST_FOR_ALPHA:
             alpha = select_alpha(chosen_on)
             counts = f"{len(chosen_on.correct):,} {words}"
             others = f"the results below are of the other {len(reported.correct):,}"
@@ -105,7 +105,7 @@ def choose_alpha(
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "
-        f"of the split validation), and {FEWEST_OF_A_CLASS} right and {FEWEST_OF_A_CLASS} wrong "
+        f"of the split validation), and {FEWEST_FOR_ALPHA} right and {FEWEST_FOR_ALPHA} wrong "
         "answers in each part"
     )
     return default_alpha(evaluation.search_alpha, why=why)

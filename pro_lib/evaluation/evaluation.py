@@ -342,7 +342,7 @@ class Splits:
         object.__setattr__(self, "pool", self.pool.judged)
         object.__setattr__(self, "reported", self.reported.judged)
 
-    @property
+    @cached_property
     def validation(self) -> Evaluation:
         """The questions that α is chosen on."""
         if self.n_validation is None:

@@ -1,8 +1,8 @@
 """Which answers are right, and the statistics that follow from it.
 
 `Judgement` has two implementations: `Verdicts`, if there is one for every answer, and
-`labels.SampledVerdicts`, which estimates the statistics from labels of a sample. Nothing else asks
-which of the two it has. Scores are (n,) or (n, A), higher = more uncertain.
+`labels.SampledVerdicts`, which estimates the statistics from labels of a sample. Tables and figures
+do not ask which of the two they have. Scores are (n,) or (n, A), higher = more uncertain.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from pro_lib.metrics.roc import (
 
 MARGIN = 0.01  # AUROCs that differ by less count as equivalent
 SIGNIFICANT = 0.05  # p-values up to this one, after Holm's correction, are significant
-FEWEST_OF_A_CLASS = 5  # with fewer right, or wrong, answers a difference has no interval
+FEWEST_FOR_INTERVAL = 5  # with fewer right, or wrong, answers a difference has no interval
 _UNSEEN_SQUARE = 1.0  # the square of an unseen move from one end of the ranking to the other
 IDENTICAL = "identical"
 
@@ -110,7 +110,12 @@ def delong(
     """
     values, labels = aligned(uncertainties, correct, columns=True)
     if isinstance(reference, str):
-        reference = int(pd.DataFrame(uncertainties).columns.get_loc(reference))
+        columns = pd.DataFrame(uncertainties).columns
+        if reference not in columns:
+            raise KeyError(
+                f"reference {reference!r} is not among the columns {', '.join(map(str, columns))}"
+            )
+        reference = int(columns.get_loc(reference))
     codes = None if clusters is None else cluster_codes(clusters, len(labels))
     n_differ = count_moved(values, values[:, reference])
     problem = _too_few(labels, codes)
@@ -173,8 +178,8 @@ def _moments(
 def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
     """Say why no difference can have an interval, or nothing if it can."""
     for name, n in (("right", np.count_nonzero(labels)), ("wrong", np.count_nonzero(~labels))):
-        if n < FEWEST_OF_A_CLASS:
-            return f"fewer than {FEWEST_OF_A_CLASS} {name} answers"
+        if n < FEWEST_FOR_INTERVAL:
+            return f"fewer than {FEWEST_FOR_INTERVAL} {name} answers"
     if codes is not None and codes.max() + 1 < FEWEST_CLUSTERS:
         return f"fewer than {FEWEST_CLUSTERS} clusters"
     return ""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtri, stdtrit
 
-from pro_lib.metrics.differences import FEWEST_OF_A_CLASS
+from pro_lib.metrics.differences import FEWEST_FOR_INTERVAL
 from pro_lib.metrics.influences import influence, influence_error, placements
 from pro_lib.metrics.roc import Labels, cluster_codes
 
@@ -87,7 +87,7 @@ def auroc_difference(
     difference = second - first
     n_rarer = min(min(labels.sum(), (~labels).sum()) for labels in correct)
     half_width = np.nan
-    if n_rarer >= FEWEST_OF_A_CLASS:
+    if n_rarer >= FEWEST_FOR_INTERVAL:
         n_independent = min(n_rarer, _n_clusters(clusters, len(moves[0])))
         half_width = _student(n_independent) * influence_error(moves[1] - moves[0], clusters)
     return first, second, difference, difference - half_width, difference + half_width

@@ -197,8 +197,8 @@ def test_methods_that_stand_apart_are_tested_and_neither_counted_nor_corrected()
     assert np.isnan(apart["p_holm"][2])
     assert not apart["significant"][2]
     assert apart["p_holm"][1] == apart["p_value"][1]
-    with pytest.raises(KeyError, match="PRO"):
-        metrics.compare_aurocs(frame[["NLL"]], correct)
+    with pytest.raises(KeyError, match="'PRO' is not among the columns NLL, oracle"):
+        metrics.compare_aurocs(frame.drop(columns="PRO"), correct)
 
 
 # Multiples of 1/64, so that every product and comparison is exact.
