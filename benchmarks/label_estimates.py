@@ -29,7 +29,7 @@ from scipy.special import expit, logit, ndtri
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.importing import from_records
 from pro_lib.labels import answers, drawing
-from pro_lib.labels.estimates import FEWEST_OF_A_CLASS
+from pro_lib.labels.estimates import FEWEST_FOR_AUROC
 from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
 from pro_lib.labels.label_model import cross_fitted
 from pro_lib.runs import read_run
@@ -283,7 +283,7 @@ def repeat(
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]
     fewest = min(known.sum(), (1 - known).sum())
-    result["enough"] = fewest >= FEWEST_OF_A_CLASS
+    result["enough"] = fewest >= FEWEST_FOR_AUROC
     values = quantities(questions, ranking, sample.pseudo)
     baseline = random_labels(questions, len(known), rng)
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):

@@ -369,7 +369,7 @@ def score_answers(
     choices = choices or Choices()
     if sample is not None:
         from pro_lib.app.sampled_evaluation import SampledEvaluation
-        from pro_lib.labels.session import with_placeholder
+        from pro_lib.labels.answers import with_placeholder
 
         run = with_placeholder(run)
     # Texts next to log-probabilities would take the place of all log-probabilities.

@@ -230,7 +230,7 @@ def _evaluation(
 ) -> Evaluation:
     """Return the evaluation under one protocol, with which questions all its methods score."""
     table = scores.table.join(_given_scores(runs.beams, scores))
-    if not runs.beams.is_texts and not runs.beams.answers["question_id"].duplicated().any():
+    if not runs.beams.is_texts and not runs.beams.has_several_answers:
         # One answer to each question says nothing about the others.
         several = [name for name in METHODS if METHODS[name].needs_several]
         table = table.drop(columns=several, errors="ignore")

@@ -1,5 +1,6 @@
 """Splits of imported runs, and files of correctness labels."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -85,6 +86,11 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
     return replace(run, questions=table)
 
 
+def is_sampled(row: Mapping[str, object]) -> bool:
+    """Return whether a label is of a sample that `pro label` chose with known probabilities."""
+    return {"plan", "probability"} <= set(row)
+
+
 def read_labels(path: str | Path) -> pd.DataFrame:
     r"""Return correctness labels of answers from a CSV, Parquet or JSONL file.
 
@@ -118,7 +124,7 @@ def read_labels(path: str | Path) -> pd.DataFrame:
     for where, row in rows_of(not_empty(path, "path")):
         if isinstance(row, BadRow):
             raise RunError(f"{where}: {row.reason}")
-        if {"plan", "probability"} <= set(row):
+        if is_sampled(row):
             raise RunError(
                 f"{where}: these labels are of a sample, whose answers were chosen with different "
                 "probabilities; use them in a notebook, or in pro score with one file of responses"

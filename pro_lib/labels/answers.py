@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
 from pro_lib.labels.file import KEY, answer_key
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray, IntArray
+from pro_lib.runs.run import Run
 
 ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 _FEATURES = ["exact_match", "alias_match", "NLL", "ALL"]
@@ -91,7 +92,18 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     return Answers(evaluation, table, codes, strata, features, digest)
 
 
-def method_scores(
+def with_placeholder(run: Run) -> Run:
+    """Return the run, or one with a placeholder in place of verdicts if nothing can give them.
+
+    All answers of the placeholder are wrong, so that no AUROC by a judge exists.
+    """
+    has_verdicts = run.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
+    if has_verdicts or run.questions["references"].notna().any():
+        return run
+    return replace(run, answers=run.answers.assign(correct=False))
+
+
+def scores_at_alphas(
     evaluation: Evaluation, alphas: Mapping[str, float] | None = None
 ) -> pd.DataFrame:
     """Return the scores of an evaluation, a column per method: NLL, then PRO, then others.

@@ -19,7 +19,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.judgement import Differences, Estimate
 from pro_lib.evaluation.run_evaluation import MISSING_SHARE
-from pro_lib.labels.answers import Answers, collect_answers, method_scores
+from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
 from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
 from pro_lib.labels.inference import (
     SCOPES,
@@ -44,7 +44,7 @@ from pro_lib.metrics.selective import (
 )
 
 INTERVAL = "from labels of a sample"
-FEWEST_OF_A_CLASS = 10  # with fewer labels right, or wrong, no AUROC is shown
+FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 BY_JUDGE = "AUROC by ROUGE-L"
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
@@ -159,7 +159,7 @@ class LabelSample:
 
         Args:
             evaluation: of the answers of the plan, or of a part of them.
-            alphas: α of the scores that need one, as in `method_scores`.
+            alphas: α of the scores that need one, as in `scores_at_alphas`.
             scope: as in `with_labels`.
 
         Returns:
@@ -192,7 +192,7 @@ class LabelSample:
         """
         answers = self.planned_answers(evaluation)
         judgement = self.judgement(answers, scope=scope)
-        scores = method_scores(answers.evaluation, alphas)
+        scores = scores_at_alphas(answers.evaluation, alphas)
         values = scores.to_numpy(np.float64)
         names = scores.columns.astype(str).to_series().str.partition(", ")
         table = pd.DataFrame(
@@ -328,8 +328,8 @@ class SampledVerdicts:
         """Why no AUROC can be estimated; empty if it can."""
         for name in ("right", "wrong"):
             n = self.counts[f"n_{name}"]
-            if n < FEWEST_OF_A_CLASS:
-                return f"only {n} labels of {name} answers; {FEWEST_OF_A_CLASS} are needed"
+            if n < FEWEST_FOR_AUROC:
+                return f"only {n} labels of {name} answers; {FEWEST_FOR_AUROC} are needed"
         return self.accuracy_problem
 
     @cached_property

@@ -28,6 +28,7 @@ from pro_lib.common.validation import (
     Text,
     WholeNumber,
 )
+from pro_lib.importing.records import is_sampled
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.metrics.roc import wilson
 
@@ -182,7 +183,7 @@ def is_label_sample(path: str | Path) -> bool:
         values = json.loads(line)
     except ValueError:
         return False
-    return isinstance(values, dict) and {"plan", "probability"} <= set(values)
+    return isinstance(values, dict) and is_sampled(values)
 
 
 def label_table(labels: Iterable[Label]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from pro_lib.common.validation import (
     WholeNumber,
 )
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import Answers, collect_answers, method_scores
+from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
 from pro_lib.labels.drawing import first_phase, first_size, second_phase, second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
 from pro_lib.labels.inference import Ranking
@@ -324,7 +324,7 @@ class LabelPlan(Format):
 
         Args:
             labels: from `read_label_file`, of one or several labellers, or from `current_labels`.
-            alphas: α of the scores that need one, as in `method_scores`.
+            alphas: α of the scores that need one, as in `scores_at_alphas`.
 
         Returns:
             The plan with the second phase, or the same plan.
@@ -337,7 +337,7 @@ class LabelPlan(Format):
         units = np.array(list(self._rows))
         values = np.full(len(units), np.nan)
         values[merged["row"]] = merged["correct"].astype(float)
-        scores = method_scores(answers.evaluation, alphas)
+        scores = scores_at_alphas(answers.evaluation, alphas)
         probabilities = second_probabilities(
             Ranking.from_scores(scores, answers.codes, len(units)),
             answers.features,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.labels.answers import choose_alphas
+from pro_lib.labels.answers import choose_alphas, with_placeholder
 from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
@@ -126,7 +126,8 @@ class LabelSession:
     @property
     def notes(self) -> list[str]:
         """Sentences about what has changed since the plan was made and the labels were given."""
-        return [*self.plan.notes, *self._read_current().notes]
+        with _lock_of(self.path):
+            return [*self.plan.notes, *self._read_and_advance().notes]
 
     def reply(  # the fields of a message
         self,
@@ -161,18 +162,18 @@ class LabelSession:
             - `last`: text, correct and comment of the last label; None before it.
             - `answer`: question, references and text; None at the end. An adjudicator also sees
               `votes`, the labels of others.
-            - at the end, `labellers` (the agreement of several labellers), `consistency` and
+            - at the end, `agreement` (of each two labellers), `consistency` and
               `disagreements`. A labeller must not see them before.
         """
         if action not in _ACTIONS:
             raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
         with _lock_of(self.path):
-            current = self._read_current()
+            current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
             is_current = is_same_file and n_given == len(self._own(current.labels))
             if is_current and action in _CHANGES:
                 self._act(action, current.labels, correct, text, place)
-                current = self._read_current()
+                current = self._read_and_advance()
         # Other keys do not wait for estimates, because these are computed without the lock.
         views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
         data = {action: views[action](current.labels)} if action in views else self._state(current)
@@ -204,7 +205,7 @@ class LabelSession:
                     self.plan.label(request, correct, labeller=self.labeller, **values),
                 )
 
-    def _read_current(self) -> CurrentLabels:
+    def _read_and_advance(self) -> CurrentLabels:
         """Return the labels of the file that count, after drawing the second phase if it is time.
 
         It is drawn once: a second phase that another session has saved is read.
@@ -253,7 +254,7 @@ class LabelSession:
             "guideline": _read_guideline(self.path),
             "last": None,
             "answer": None,
-            "labellers": [],
+            "agreement": [],
         }
         if len(own):
             last = own[["text", "correct", "comment"]].iloc[-1]
@@ -265,7 +266,7 @@ class LabelSession:
             return state
         rows = labeller_agreement(current)
         is_pair = rows["other_labeller"].notna()
-        state["labellers"] = rows[is_pair].to_dict("records")
+        state["agreement"] = rows[is_pair].to_dict("records")
         repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
         state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = [
@@ -358,17 +359,6 @@ def labelled_part(run: Run, split: str) -> Run:
     return run.select(split=split) if len(_splits(run)) > 1 else run
 
 
-def with_placeholder(run: Run) -> Run:
-    """Return the run, or one with a placeholder in place of verdicts if nothing can give them.
-
-    All answers of the placeholder are wrong, so that no AUROC by a judge exists.
-    """
-    has_verdicts = run.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
-    if has_verdicts or run.questions["references"].notna().any():
-        return run
-    return replace(run, answers=run.answers.assign(correct=False))
-
-
 def guideline_path(path: str | Path) -> Path:
     """Return the file of the guideline of a label file, which all labellers see."""
     plan_file = plan_path(path)
@@ -386,8 +376,7 @@ def _splits(run: Run) -> list[str]:
 
 
 def _evaluate(run: Run) -> Evaluation:
-    has_several = run.answers["question_id"].duplicated().any()
-    similarities = {"lexical": lexical} if has_several else None
+    similarities = {"lexical": lexical} if run.has_several_answers else None
     return evaluate(run, similarities=similarities, must_judge=False).judged
 
 

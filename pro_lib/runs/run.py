@@ -130,6 +130,11 @@ class Run:
         """Whether the answers are texts without any log-probability."""
         return len(self.answers) > 0 and bool(self.answers["log_prob"].isna().all())
 
+    @property
+    def has_several_answers(self) -> bool:
+        """Whether some question has several answers."""
+        return bool(self.answers["question_id"].duplicated().any())
+
     def n_with_log_probs(self) -> int:
         """Return the number of questions with a finished answer whose log-probability is known."""
         is_finished = self.answers["finished"].to_numpy(bool)

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 import pytest
 from commands import answer, json_of, record, refused, typed
+from filelock import FileLock, Timeout
 from test_explorer import many
 
 from pro_lib import importing
@@ -33,7 +34,7 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, chosen_alpha, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
 from pro_lib.labels.estimates import estimate_words
-from pro_lib.labels.session import LabelSession
+from pro_lib.labels.session import LabelSession, _lock_of
 
 
 def half_right(*, n=60):
@@ -313,11 +314,11 @@ def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(
     answer = session.reply("open")["answer"]
     state = session.reply("give", 0, True)
     assert "disagreements" not in state
-    assert state["labellers"] == []
+    assert state["agreement"] == []
     session.reply("undo", 1)
     disputed(tmp_path, [0])
     state = session.reply("open")
-    [pair] = state["labellers"]
+    [pair] = state["agreement"]
     assert (pair["labeller"], pair["other_labeller"]) == ("ada", "ben")
     assert (pair["n_both"], pair["n_same"]) == (30, 29)
     assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"].iloc[-1])
@@ -458,7 +459,16 @@ def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
     state = give(ben, 33)
     assert plan_path(ada.path).read_bytes() == saved
     assert state["answer"] is None
-    assert state["labellers"][0]["n_both"] == 30
+    assert state["agreement"][0]["n_both"] == 30
+
+
+def test_the_notes_wait_for_the_lock_because_they_may_draw_the_second_phase(tmp_path, monkeypatch):
+    session = opened(tmp_path)
+    lock = _lock_of(session.path)
+    at_once = FileLock(lock.lock_file, timeout=0)
+    monkeypatch.setattr("pro_lib.labels.session._lock_of", lambda path: at_once)
+    with lock, pytest.raises(Timeout):
+        _ = session.notes
 
 
 def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed(tmp_path):
@@ -536,7 +546,7 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
         assert votes["ben"]["comment"] == "a nickname"
         state = judge.reply("give", number, is_right(state))
     assert (state["answer"], state["n_left"], state["disagreements"]) == (None, 0, [])
-    assert (state["labellers"][0]["n_same"], state["labellers"][0]["n_both"]) == (27, 30)
+    assert (state["agreement"][0]["n_same"], state["agreement"][0]["n_both"]) == (27, 30)
     after = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
     counts = after.labels.counts
     assert (counts["n_disputed"], counts["n_undecided"], counts["n_labels"]) == (0, 0, 30)

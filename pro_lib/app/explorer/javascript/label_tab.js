@@ -63,7 +63,7 @@ import { formatCount, formatNumber } from "./formats.js";
  * @property {string[]} notes what has changed since the plan was made and the labels were given
  * @property {{ text: string, correct: boolean | null, comment: string } | null} last
  * @property {ShownAnswer | null} answer
- * @property {LabellerPair[]} labellers
+ * @property {LabellerPair[]} agreement
  * @property {{ n_both: number, n_same: number } | null} [consistency]
  * @property {ShownAnswer[]} [disagreements]
  * @property {GivenLabel[]} [labels]
@@ -580,9 +580,9 @@ function createRows(rows) {
  * @param {LabelState} state
  * @returns {HTMLElement | string}
  */
-function createLabellers({ labellers, disagreements = [] }) {
-  if (!labellers.length) return "";
-  const rows = labellers.map((pair) => [
+function createLabellers({ agreement, disagreements = [] }) {
+  if (!agreement.length) return "";
+  const rows = agreement.map((pair) => [
     createText(`${pair.labeller}, ${pair.other_labeller}`),
     `${formatCount(pair.n_same)} of ${formatCount(pair.n_both)}`,
     formatNumber(pair.kappa ?? NaN, 2),
