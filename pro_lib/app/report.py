@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.mistrust import Mistrust
+    from pro_lib.app.scored_answers import ScoredAnswers
 
 _GENERATOR = "PRO workbench report"  # by which the command recognizes its own pages
 _N_LISTED = 20  # most and least certain answers

@@ -11,7 +11,7 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import choose_alphas, collect_answers
-from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.runs.run import Run
 
@@ -23,14 +23,14 @@ class SampledEvaluation:
     Attributes:
         sample: the labels.
         evaluation: the answers of the plan, judged by the labels.
-        judgement: its judgement.
+        by_question: the label of each answer that has one, by question_id.
         alphas: α of the scores that need one.
         alpha_sentence: where α comes from.
     """
 
     sample: LabelSample
     evaluation: Evaluation
-    judgement: SampledVerdicts
+    by_question: pd.Series
     alphas: Mapping[str, float]
     alpha_sentence: str
 
@@ -56,13 +56,15 @@ class SampledEvaluation:
         answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
         judgement = sample.judgement(answers)
         reported = replace(answers.evaluation, labels=judgement)
+        labels = judgement.merged["correct"].iloc[judgement.codes]
+        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
         alphas, sentence = choose_alphas(pool, answers.evaluation)
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
-        return cls(sample, reported, judgement, alphas, sentence)
+        return cls(sample, reported, by_question, alphas, sentence)
 
     @property
     def estimates(self) -> pd.DataFrame:
@@ -75,9 +77,3 @@ class SampledEvaluation:
         answers = self.sample.planned_answers(self.evaluation)
         current = self.sample.plan.current_labels(self.sample.labels, answers)
         return labeller_agreement(current.labels)
-
-    @property
-    def by_question(self) -> pd.Series:
-        """The label of each answer that has one, by question_id."""
-        labels = self.judgement.merged["correct"].iloc[self.judgement.codes]
-        return labels.set_axis(self.evaluation.answers["question_id"]).dropna()

@@ -10,9 +10,11 @@ from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
     from pro_lib.app.answer_comparison import AnswerComparison
+    from pro_lib.app.mistrust import Mistrust
     from pro_lib.app.sampled_evaluation import SampledEvaluation
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.scored_answers import ScoredAnswers
 
+_FEWEST_WITHOUT_CAUTION = 20  # right answers, and wrong ones
 _AUROC_TITLE = (
     "AUROC, the probability that a wrong answer is scored as more uncertain than a right one "
     "(95 % interval):"
@@ -170,8 +172,6 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
 
 def reservations(scored: ScoredAnswers) -> list[str]:
     """Return sentences about the intervals: clusters of questions, and few answers of a kind."""
-    from pro_lib.app.scored_answers import FEW
-
     reported = scored.reported
     sentences = []
     clusters = reported.answers.get("cluster")
@@ -179,7 +179,7 @@ def reservations(scored: ScoredAnswers) -> list[str]:
         sentences.append(
             f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters)."
         )
-    if reported.n_rarer < FEW:
+    if reported.n_rarer < _FEWEST_WITHOUT_CAUTION:
         rarer_kind = "right" if reported.accuracy < 0.5 else "wrong"
         count = reported.n_rarer
         answers_are = "1 answer is" if count == 1 else f"{count} answers are"

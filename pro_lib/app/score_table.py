@@ -15,9 +15,10 @@ from pro_lib.common.validation import SentenceError, printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.mistrust import Mistrust
+    from pro_lib.app.scored_answers import ScoredAnswers
 
-SUFFIXES = (".csv", ".jsonl", ".parquet")
+_SUFFIXES = (".csv", ".jsonl", ".parquet")
 # The first columns of the files, by which the command recognizes its own.
 _QUESTION_COLUMNS = ["question_id", "question", "text", "mistrust", "correct"]
 _ANSWER_COLUMNS = ["question_id", "question", "text", "rank", "log_prob", "probability", "kept"]
@@ -30,14 +31,16 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     `reason` says why a question has no usable answer, and `likelier_cut` whether a cut answer is
     more probable than the judged one.
     """
-    table = scored.rows.copy()
-    table.insert(3, "mistrust", mistrust.is_mistrusted)
+    table = scored.rows.assign(mistrust=mistrust.is_mistrusted)
     if "n_kept" in table:
-        kept = _kept_answers(scored).values()
-        table["kept"] = ["; ".join(f"{text} ({p:.3g})" for text, p in answers) for answers in kept]
+        table["kept"] = [
+            "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
+            for answers in scored.kept_answers
+        ]
     table["reason"] = scored.run.reasons().to_numpy()
     table["likelier_cut"] = scored.run.has_likelier_cut()
-    return table
+    others = table.columns.difference(_QUESTION_COLUMNS, sort=False)
+    return table[[*_QUESTION_COLUMNS, *others]]
 
 
 def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
@@ -54,7 +57,7 @@ def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
     table["log_prob"] = ranked["value"].to_numpy(float)
     table["probability"] = np.exp(table["log_prob"])
     table["kept"] = table["rank"].to_numpy() <= n_kept
-    return table
+    return table[_ANSWER_COLUMNS]
 
 
 def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.DataFrame:
@@ -77,20 +80,9 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
     table[method] = scored.scores[method]
     if "n_kept" in rows:
-        kept = _kept_answers(scored)
         table["K"] = rows["n_kept"]
-        table["kept answers"] = [_kept_in_words(kept[name]) for name in rows["question_id"]]
+        table["kept answers"] = [_kept_in_words(scored.kept_answers[row]) for row in rows.index]
     return table
-
-
-def _kept_answers(scored: ScoredAnswers) -> dict[Any, list[tuple[str, float]]]:
-    """Return the texts and probabilities of the answers that PRO keeps, by question_id."""
-    table = answer_table(scored)
-    answers: dict[Any, list[tuple[str, float]]] = {name: [] for name in scored.rows["question_id"]}
-    for answer in table[table["kept"]].itertuples():
-        text = "?" if answer.text is None else str(answer.text)
-        answers[answer.question_id].append((text, answer.probability))
-    return answers
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:
@@ -111,10 +103,10 @@ def check_suffix(path: Path) -> None:
 
     Without a suffix it is CSV.
     """
-    if path.suffix and path.suffix.lower() not in SUFFIXES:
+    if path.suffix and path.suffix.lower() not in _SUFFIXES:
         raise SentenceError(
-            f"--output {str(path)!r} has no known format. Give a name that ends in "
-            ".csv, .jsonl or .parquet."
+            f"--output {str(path)!r} has no known format. Give a name that ends in one of "
+            f"{', '.join(_SUFFIXES)}."
         )
 
 

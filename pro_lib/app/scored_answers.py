@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from pro_lib import scoring
-from pro_lib.app.field_statistics import field_statistics
-from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
     choose_alpha,
@@ -28,9 +26,15 @@ from pro_lib.evaluation.evaluation import (
     Splits,
     alpha_grid,
 )
-from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.evaluation.methods import METHODS, base_name, find_methods
+from pro_lib.evaluation.methods import (
+    LEXICAL,
+    METHODS,
+    base_name,
+    find_methods,
+    select_methods,
+    short_name,
+)
 from pro_lib.evaluation.run_evaluation import evaluations
 from pro_lib.metrics.correctness import Choices
 from pro_lib.metrics.roc import FloatArray
@@ -43,40 +47,15 @@ if TYPE_CHECKING:
 # The columns of the table that have other names than their methods.
 _METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
 _COVERAGES = np.array([0.25, 0.5, 0.75, 1.0])
-_MISTRUSTED_SHARE = 0.25
-FEW = 20  # right or wrong answers; fewer of one kind say little
 _NEARLY_CHANCE = 0.55  # a score with an AUROC surely below this one does not separate
 # Strategies whose answers are not independent samples.
 _NOT_SAMPLED = ("greedy", "diverse_beam", "threshold")
 _BLOCK = 2_000  # questions whose texts are compared together, to limit the memory
-_SUFFIX = ", lexical"  # the only similarity here, so its name is left out
-_FEWEST_UNLABELLED = 100
-# With fewer judged questions, or fewer right or wrong answers in a half, a fit says nothing.
-_FEWEST_CALIBRATED = 40
-_FEWEST_OF_A_CLASS = 5
+# With fewer judged questions, or fewer right or wrong answers in a half, no confidence is fitted.
+_FEWEST_TO_CALIBRATE = 40
+_FEWEST_IN_A_HALF = 5
 # Without a repeated answer although so many are expected, answers are not samples (p < 0.05).
 _EXPECTED_REPEATS = 3
-
-
-@dataclass(frozen=True)
-class Mistrust:
-    """The rule that says which answers to mistrust.
-
-    With a target accuracy, an answer is mistrusted if its score is not below the threshold of a
-    guarantee. Otherwise it is mistrusted if its score is in the most uncertain quarter, and if the
-    score separates wrong from right answers at all.
-
-    Attributes:
-        method: the method whose score decides.
-        is_mistrusted: (n,); False for an answer without a score.
-        sentence: the rule in words.
-        by_field: the table of `field_statistics`, if the judged answers are fields.
-    """
-
-    method: str
-    is_mistrusted: NDArray[np.bool_]
-    sentence: str
-    by_field: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +143,18 @@ class ScoredAnswers:
             table["mass"] = np.where(is_text, np.nan, scoring.mass(log_probs))
         return table
 
+    @cached_property
+    def kept_answers(self) -> list[list[tuple[str, float]]]:
+        """The texts and probabilities of the answers that PRO keeps, a list per question."""
+        n_kept = self.rows["n_kept"].tolist()
+        kept: list[list[tuple[str, float]]] = [[] for _ in n_kept]
+        for answer in self.run.ranked_answers().itertuples():
+            answers = kept[answer.row]
+            if len(answers) < n_kept[answer.row]:
+                text = "?" if answer.text is None else str(answer.text)
+                answers.append((text, np.exp(answer.value)))
+        return kept
+
     def scores_of(self, method: str) -> FloatArray:
         """Return the scores of a method (n,), NaN where it has none."""
         return self.scores[method].to_numpy(np.float64)
@@ -234,15 +225,15 @@ class ScoredAnswers:
             is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
         pool = judged.rows(~is_reported)
         reported = judged.rows(is_reported)
-        few = len(judged.answers) < _FEWEST_CALIBRATED
-        if few or min(pool.n_rarer, reported.n_rarer) < _FEWEST_OF_A_CLASS:
+        few = len(judged.answers) < _FEWEST_TO_CALIBRATE
+        if few or min(pool.n_rarer, reported.n_rarer) < _FEWEST_IN_A_HALF:
             return None
         return Splits(pool, reported, None, alphas=[self.alpha.alpha])
 
     def full_name(self, method: str) -> str:
         """Return the name of a method in the evaluation, such as "SE, lexical" for SE."""
         names = [*self.evaluation.baselines, *self.evaluation.alpha_names]
-        return method if method in names else f"{method}{_SUFFIX}"
+        return method if method in names else f"{method}{LEXICAL}"
 
     def alpha_that_keeps_two(self) -> tuple[float, int] | None:
         """Return an α at which PRO would keep two or more answers of most questions.
@@ -260,70 +251,6 @@ class ScoredAnswers:
             if n_questions > len(kept) / 2:
                 return (float(alpha), n_questions) if alpha < self.alpha.alpha else None
         return None
-
-    def mistrust(self, method: str, *, target: float | None = None) -> Mistrust:
-        """Say which answers to mistrust.
-
-        With a target, the answers below the threshold of `guarantees.guarantee` are trusted, if
-        the reported questions show that at least this share of them is right. Otherwise the most
-        uncertain quarter of the answers is mistrusted, if the interval of AUROC lies above 0.5.
-
-        Args:
-            method: the method whose scores decide.
-            target: the accuracy to guarantee; None for a quantile.
-        """
-        mistrust = self._mistrust(method, target)
-        has_fields = "field" in self.rows and self.n_judged > 0 and self.sampled is None
-        if not has_fields or method not in self.reported_scores:
-            return mistrust
-        return replace(mistrust, by_field=field_statistics(self, mistrust, target))
-
-    def _mistrust(self, method: str, target: float | None) -> Mistrust:
-        if target is None:
-            return self._mistrust_quarter(method, "")
-        if not self.n_judged:
-            why = "No accuracy can be guaranteed without judged answers."
-            return self._mistrust_quarter(method, why)
-        scores = self.scores_of(method)
-        is_unjudged = self.evaluation.answers["correct"].isna() & ~np.isnan(scores)
-        unlabelled = scores[is_unjudged]
-        shown = guarantee(
-            self.reported_scores[method],
-            self.reported.judgement.verdicts,
-            target=target,
-            unlabelled=unlabelled if len(unlabelled) >= _FEWEST_UNLABELLED else None,
-            texts=self.reported.answers.get("text_number"),
-        )
-        words = shown.sentence(questions="judged questions")
-        if shown.threshold is None:
-            return self._mistrust_quarter(method, words)
-        sentence = f"By {method}: {words}"
-        clusters = self.reported.answers.get("cluster")
-        if clusters is not None and clusters.nunique() < shown.n_validation:
-            sentence += " This takes questions as independent, but they come in clusters."
-        return Mistrust(method, ~shown.answers(scores) & ~np.isnan(scores), sentence)
-
-    def _mistrust_quarter(self, method: str, why: str) -> Mistrust:
-        scores = self.scores_of(method)
-        is_high = np.zeros(len(scores), bool)
-        auroc = self.separation(method)
-        words = [why] if why else []
-        if np.isnan(auroc.low):
-            words.append(f"No answer is marked, because AUROC of {method} is unknown.")
-        elif auroc.low <= 0.5:
-            words.append(
-                f"No answer is marked, because it is not shown that {method} separates wrong from "
-                "right answers."
-            )
-        else:
-            known = scores[~np.isnan(scores)]
-            limit = float(np.quantile(known, 1 - _MISTRUSTED_SHARE, method="lower"))
-            is_high = scores > limit
-            words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
-        n_missing = int(np.isnan(scores).sum())
-        if n_missing:
-            words.append(f"{n_missing:,} questions have no score.")
-        return Mistrust(method, is_high, " ".join(words))
 
 
 def score_answers(
@@ -343,7 +270,8 @@ def score_answers(
             the file lists different answers.
         choices: what makes an answer right.
         alpha: α of PRO; None chooses it on judged answers (`choose_alpha`), or takes 0.4.
-        methods: the names of the methods, or `file.py:name` of further ones; None for all.
+        methods: the names of the methods, or `file.py:name` of further ones; None for all, also
+            those of the texts alone if only some questions have log-probabilities.
         is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
         must_judge: whether it is an error if no answer can be judged.
         sample: labels of a sample of the answers. They judge the answers to the questions of the
@@ -374,9 +302,8 @@ def score_answers(
         run = with_placeholder(run)
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = run.n_texts_alone() > 0
-    has_several = _has_several_answers(run)
     options: dict[str, Any] = {}
-    if not is_mixed and (run.is_texts or has_several):
+    if not is_mixed and (run.is_texts or run.has_several_answers):
         options["samples"] = run if _are_samples(run) else None
         if names is None or any(_compares_meanings(name) for name in names):
             options["similarities"] = {"lexical": _lexical_in_blocks}
@@ -389,9 +316,9 @@ def score_answers(
     else:
         sampled = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
         choice = AlphaChoice(sampled.alphas.get("PRO", DEFAULT_ALPHA), sampled.alpha_sentence)
-    shown = tuple(map(_short_name, select_methods(_score_names(evaluation), names)))
+    shown = tuple(map(short_name, select_methods(_score_names(evaluation), names)))
     texts = None
-    if is_mixed and sampled is None:
+    if is_mixed and sampled is None and names is None:
         texts = score_answers(run.as_texts(), choices=choices)
     return ScoredAnswers(run, evaluation, choice, shown, texts, sampled)
 
@@ -411,11 +338,7 @@ def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     scores = evaluation.baselines
     if "PRO" in names:
         scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
-    return scores[names].rename(columns=_short_name)
-
-
-def _short_name(name: str) -> str:
-    return name.removesuffix(_SUFFIX)
+    return scores[names].rename(columns=short_name)
 
 
 def _compares_meanings(name: str) -> bool:
@@ -442,10 +365,6 @@ def _are_samples(run: Run) -> bool:
     return bool((n_pairs * squares).sum() < _EXPECTED_REPEATS)
 
 
-def _has_several_answers(run: Run) -> bool:
-    return bool(run.answers["question_id"].duplicated().any())
-
-
 def _alpha_of(
     run: Run, judged: Evaluation, alpha: float | None, is_fixed: bool, cluster: str | None
 ) -> AlphaChoice:
@@ -459,35 +378,11 @@ def _alpha_of(
         why = "without judged answers, α cannot be chosen"
     elif "NLL" not in judged.baselines:
         why = "texts without log-probabilities do not use it"
-    elif not _has_several_answers(run):
+    elif not run.has_several_answers:
         why = "with one answer to each question it has no effect"
     else:
         return choose_alpha(judged, run.questions, cluster=cluster)
     return default_alpha(run.search_alpha, why=why)
-
-
-def select_methods(names: Sequence[str], methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the requested methods in their usual order, or all.
-
-    Args:
-        names: the names of the scores, such as "SE, lexical".
-        methods: the short names of the requested methods, such as "SE".
-
-    Raises:
-        SentenceError: if one of them is not among the names.
-    """
-    if methods is None:
-        return tuple(names)
-    known = list(map(_short_name, names))
-    unknown = [name for name in methods if name not in known]
-    if unknown:
-        alike = [name for name in known if name.lower() == unknown[0].lower()]
-        question = f" Did you mean {alike[0]}?" if alike else ""
-        raise SentenceError(
-            f"Method {unknown[0]!r} cannot be computed from these answers.{question} "
-            f"Choose from {', '.join(known)}."
-        )
-    return tuple(name for name in names if _short_name(name) in methods)
 
 
 def _lexical_in_blocks(texts: Any, questions: pd.DataFrame | None = None) -> FloatArray:

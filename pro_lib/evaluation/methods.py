@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import runpy
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
@@ -43,6 +43,7 @@ INPUTS: dict[str, str] = {
 SIMILARITY_INPUTS = frozenset(list(INPUTS)[list(INPUTS).index("similarity") :])
 # Names of rows in tables of methods, which a method must not have.
 RESERVED = ("PRO, default", "PRO, oracle", "oracle")
+LEXICAL = ", lexical"  # ends the names of scores by the lexical similarity
 _GROUP = "pro_lib.methods"  # of entry points
 
 
@@ -201,6 +202,35 @@ def computed_methods(*, is_paper: bool = False) -> list[Method]:
 def base_name(name: str) -> str:
     """Return the name of the method in the name of a score, such as SE of "SE, lexical"."""
     return name if name.endswith(", given") else name.partition(", ")[0]
+
+
+def short_name(name: str) -> str:
+    """Return the name of a score without the lexical similarity, if it has this one."""
+    return name.removesuffix(LEXICAL)
+
+
+def select_methods(names: Sequence[str], methods: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the requested methods in their usual order, or all.
+
+    Args:
+        names: the names of the scores, such as "SE, lexical".
+        methods: the short names of the requested methods, such as "SE".
+
+    Raises:
+        SentenceError: if one of them is not among the names.
+    """
+    if methods is None:
+        return tuple(names)
+    known = list(map(short_name, names))
+    unknown = [name for name in methods if name not in known]
+    if unknown:
+        alike = [name for name in known if name.lower() == unknown[0].lower()]
+        question = f" Did you mean {alike[0]}?" if alike else ""
+        raise SentenceError(
+            f"Method {unknown[0]!r} cannot be computed from these answers.{question} "
+            f"Choose from {', '.join(known)}."
+        )
+    return tuple(name for name in names if short_name(name) in methods)
 
 
 def kinds_of_figures(name: str) -> int:

@@ -9,6 +9,7 @@ from commands import answer, record
 from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app import scored_answers
 from pro_lib.app.answer_comparison import compare_answers
+from pro_lib.app.mistrust import find_mistrust
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 
@@ -62,12 +63,22 @@ def test_many_different_answers_are_not_samples():
     assert "SC" not in score_answers(run_of(*[(0.5, True, 0.1)] * 12, (0.5, True))).methods
 
 
+def test_named_methods_leave_out_those_of_texts_alone():
+    run = run_of((0.5, True, 0.1), (0.4, False, 0.3), (0.3, False, 0.1))
+    is_text = run.answers["question_id"] == "q2"
+    run = replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"].mask(is_text)))
+    assert "SE" in score_answers(run).rows
+    named = score_answers(run, methods=["PRO", "PE"])
+    assert named.texts is None
+    assert list(named.rows.loc[:, "correct":]) == ["correct", "pro", "PE", "n_kept", "mass"]
+
+
 def test_no_answer_is_marked_if_auroc_cannot_be_estimated():
     scored = score_answers(JUDGED)
     unknown = dict.fromkeys(("auroc", "auroc_low", "auroc_high"), np.nan)
     vars(scored)["comparison"] = scored.comparison.assign(**unknown)
     sentence = "No answer is marked, because AUROC of NLL is unknown."
-    assert scored.mistrust("NLL").sentence == sentence
+    assert find_mistrust(scored, "NLL").sentence == sentence
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
@@ -90,7 +101,7 @@ def separated(n=40, **row):
 
 def test_a_quarter_is_mistrusted_if_the_score_separates():
     scored = score_answers(separated())
-    mistrust = scored.mistrust("NLL")
+    mistrust = find_mistrust(scored, "NLL")
     assert np.flatnonzero(mistrust.is_mistrusted).tolist() == list(range(30, 40))
     assert mistrust.sentence.startswith("Mistrust the most uncertain quarter: NLL above")
     assert scored.verdict("NLL").startswith("NLL separates wrong from right answers on these")
@@ -100,14 +111,16 @@ def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
     rng = np.random.default_rng(0)
     few = [(0.9 - number / 20, letter == "r") for number, letter in enumerate("rwrrwrwrwwrw")]
     scored = score_answers(run_of(*few))
-    assert not scored.mistrust("NLL").is_mistrusted.any()
-    assert scored.mistrust("NLL").sentence.startswith("No answer is marked, because it is not")
+    assert not find_mistrust(scored, "NLL").is_mistrusted.any()
+    assert find_mistrust(scored, "NLL").sentence.startswith(
+        "No answer is marked, because it is not"
+    )
     assert scored.verdict("NLL").startswith("It cannot be told yet whether NLL separates")
     many_by_chance = [(p, bool(rng.random() < 0.5)) for p in rng.uniform(0.1, 0.9, 2000)]
     scored = score_answers(run_of(*many_by_chance))
     assert scored.verdict("NLL").startswith("NLL does not separate wrong from right answers")
     unjudged = score_answers(run_of(*((0.9 - n / 10, None) for n in range(8))))
-    assert not unjudged.mistrust("NLL").is_mistrusted.any()
+    assert not find_mistrust(unjudged, "NLL").is_mistrusted.any()
     assert unjudged.verdict("NLL") == ""
 
 
@@ -115,9 +128,9 @@ def test_a_question_without_an_answer_has_no_score_and_no_mark():
     run = separated()
     missing = run.answers[run.answers["question_id"] != "q39"].reset_index(drop=True)
     scored = score_answers(replace(run, answers=missing))
-    for mistrust in (scored.mistrust("NLL"), scored.mistrust("NLL", target=0.5)):
+    for mistrust in (find_mistrust(scored, "NLL"), find_mistrust(scored, "NLL", target=0.5)):
         assert not mistrust.is_mistrusted[39]
-    assert scored.mistrust("NLL").sentence.endswith("1 questions have no score.")
+    assert find_mistrust(scored, "NLL").sentence.endswith("1 questions have no score.")
 
 
 def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
@@ -132,7 +145,7 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     columns = ["method", "difference", "difference_low"]
     assert part.comparison[columns][:2].equals(expected[columns])
     assert part.most_certain("PRO")["n_answered"].tolist() == [22, 45, 68, 90]
-    assert "90 judged questions do not show" in part.mistrust("PRO", target=0.99).sentence
+    assert "90 judged questions do not show" in find_mistrust(part, "PRO", target=0.99).sentence
     assert compare_answers(part, scored).n_questions == 90
     assert len(part.splits().pool.answers) == 90
 

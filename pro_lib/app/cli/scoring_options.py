@@ -22,7 +22,8 @@ from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
-    from pro_lib.app.scored_answers import Mistrust, ScoredAnswers
+    from pro_lib.app.mistrust import Mistrust
+    from pro_lib.app.scored_answers import ScoredAnswers
 
 FILE_ORDER = "file"
 scoring_options = several_options(
@@ -102,10 +103,12 @@ def answer_sources(responses: Sequence[str], options: dict[str, Any]) -> list[st
 
 def requested_mistrust(scored: ScoredAnswers, options: dict[str, Any]) -> Mistrust:
     """Return the answers to mistrust by the method that --sort names, or by the main one."""
+    from pro_lib.app.mistrust import find_mistrust
+
     method = options["sort"]
     if method in (None, FILE_ORDER):
         method = scored.main_method
     if method not in scored.methods:
         choices = ", ".join([*scored.methods, FILE_ORDER])
         raise SentenceError(f"--sort {method!r} is not among the methods. Choose from {choices}.")
-    return scored.mistrust(method, target=options["target"])
+    return find_mistrust(scored, method, target=options["target"])

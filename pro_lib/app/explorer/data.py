@@ -12,12 +12,11 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.app.explorer.intervals import comparisons, sweeps
-from pro_lib.app.scored_answers import select_methods
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
-from pro_lib.evaluation.methods import find_methods
+from pro_lib.evaluation.methods import find_methods, select_methods
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.importing.importers import from_records
 from pro_lib.metrics.correctness import (
