@@ -66,8 +66,8 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
         why = "No accuracy can be guaranteed without judged answers."
         return _mistrust_quarter(scored, method, why)
     scores = scored.scores_of(method)
-    is_unjudged = scored.evaluation.answers["correct"].isna() & ~np.isnan(scores)
-    unlabelled = scores[is_unjudged]
+    has_score = ~np.isnan(scores)
+    unlabelled = scores[scored.evaluation.answers["correct"].isna() & has_score]
     shown = guarantee(
         scored.reported_scores[method],
         scored.reported.judgement.verdicts,
@@ -82,7 +82,7 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
     clusters = scored.reported.answers.get("cluster")
     if clusters is not None and clusters.nunique() < shown.n_validation:
         sentence += " This takes questions as independent, but they come in clusters."
-    return Mistrust(method, ~shown.answers(scores) & ~np.isnan(scores), sentence)
+    return Mistrust(method, ~shown.answers(scores) & has_score, sentence)
 
 
 def _mistrust_quarter(scored: ScoredAnswers, method: str, why: str) -> Mistrust:
@@ -98,8 +98,7 @@ def _mistrust_quarter(scored: ScoredAnswers, method: str, why: str) -> Mistrust:
             "right answers."
         )
     else:
-        known = scores[~np.isnan(scores)]
-        limit = float(np.quantile(known, 1 - _MISTRUSTED_SHARE, method="lower"))
+        limit = float(np.nanquantile(scores, 1 - _MISTRUSTED_SHARE, method="lower"))
         is_high = scores > limit
         words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
     n_missing = int(np.isnan(scores).sum())

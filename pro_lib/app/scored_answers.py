@@ -305,7 +305,8 @@ def score_answers(
     options: dict[str, Any] = {}
     if not is_mixed and (run.is_texts or run.has_several_answers):
         options["samples"] = run if _are_samples(run) else None
-        if names is None or any(_compares_meanings(name) for name in names):
+        requested = [METHODS.get(base_name(name)) for name in names or METHODS]
+        if any(method is None or method.per_similarity for method in requested):
             options["similarities"] = {"lexical": _lexical_in_blocks}
     [evaluation] = evaluations(
         run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
@@ -339,11 +340,6 @@ def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     if "PRO" in names:
         scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
     return scores[names].rename(columns=short_name)
-
-
-def _compares_meanings(name: str) -> bool:
-    method = METHODS.get(base_name(name))
-    return method is None or method.per_similarity
 
 
 def _are_samples(run: Run) -> bool:

@@ -123,12 +123,6 @@ class LabelSession:
         evaluation: Evaluation = self.plan.today.evaluation
         return evaluation
 
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about what has changed since the plan was made and the labels were given."""
-        with _lock_of(self.path):
-            return [*self.plan.notes, *self._read_and_advance().notes]
-
     def reply(  # the fields of a message
         self,
         action: str,
@@ -158,7 +152,8 @@ class LabelSession:
 
             - `n_given`, `n_left`, `n_requests`: labels of this person, and those of the whole plan.
             - `minutes`: about how long the answers that are left take; None if unknown.
-            - `labels_file`: the path of the label file. `is_adjudication`. `guideline`. `notes`.
+            - `labels_file`: the path of the label file. `is_adjudication`. `guideline`.
+            - `notes`: what has changed since the plan was made and the labels were given.
             - `last`: text, correct and comment of the last label; None before it.
             - `answer`: question, references and text; None at the end. An adjudicator also sees
               `votes`, the labels of others.
@@ -198,12 +193,15 @@ class LabelSession:
                 row = own.iloc[place]
                 request = self.plan.request(row["unit"], bool(row["repetition"]))
             if request is not None:
-                values = {"comment": text, "adjudication": self.is_adjudication}
-                values["change"] = action == "change"
-                append_label(
-                    self.path,
-                    self.plan.label(request, correct, labeller=self.labeller, **values),
+                label = self.plan.label(
+                    request,
+                    correct,
+                    labeller=self.labeller,
+                    comment=text,
+                    adjudication=self.is_adjudication,
+                    change=action == "change",
                 )
+                append_label(self.path, label)
 
     def _read_and_advance(self) -> CurrentLabels:
         """Return the labels of the file that count, after drawing the second phase if it is time.

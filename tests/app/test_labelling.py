@@ -23,7 +23,6 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 import pytest
 from commands import answer, json_of, record, refused, typed
-from filelock import FileLock, Timeout
 from test_explorer import many
 
 from pro_lib import importing
@@ -34,7 +33,7 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, chosen_alpha, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
 from pro_lib.labels.estimates import estimate_words
-from pro_lib.labels.session import LabelSession, _lock_of
+from pro_lib.labels.session import LabelSession
 
 
 def half_right(*, n=60):
@@ -263,7 +262,8 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 def test_a_plan_without_labels_is_drawn_anew_when_answers_were_added(tmp_path):
     opened(tmp_path)
     session = LabelSession.open(half_right(n=80), tmp_path / "run.labels.jsonl")
-    assert (len(session.plan.today), session.plan.n_labels, session.notes) == (80, 30, [])
+    assert (len(session.plan.today), session.plan.n_labels) == (80, 30)
+    assert session.reply("open")["notes"] == []
 
 
 def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
@@ -460,15 +460,6 @@ def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
     assert plan_path(ada.path).read_bytes() == saved
     assert state["answer"] is None
     assert state["agreement"][0]["n_both"] == 30
-
-
-def test_the_notes_wait_for_the_lock_because_they_may_draw_the_second_phase(tmp_path, monkeypatch):
-    session = opened(tmp_path)
-    lock = _lock_of(session.path)
-    at_once = FileLock(lock.lock_file, timeout=0)
-    monkeypatch.setattr("pro_lib.labels.session._lock_of", lambda path: at_once)
-    with lock, pytest.raises(Timeout):
-        _ = session.notes
 
 
 def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed(tmp_path):

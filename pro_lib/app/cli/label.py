@@ -84,7 +84,7 @@ def label_command(
     )
     with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
-        say(*session.notes)
+        say(*session.reply("open")["notes"])
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
