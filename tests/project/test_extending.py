@@ -153,7 +153,7 @@ def test_the_page_names_files_that_exist():
         assert f"`{name}`" in text
         assert (ROOT / "pro_lib" / name).exists()
     for name in (
-        "scoring/test_likelihood.py",
+        "scoring/test_semantic.py",
         "generation/test_strategies.py",
         "app/parameter_values.py",
     ):
