@@ -17,6 +17,7 @@ from pro_lib.evaluation.evaluation import (
     alpha_grid,
 )
 from pro_lib.plots.captions import (
+    AUROC,
     PRO_AND_NLL,
     comparison,
     has_enough,
@@ -26,14 +27,14 @@ from pro_lib.plots.captions import (
 )
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
-from pro_lib.plots.style import ALPHA_LABEL, Figure, alpha_axis, distinct_values
+from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values
 
 _SHOWN = (
-    "AUROC of PRO against its threshold α (line), and AUROC of NLL (dotted line): the probability "
-    f"that a wrong answer gets a higher uncertainty than a correct one. {PRO_AND_NLL} At α = 1 "
-    "both are the same. Bands are 95 % confidence intervals of PRO minus NLL, drawn around PRO: "
-    "where a band does not contain the dotted line, the two differ. Circles mark the α with the "
-    "highest AUROC on validation questions, which are other questions."
+    f"{AUROC} of PRO against its threshold α (line), and of NLL (dotted line of the same colour). "
+    f"{PRO_AND_NLL} Bands are 95 % confidence intervals of PRO minus NLL, drawn around PRO: where "
+    "a band does not contain the dotted line, the two differ. There is no band where both order "
+    "all questions alike, as they do at α = 1. Circles mark the α with the highest AUROC on "
+    "validation questions, which are other questions."
 )
 _CHOSEN: dict[str, Any] = {
     "label": "α chosen on validation questions",
@@ -124,7 +125,7 @@ def draw(
         pd.concat([table, chosen]),
         *("dataset", "protocol"),
         title="AUROC of PRO against α",
-        x=ALPHA_LABEL,
+        x=ALPHA_LABELS[alpha_scale],
         y="AUROC",
         figure_columns=figure_columns,
         sharex=True,
@@ -154,5 +155,5 @@ def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
         setting = list(enough.columns.intersection(["dataset", "model", "protocol"]))
         values = enough.pivot_table("auroc", setting, "alpha_choice")
         gains = signed_span(values["oracle"] - values["validation"])
-        finding += f". The best α, which nobody knows beforehand, would add {gains}"
+        finding += f". With the best α, which nobody knows beforehand, AUROC is {gains} higher"
     return join_caption(_SHOWN, table, comparison(chosen, subject), f"{finding}.")

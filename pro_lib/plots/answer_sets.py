@@ -9,7 +9,7 @@ from pro_lib.evaluation.guarantees import miss_rate, set_threshold
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.metrics.correctness import Choices, rouge_and_correct
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import join_caption, percent_span, span
+from pro_lib.plots.captions import join_caption, listed, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
 from pro_lib.plots.style import Figure, draw_curve, labelled_styles
@@ -18,9 +18,9 @@ from pro_lib.runs.run import Run
 _SHOWN = (
     "A model gives a set of answers instead of one: all answers with p ≥ α, which an exact search "
     "finds. Share of the test questions whose set has no correct answer (band: 95 % confidence "
-    "interval; an empty set counts), and an upper limit of this share that holds with a confidence "
-    "of 95 % and is known beforehand, from validation questions. Below α is the mean number of "
-    "answers in a set."
+    "interval; an empty set counts), and an upper limit of this share, known beforehand from "
+    "validation questions, which holds with a confidence of 95 % for each α by itself. Below α is "
+    "the mean number of answers in a set."
 )
 # The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
 DELTAS = (0.3, 0.4, 0.5, 0.6)
@@ -131,7 +131,9 @@ def caption(table: pd.DataFrame) -> str:
     target = "No target can be reached, because too few correct answers are found."
     if len(rows):
         target = (
-            f"The smallest target for this share that conformal prediction reaches is "
+            "Conformal prediction chooses α for a target of this share, which holds on average "
+            "over sets of validation questions, not with a confidence of 95 %. Of the targets "
+            f"{listed(map('{:g}'.format, DELTAS))}, the smallest that it reaches is "
             f"{rows['delta'].min():g}, with α = {span(rows['alpha'])}: "
             f"{percent_span(rows['missed'])} of these sets have no correct answer, and they have "
             f"{span(rows['set_size'], '{:.1f}')} answers on average."

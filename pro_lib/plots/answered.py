@@ -13,7 +13,7 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, signed_span, span
+from pro_lib.plots.captions import join_caption, listed, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import Figure, labelled_styles
@@ -21,8 +21,7 @@ from pro_lib.plots.style import Figure, labelled_styles
 _SHOWN = (
     "A model answers only the quarter, the half or three quarters of the questions with the "
     "smallest uncertainty. Points are the accuracy of these answers if a method chooses them, "
-    "minus the accuracy if NLL chooses, with 95 % confidence intervals. Arrows are differences "
-    "below −0.1."
+    "minus the accuracy if NLL chooses, with 95 % confidence intervals."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -157,10 +156,11 @@ def caption(table: pd.DataFrame) -> str:
     """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
     rows = _at_drawn_shares(table)
     pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
-    nll = rows.loc[rows["method"] == "NLL", "accuracy"].dropna()
+    nll = rows[rows["method"] == "NLL"].dropna(subset="accuracy").groupby("share")["accuracy"]
     finding = ""
     if len(pro):
-        finding = f"The accuracy with NLL is {span(nll)}, and PRO minus NLL is {signed_span(pro)}."
+        accuracies = listed(f"{span(values)} with {share}" for share, values in nll)
+        finding = f"The accuracy with NLL is {accuracies}. PRO minus NLL is {signed_span(pro)}."
     drawn = rows[rows["method"] != "oracle"]
     return join_caption(_SHOWN, drawn, finding)
 

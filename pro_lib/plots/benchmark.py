@@ -9,6 +9,7 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
 from pro_lib.plots.captions import (
+    AUROC,
     by_protocol,
     comparison,
     has_enough,
@@ -23,11 +24,12 @@ from pro_lib.plots.settings import method_columns, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
-    "AUROC of each method (the probability that a wrong answer gets a higher uncertainty than a "
-    "correct one) with its 95 % confidence interval. The α of PRO is the best one on validation "
-    "questions. ▲ and ▼ mark methods that are significantly better or worse than PRO by paired "
-    "tests with Holm's correction."
+    f"{AUROC} of each method with its 95 % confidence interval. PRO uses the answers with p ≥ α, "
+    "and α is the best one on validation questions. Marks are significant differences to PRO by "
+    "paired tests, with Holm's correction for all methods and settings. Samples may contain a more "
+    "probable answer than beams, so that AUROC may differ slightly from figures without samples."
 )
+_PE = "PE may be below 0.5, because −Σ p log p is small if all answers found have a small p."
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 # The marks of significant differences by sign, in the panel and in the legend
@@ -147,6 +149,8 @@ def caption(table: pd.DataFrame) -> str:
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
                 findings.append(f"{words}{verdict.capitalize()} PRO (number of settings): {names}.")
+    if "PE" in set(drawn["method"]):
+        findings.append(_PE)
     return join_caption(_SHOWN, drawn, *findings)
 
 

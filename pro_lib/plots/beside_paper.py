@@ -11,10 +11,13 @@ from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import difference_to
 from pro_lib.plots.style import COLORS, Figure
 
+_LEAST = -0.3  # where the axis begins
 _SHOWN = (
-    "AUROC of each method minus that of PRO, as the paper printed it for five models on three "
-    "datasets (grey) and as measured here (blue). A point is a model on a dataset, for methods "
-    "that compare meanings with one way to compare them, and a vertical bar is the mean."
+    "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
+    "printed it for five models on three datasets (grey), and as measured here (blue). Models and "
+    "datasets differ, so compare the signs. A circle is a model on a dataset, a vertical bar is "
+    "the mean, and the height in a row has no meaning. Methods that compare meanings have a circle "
+    "for each way to compare them."
 )
 
 
@@ -71,7 +74,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns=figure_columns,
         height=0.3 * len(names),
     ) as (figure, [(ax, _)]):
-        draw_rows(ax, rows, "auroc_minus_pro", names, by="source", styles=styles)
+        draw_rows(ax, rows, "auroc_minus_pro", names, by="source", styles=styles, least=_LEAST)
+        means = means[means["auroc_minus_pro"] >= _LEAST]
         draw_rows(ax, means, "auroc_minus_pro", names, by="source", styles=bars)
     return figure
 
@@ -86,7 +90,8 @@ def caption(table: pd.DataFrame) -> str:
         if len(nll):
             parts.append(f"{signed(nll.mean())} {words} ({n_settings})")
     finding = f"NLL minus PRO is {' and '.join(parts)} on average."
-    return join_caption(_SHOWN, here[here["method"].isin(_printed()["method"])], finding)
+    drawn = here[here["method"].isin(_printed()["method"])]
+    return join_caption(_SHOWN, drawn, finding)
 
 
 _printed = table  # whose name the arguments of the other functions hide

@@ -21,17 +21,24 @@ from pro_lib.plots.style import PROTOCOLS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 _SIMILARITIES = {
-    "lexical": "lexical (by common words)",
-    "alias": "alias (by a table of names)",
-    "nli": "nli (by a model of entailment)",
+    "lexical": "common words (lexical)",
+    "alias": "a table of names (alias)",
+    "nli": "a model of entailment (nli)",
 }
+_BUNDLED = (
+    "facts-1m and facts-2m are bundled models with 1.0 and 2.3 million parameters; "
+    "world-facts-reworded has the questions of world-facts in other words."
+)
 LEVEL = 0.05  # of the tests, for all settings together
 POWER = 0.8  # with which a difference is said to be detected
 _COUNTED = {
-    "paper": "An answer that is found several times counts each time.",
-    "workbench": "An answer that is found several times counts once.",
+    "paper": "Repeats are counted: an answer that is found twice counts twice.",
+    "workbench": "An answer that is found twice counts once.",
 }
+AUROC = "AUROC (the probability that a wrong answer gets a higher uncertainty than a correct one)"
+TREE_BOUND = "the summed next-token entropies of the prefixes that it expands, weighted by p"
 PRO_AND_NLL = f"PRO is {METHODS['PRO'].meaning}; NLL is {METHODS['NLL'].meaning}."
+PRO_AT_K = f"{PRO_AND_NLL} With a fixed K, it uses the K most probable answers."
 
 
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
@@ -61,6 +68,11 @@ def answer_sentence(table: pd.DataFrame) -> str:
     several = len(table.drop_duplicates(setting)) > 1
     each = " in each setting (a model and a dataset)" if several else ""
     sentences = [f"n = {span(table['n_questions'], '{:,.0f}')} questions{each}."]
+    if "world-facts" in distinct_values(table, "dataset"):
+        sentences.append(_BUNDLED)
+    protocols = distinct_values(table, "protocol")
+    if len(protocols) == 1:
+        sentences.append(_COUNTED.get(protocols[0], ""))
     n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
     if n_unlabelled:
         sentences.append(f"{n_unlabelled:,.0f} further questions have no label.")
@@ -73,14 +85,11 @@ def answer_sentence(table: pd.DataFrame) -> str:
         )
     elif len(rules) == 1:
         sentences.append(f"The most probable answer counts as correct by this rule: {rules[0]}.")
-    protocols = distinct_values(table, "protocol")
-    if len(protocols) == 1:
-        sentences.append(_COUNTED.get(protocols[0], ""))
     return " ".join(filter(None, sentences))
 
 
 def methods_sentence(table: pd.DataFrame) -> str:
-    """Say what the methods of a table are, if there are several, in the words of their registry.
+    """Say what the methods of a table are, if there are several, in the registry's first words.
 
     Example:
         >>> methods_sentence(pd.DataFrame({"method": ["NLL", "ALL"]}))
@@ -89,11 +98,12 @@ def methods_sentence(table: pd.DataFrame) -> str:
     names = [name for name in distinct_values(table, "method") if name in METHODS]
     if len(names) < 2:
         return ""
-    sentence = f"Methods: {listed(f'{name} ({METHODS[name].meaning})' for name in names)}."
+    meanings = {name: METHODS[name].meaning.partition(",")[0] for name in names}
+    sentence = f"Methods: {listed(f'{name} ({words})' for name, words in meanings.items())}."
     compared = table["similarity"].dropna().unique() if "similarity" in table else []
     if len(compared):
         names = [_SIMILARITIES.get(each, each) for each in compared]
-        sentence += f" In parentheses: the comparison of meanings, {listed(names)}."
+        sentence += f" Meanings are compared by {listed(names)}."
     return sentence
 
 
@@ -145,7 +155,7 @@ def comparison(
                 detectable = _detectable(others, quantity, signs.size)
                 sentences.append(
                     f"A difference of {detectable:.2f} would have been detected with a probability "
-                    "of 80 %."
+                    f"of 80 %{f', corrected for {signs.size} tests' * (signs.size > 1)}."
                 )
         left_out = some.drop(index=kept.index)
         names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())

@@ -12,7 +12,7 @@ from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
-    PRO_AND_NLL,
+    PRO_AT_K,
     comparison,
     has_enough,
     join_caption,
@@ -28,10 +28,10 @@ from pro_lib.plots.style import Figure, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Why is PRO worse or better than NLL? AUROC of PRO minus that of NLL with 95 % confidence "
-    "intervals, after one change of the answers or of their probabilities p, from which both "
-    f"scores are computed anew (in parentheses: AUROC of NLL). {PRO_AND_NLL} With a fixed K, it "
-    "uses the K most probable answers."
+    "Why does PRO differ from NLL? AUROC of PRO minus that of NLL with 95 % confidence intervals, "
+    "after one change of the answers or of their probabilities p, from which both scores are "
+    f"computed anew (in parentheses: AUROC of NLL). {PRO_AT_K} “Nothing changed” has each answer "
+    "once, with p as the model gives it; the end token is the model's sign that the answer ends."
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -127,7 +127,9 @@ def caption(table: pd.DataFrame) -> str:
     for words, rows in verdicts(kept, signs[kept.index]):
         causes = listed(rows["cause"].replace(_CHANGES).unique())
         values = signed_span(rows["auroc_minus_nll"])
-        choices = "every α and K" if words.startswith("not") else "some α or K"
+        choices = f"one or more of {listed(with_scores(rows)['score'].unique())}"
+        if words.startswith("not"):
+            choices = "every α and K"
         parts.append(f"With {choices}, PRO is {words} NLL ({values}) in the rows: {causes}.")
     return join_caption(_SHOWN, table, *parts)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.plots.captions import join_caption, span
+from pro_lib.plots.captions import TREE_BOUND, join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
 from pro_lib.plots.style import COLORS, Figure
@@ -13,10 +13,10 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "Entropy of the distribution of a model's answers to each question, in the order of its size. "
-    "Circles are estimates from samples with their 95 % confidence intervals, squares are a "
-    "certain lower bound, which an exact search gives: the summed next-token entropies of the "
-    "prefixes that it expands, each weighted by its probability. At most 200 questions are drawn, "
-    "evenly spaced, and the largest intervals are cut."
+    "Circles are estimates from a few samples with their 95 % confidence intervals, squares are a "
+    f"guaranteed lower bound, which an exact search gives: {TREE_BOUND}. The estimates are noisy, "
+    "so that some are below the bound, and the order by them steepens both ends. At most 200 "
+    "questions are drawn, evenly spaced, and the largest intervals are cut."
 )
 _MOST_QUESTIONS = 200
 _DOTS: dict[str, dict[str, Any]] = {

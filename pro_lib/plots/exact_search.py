@@ -18,19 +18,18 @@ from pro_lib.runs.run import Run
 _SHOWN = (
     "Which of a model's probable answers does beam search miss? An exact search finds every "
     "answer with p ≥ α, because it expands all prefixes with p ≥ α. Circles are the share of "
-    "these answers that diverse beam search finds too. Squares are the share of the questions "
-    "with such answers for which it finds all of them."
+    "these answers that diverse beam search finds too. Squares are the share of questions for "
+    "which it finds all of them, among the questions that have such answers."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 # Bounds are compared up to the rounding of the stored log-probabilities.
 _ROUNDING = 1e-6
-_TICKS = (0.4, 0.1, 0.02, 0.005)
 _STATUSES = ("certified", "fallback", "undecided")
 # The lines, by column of the table.
 _LINES = {
     "recall": "answers that beams find",
-    "share_all_recalled": "questions of which beams find all answers",
+    "share_all_recalled": "questions for which beams find all",
 }
 
 
@@ -160,7 +159,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("model", "dataset"),
         title="Probable answers that beam search finds",
         x="α: all answers with p ≥ α are known from an exact search",
-        y="share found by beams",
+        y="share",
         figure_columns=figure_columns,
         least_height=0.7,
     ) as (figure, panels):
@@ -168,7 +167,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             for column, label in _LINES.items():
                 draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
             ax.set(xscale="log", ylim=(0, 1.03))
-            set_ticks(ax.xaxis, [alpha for alpha in _TICKS if alpha >= rows["alpha"].min()])
+            is_wide = len(panels) == 1 and figure_columns == 2
+            set_ticks(ax.xaxis, rows["alpha"] if is_wide else rows["alpha"][::2])
     return figure
 
 
@@ -179,7 +179,7 @@ def caption(table: pd.DataFrame) -> str:
         rows = table[table["alpha"] == alpha]
         with_answers = percent_span(rows["n_with_answers"] / rows["n_questions"])
         recall = rows["recall"].dropna()
-        beams = f", and beams find {percent_span(recall)} of them" if len(recall) else ""
+        beams = f", and beams find {percent_span(recall)} of the answers" if len(recall) else ""
         costs = [span(rows[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam", "greedy")]
         findings.append(
             f"At α = {alpha:g}, {with_answers} of the questions have such answers{beams}. The "

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import Choices
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import comparison, join_caption
+from pro_lib.plots.captions import TREE_BOUND, comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
@@ -26,8 +27,9 @@ _SHOWN = (
     "some of them (diverse beam search)? AUROC of each score minus that of PRO with the exact "
     "search, with 95 % confidence intervals; at the right is the AUROC. The α in parentheses is "
     "the best one on validation questions, but in the row “same α” it is that of the first row. "
-    "α-floor and tree bound are lower bounds of the entropy from the search, “probability not "
-    "found” is that of all other answers."
+    "Other scores of the search, from the answers with p ≥ α: two lower bounds of the entropy, "
+    f"α-floor (−Σ p log p − (1 − Σ p) log α) and tree bound ({TREE_BOUND}), and the probability "
+    "not found, 1 − Σ p."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -123,13 +125,13 @@ def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
     beams = table[(table["method"] == "PRO") & (table["strategy"] != "threshold")]
     is_same = beams["alpha_choice"] == "exact search"
-    findings = []
-    for subject, rows in (
-        ("PRO with beams", beams[~is_same]),
-        ("PRO with beams at the same α", beams[is_same]),
-    ):
-        reference = "PRO with the exact search"
-        findings.append(comparison(rows, subject, reference=reference, quantity="auroc_minus_pro"))
+    options: dict[str, Any] = {"quantity": "auroc_minus_pro"}
+    options["reference"] = "PRO with the exact search"
+    same = "PRO with beams at the same α"
+    findings = [
+        comparison(beams[~is_same], "PRO with beams", **options),
+        comparison(beams[is_same], same, says_detectable=False, **options),
+    ]
     return join_caption(_SHOWN, table, *findings)
 
 

@@ -82,7 +82,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         sharey=False,
     ) as (figure, panels):
         for ax, rows in panels:
-            style: dict[str, Any] = {"shift": 0.06, "bars": True}
+            style: dict[str, Any] = {"shift": 0.03, "bars": True}
             draw_curves(ax, rows, "false", names, "place", "mean", **style)
             is_accuracy = rows["measure"].iloc[0] == _NAMES["accuracy"]
             ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -70,13 +70,13 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     height: float = 1.6,
     least_height: float = 0.55,
     sharex: bool = False,
-    sharey: bool = True,
+    sharey: bool | Literal["col"] = True,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a figure with a panel for each combination of values of the columns `by`.
 
-    A panel has those values and the number of questions as its title. Dataset and model stand in
-    one line below the figure if several panels share them. The legend has what panels draw with a
-    label, and stands in the place of a missing panel if there is one.
+    A panel has those values and the number of questions as its title. Dataset, model and protocol
+    stand in one line below the figure if several panels share them. The legend has what panels draw
+    with a label, and stands in the place of a missing panel if there is one.
 
     Args:
         table: the numbers of all panels.
@@ -91,7 +91,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         least_height: the height of a panel in a figure of one column, if the figure would be
             higher than 4.5 inches with higher panels.
         sharex: whether panels have the same x axis.
-        sharey: whether panels have the same y axis.
+        sharey: whether panels have the same y axis, or those below each other (`col`).
 
     Yields:
         The figure, and the axes and the rows of each panel.
@@ -157,12 +157,12 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
 
 
 def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
-    """Return the dataset and the model of all panels, without those that the legend names."""
+    """Return what all panels share of the setting, without what the legend names."""
     names = []
-    for column in ("dataset", "model"):
+    for column in ("dataset", "model", "protocol"):
         values = distinct_values(table, column)
         if len(values) == 1 and values[0] not in ("", *in_legend):
-            names += values
+            names.append(PROTOCOLS.get(values[0], values[0]))
     return ", ".join(names)
 
 
@@ -255,7 +255,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
-        least: where the x axis begins; smaller values are arrows there. None shows all values.
+        least: where the x axis begins; smaller values are arrows there, with the value beside them
+            if there is no column text. None shows all values.
         missing: what is written in a row without a value.
     """
     ax.set_yticks(range(len(names)), names)
@@ -279,15 +280,18 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         in_row = some.groupby("row")["row"]
         places += (0.6 / len(groups)) * ((in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5)
         values = some[value].clip(lower=least)
+        is_below = values > some[value]
         if f"{value}_low" in some:
             ends = (some[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
-            ax.hlines(places, *ends, color=style["color"], lw=1)
-        is_below = values > some[value]
+            ax.hlines(places[~is_below], *(end[~is_below] for end in ends), style["color"], lw=1)
         ax.plot(values.mask(is_below), places, **{**style, "ls": ""})
         ax.plot(values[is_below], places[is_below], color=style["color"], **_ARROW)
         for place in places[some[value].isna()].to_numpy(float):
             ax.text(0.02, place, missing, **beside)
     if least is not None and (rows[value] < least).any():
+        below = rows[rows[value] < least] if "text" not in rows else rows[:0]
+        for name, values in below.groupby("row")[value]:
+            ax.text(0.1, list(names).index(str(name)), span(values, "{:.2f}"), **beside)
         label = minus(f"below {least:.2f}")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     width = ax.bbox.width / ax.figure.dpi  # inches
@@ -305,7 +309,7 @@ def draw_beside_nll(
     """Draw AUROC of each model against the column `x`, and AUROC of NLL as a dotted line.
 
     The interval of the difference to NLL is drawn around AUROC, so that it contains the dotted
-    line if the difference may be 0.
+    line if the difference may be 0. There is none where both order all questions alike.
 
     Args:
         ax: the axes.
@@ -318,7 +322,10 @@ def draw_beside_nll(
     rows = rows.drop(columns=["auroc_low", "auroc_high"], errors="ignore")
     if "auroc_minus_nll_low" in rows:
         nll = rows["auroc"] - rows["auroc_minus_nll"]
-        ends = {f"auroc_{end}": nll + rows[f"auroc_minus_nll_{end}"] for end in _ENDS}
+        differs = rows.get("n_differ", pd.Series(1, rows.index)) > 0
+        ends = {
+            f"auroc_{end}": (nll + rows[f"auroc_minus_nll_{end}"]).where(differs) for end in _ENDS
+        }
         rows = rows.assign(**ends)
         for model, value in nll.groupby(rows["model"]).first().items():
             ax.axhline(value, color=line_style(models.index(model))["color"], **_NLL)

@@ -13,7 +13,10 @@ from pro_lib.plots.style import Axes, Figure, distinct_values, line_style
 from pro_lib.runs.run import Run
 
 # The measures, with the labels of their axes.
-_MEASURES = {"n_distinct": "distinct answers", "mass": "sum of probabilities"}
+_MEASURES = {
+    "n_distinct": "number of distinct answers",
+    "mass": "sum of their probabilities, at most",
+}
 
 
 @per_setting
@@ -92,8 +95,9 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         y="share of questions",
         untitled=["measure"],
         figure_columns=figure_columns,
-        per_line=2 * figure_columns,
-        sharey=False,
+        per_line=2,
+        height=1.3,
+        sharey="col",
     ) as (figure, panels):
         for ax, rows in panels:
             measure = rows["measure"].iloc[0]
@@ -105,6 +109,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
                 if len(values):
                     draw_model(ax, values, largest, style)
             ax.set_xlabel(_MEASURES[measure])
+        for ax, _ in panels:  # when the common axes have all values
             ax.set_ylim(bottom=0)
     return figure
 
@@ -122,15 +127,16 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     means = table.groupby(["dataset", "model"])[columns].mean()
     several = f" in each of {len(means)} settings" if len(means) > 1 else ""
     return (
-        "Share of questions by the number of distinct answers, and with at most a given sum "
-        "of the probabilities of these answers; bars and bands are 95 % intervals. "
+        "Share of questions by the number of distinct answers (left; bars are 95 % intervals), and "
+        "with at most a given sum of the probabilities of these answers (right; bands are 95 % "
+        "intervals). "
         f"n = {span(table['n_questions'], '{:,.0f}')} questions{several}, with "
         f"{span(means['n_answers'], '{:.1f}')} answers each. On average, "
         f"{span(means['n_distinct'], '{:.1f}')} answers are distinct, and their probabilities sum "
-        f"to {span(means['mass'], '{:.2f}')}; with repeats the sum is above 1 for "
-        f"{percent_span(means['is_above'])} of the questions. At α = {alpha:g}, PRO uses more "
-        f"than one answer for {percent_span(means['has_several'])} of the questions, and equals "
-        "NLL for the others."
+        f"to {span(means['mass'], '{:.2f}')}. If an answer that is found twice counts twice, the "
+        f"sum is above 1 for {percent_span(means['is_above'])} of the questions. At α = {alpha:g}, "
+        f"PRO of distinct answers uses more than one for {percent_span(means['has_several'])} of "
+        "the questions, and equals NLL for the others."
     )
 
 
@@ -141,7 +147,7 @@ def _draw_counts(ax: Axes, counts: pd.Series, largest: int, style: dict[str, Any
     edges = [*(numbers - 0.5), largest + 0.5]
     ax.step(edges, [*shares, shares.iloc[-1]], where="post", **style)
     ax.vlines(numbers, *metrics.wilson(shares, len(counts)), color=style["color"], lw=0.8)
-    ax.set_xticks(numbers[:: 1 + len(numbers) // 9])
+    ax.set_xticks(numbers[:: -1 - len(numbers) // 9])
 
 
 def _draw_distribution(ax: Axes, masses: pd.Series, largest: float, style: dict[str, Any]) -> None:

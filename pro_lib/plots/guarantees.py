@@ -12,17 +12,18 @@ from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
-from pro_lib.plots.captions import join_caption, percent_span
+from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, drawn_methods, set_ticks
 
 _SHOWN = (
-    "A method answers only questions with an uncertainty below a threshold, which validation "
-    "questions choose so that the accuracy of these answers in the population is guaranteed "
-    "(dashed line) with a confidence of {confidence:g} % for each row. Bars are the share of the "
-    "test questions that are answered, points the accuracy of these answers with its 95 % "
-    "confidence interval."
+    "A method answers only questions with an uncertainty below a threshold. {n} validation "
+    "questions choose the threshold so that the accuracy of these answers in the population is "
+    "guaranteed (dashed line) with a confidence of {confidence:g} % for each row by itself. Bars "
+    "are the share of the test questions that are answered, points the accuracy of these answers "
+    "with its 95 % confidence interval. It is mostly above the guarantee, because that must hold "
+    "for {confidence:g} % of all sets of so many validation questions."
 )
 _POINT: dict[str, Any] = {
     "label": "accuracy of these answers",
@@ -189,5 +190,6 @@ def caption(table: pd.DataFrame) -> str:
             finding += f" (below it in {n_below}, by the interval)"
         findings.append(f"{finding}.")
     by_labels = _BY_LABELS if is_by_labels(table) else ""
-    shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0])
+    n = span(table["n_validation"], "{:,.0f}")
+    shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0], n=n)
     return join_caption(shown, drawn, *findings, by_labels)

@@ -10,12 +10,13 @@ from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.plots.captions import by_protocol, join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting
-from pro_lib.plots.style import ALPHA_LABEL, Figure, alpha_axis, distinct_values, draw_curves
+from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "Mean number K of answers that PRO, a lower bound of the entropy, uses of each question, "
-    "against the threshold α. PRO uses the answers with p ≥ α, or the most probable one if there "
-    "are none. Bands are 95 % confidence intervals of the mean; they are narrow."
+    "Mean number K of answers to a question that PRO, a lower bound of the entropy, uses, against "
+    "the threshold α. PRO uses the answers with p ≥ α, or the most probable one if there are none. "
+    "If repeats of an answer count, K can exceed 1/α. "
+    "Bands are 95 % confidence intervals of the mean; they are as narrow as the lines."
 )
 
 
@@ -49,7 +50,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
         table,
         *("dataset", "protocol"),
         title="Number of answers that PRO uses",
-        x=ALPHA_LABEL,
+        x=ALPHA_LABELS[alpha_scale],
         y="mean number of answers",
         figure_columns=figure_columns,
         sharex=True,

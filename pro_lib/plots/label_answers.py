@@ -19,6 +19,7 @@ from pro_lib.plots.captions import (
     join_caption,
     listed,
     significant_signs,
+    span,
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
@@ -30,9 +31,10 @@ _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
     "AUROC of each method (right) and its paired difference to NLL (left) with 95 % confidence "
-    "intervals, if labels of a sample{given} decide which answers are correct, and if ROUGE-L > "
-    "0.3 decides for all answers. A model that is fitted to the labels predicts the other ones, "
-    "and the labels correct the errors of its predictions."
+    "intervals, if {n} labels of sampled answers{given} decide which answers are correct, and if "
+    "ROUGE-L > 0.3 decides for all answers. A model that is fitted to the labels predicts the "
+    "other ones, and the labels correct the errors of its predictions (prediction-powered "
+    "inference). Questions whose judged answer is not in the sampling plan are left out."
 )
 
 
@@ -162,7 +164,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
         *("model", "dataset", "protocol", "quantity"),
         title="AUROC of each method, by labels and by ROUGE-L",
-        x="value with 95 % interval",
         figure_columns=figure_columns,
         per_line=2,
         height=0.22 * len(names),
@@ -187,7 +188,8 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
     for words, rows in by_protocol(table):
         for _, setting in rows.groupby(["dataset", "model"], sort=False):
             findings += [_difference_sentence(words, setting), _judge_sentence(setting)]
-    return join_caption(_SHOWN.format(given=given), table, *findings)
+    n = span(table["n_labels"], "{:,.0f}")
+    return join_caption(_SHOWN.format(given=given, n=n), table, *findings)
 
 
 def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
@@ -213,8 +215,8 @@ def _judge_sentence(rows: pd.DataFrame) -> str:
         return ""
     value, low, high = nll.loc[BY_LABELS, ["auroc", "auroc_low", "auroc_high"]]
     by_rouge = nll.loc["rouge_l", "auroc"]
-    shows = "do not show" if low <= by_rouge <= high else "show"
+    where = "in" if low <= by_rouge <= high else "outside"
     return (
-        f"AUROC of NLL is {value:.3f} ({low:.3f} to {high:.3f}) by the labels and {by_rouge:.3f} "
-        f"by ROUGE-L, so the labels {shows} that ROUGE-L changes it."
+        f"AUROC of NLL is {value:.3f} by the labels, and {by_rouge:.3f} by ROUGE-L, which is "
+        f"{where} the interval of the labels ({low:.3f} to {high:.3f})."
     )

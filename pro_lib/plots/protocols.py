@@ -7,17 +7,18 @@ import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.plots.captions import PRO_AND_NLL, comparison, join_caption
+from pro_lib.plots.captions import PRO_AT_K, by_protocol, comparison, join_caption, signed_span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import PROTOCOLS, Figure, labelled_styles
 
 _SHOWN = (
-    "Beam search may find an answer several times: either each time counts (as in the paper), or "
-    "each answer counts once (as in the workbench). AUROC of PRO minus that of NLL with 95 % "
-    f"confidence intervals. {PRO_AND_NLL} With a fixed K, it uses the K most probable answers; “α "
-    "chosen” is the best α on validation questions."
+    "Beam search may find an answer several times: either each time counts (as in the paper that "
+    "introduced PRO), or each answer counts once. AUROC of PRO minus that of NLL with 95 % "
+    f"confidence intervals. {PRO_AT_K} “α chosen” is the best α on validation "
+    "questions. A difference of 0 has an interval, too: it allows for other questions, in which "
+    "the two would differ."
 )
 
 
@@ -66,6 +67,11 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO with the α chosen on validation questions with NLL, in each protocol."""
+    """Compare PRO with the α chosen on validation questions with NLL, and K = 2, by protocol."""
     chosen = table[table["choice"] == "α chosen"]
-    return join_caption(_SHOWN, table, comparison(chosen, "PRO with the chosen α"))
+    findings = [comparison(chosen, "PRO with the chosen α")]
+    for words, rows in by_protocol(table[table["choice"] == "K = 2"]):
+        difference = signed_span(rows["auroc_minus_nll"])
+        findings.append(f"{words}PRO with K = 2 minus NLL is {difference}.")
+    findings.append("If repeats count, the second answer is often the first again.")
+    return join_caption(_SHOWN, table, *findings)

@@ -51,7 +51,8 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     "svg.hashsalt": "pro",
     "svg.fonttype": "none",
 }
-ALPHA_LABEL = "α: PRO uses the answers with p ≥ α"
+_ALPHA_LABEL = "α: PRO uses the answers with p ≥ α"
+ALPHA_LABELS = {"log": f"{_ALPHA_LABEL} (logarithmic above 0.001)", "linear": _ALPHA_LABEL}
 PROTOCOLS = {"paper": "repeats counted", "workbench": "each answer once"}
 
 

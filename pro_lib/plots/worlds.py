@@ -15,7 +15,7 @@ from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import PRO_AND_NLL, difference_values, signed_span, significant_signs
+from pro_lib.plots.captions import PRO_AT_K, difference_values, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
@@ -72,12 +72,16 @@ VARIED = {
 BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
 _DRAWN = list(VARIED)[2:5] + list(VARIED)[6:]  # the answers of models are not samples
+BASE_WORDS = (
+    f"Questions have {BASE_WORLD.n_meanings} meanings, whose probabilities are the softmax of "
+    f"normal numbers, and the {BASE_WORLD.n_answers} most probable answers are found."
+)
 _SHOWN = (
     "Simulated questions, which show when PRO can be better than NLL: AUROC of PRO minus that of "
-    "NLL with 95 % confidence intervals. Each panel varies one property of a base case, in which "
-    "the model is calibrated (the true answer is drawn with its probabilities) and each meaning "
-    "has one spelling. With more spellings, the probability of a meaning is divided between them. "
-    f"{PRO_AND_NLL} With a fixed K, it uses the K most probable answers."
+    "NLL with 95 % confidence intervals. Each panel varies one property of a base case, which has "
+    "a calibrated model (the true answer is drawn with its probabilities) and one spelling of each "
+    f"meaning. {BASE_WORDS} With more spellings, the probability of a meaning is divided between "
+    f"them. With “no meaning is true”, all answers are wrong. {PRO_AT_K}"
 )
 
 
@@ -158,7 +162,7 @@ def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
         for ax, rows in panels:
             levels = distinct_values(rows, "level")
             placed = rows.assign(place=rows["level"].map(levels.index))
-            style: dict[str, Any] = {"bars": True, "shift": 0.04, "lw": 0.8, "ms": 2.8}
+            style: dict[str, Any] = {"bars": True, "shift": 0.03, "lw": 0.8, "ms": 2.8}
             draw_curves(ax, placed, "score", scores, "place", "auroc_minus_nll", **style)
             ax.axhline(0, color="black", lw=0.6)
             ax.set_xticks(range(len(levels)), levels)
@@ -174,12 +178,13 @@ def caption(table: pd.DataFrame) -> str:
     drawn = table[table["varied"].isin(_DRAWN)]
     every = with_scores(drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
     signs = significant_signs(every)
-    ideal = every[(every["calibration"] == 1) & (every["n_spellings"] == 1)]
+    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
+    ideal = every[is_ideal & (every["share_outside"] == 0)]
     most = every[every["auroc_minus_nll"] == every["auroc_minus_nll"].max()].head(1)
     sentences = [
         f"Each case has {every['n_questions'].max():,} questions.",
-        f"With at least one of these α and K, PRO is {_world_counts(every, signs)}. In those of a "
-        f"calibrated model with one spelling of each meaning it is {_world_counts(ideal, signs)} "
+        f"PRO is {_world_counts(every, signs)}. If the model is calibrated, and a meaning with one "
+        f"spelling is always true, it is {_world_counts(ideal, signs)} "
         f"({signed_span(ideal['auroc_minus_nll'])}).",
         f"The largest of {len(every)} differences is "
         f"{difference_values(most, 'auroc_minus_nll')}, with {most['score'].item()}, calibration "
@@ -194,7 +199,10 @@ def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
     n_better = rows.loc[signs > 0, "world"].nunique()
     n_worse = rows.loc[signs < 0, "world"].nunique()
     n = rows["world"].nunique()
-    return f"significantly better than NLL in {n_better} of {n} cases and worse in {n_worse}"
+    return (
+        f"significantly better than NLL with some α or K in {n_better} of {n} cases, and worse "
+        f"with some α or K in {n_worse}"
+    )
 
 
 def _groups() -> list[tuple[str, str, World]]:

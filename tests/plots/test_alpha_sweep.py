@@ -120,8 +120,8 @@ def test_the_caption_says_which_alpha_was_chosen_and_what_it_is_worth():
     caption = alpha_sweep.caption(table, table)
     assert caption.endswith(
         "PRO with the chosen α, 0.2, is significantly better than NLL (+0.050, 95 % interval "
-        "+0.040 to +0.060). At α = 0.1, PRO minus NLL is +0.060. The best α, which nobody knows "
-        "beforehand, would add +0.010."
+        "+0.040 to +0.060). At α = 0.1, PRO minus NLL is +0.060. With the best α, which nobody "
+        "knows beforehand, AUROC is +0.010 higher."
     )
 
 

@@ -30,7 +30,8 @@ def test_an_effect_that_was_not_shown_says_what_would_have_been():
     # The standard error is 0.0051, and 3.08 of them are 0.016.
     assert compared(setting_row(-0.001), setting_row(0.002)) == (
         "PRO is not significantly different from NLL in 2 of 2 settings (differences −0.001 to "
-        "+0.002). A difference of 0.02 would have been detected with a probability of 80 %."
+        "+0.002). A difference of 0.02 would have been detected with a probability of 80 %, "
+        "corrected for 2 tests."
     )
     assert "detected" not in compared(setting_row(-0.001), says_detectable=False)
 
@@ -64,9 +65,9 @@ def test_a_caption_has_n_the_rule_and_how_repeats_count():
     table = pd.DataFrame({"n_questions": [10, 20], "model": ["a", "b"], "protocol": "workbench"})
     table = table.assign(correctness="exact match")
     assert join_caption("Shown.", table, "", "Found.") == (
-        "Shown. n = 10 to 20 questions in each setting (a model and a dataset). The most probable "
-        "answer counts as correct by this rule: exact match. An answer that is found several times "
-        "counts once.\n\nFound."
+        "Shown. n = 10 to 20 questions in each setting (a model and a dataset). An answer that "
+        "is found twice counts once. The most probable answer counts as correct by this rule: "
+        "exact match.\n\nFound."
     )
     by_labels = table.assign(judge="labels", n_labels=60)
     assert "Labels of 60 answers estimate which answers are correct" in join_caption("", by_labels)

@@ -137,9 +137,10 @@ def test_rows_are_the_changes_with_the_auroc_of_nll():
 
 def test_the_caption_says_after_which_changes_pro_differs_from_nll():
     assert causes.caption(invented()).endswith(
-        "With some α or K, PRO is significantly better than NLL (+0.100 to +0.300) in the rows: "
-        "repeated answers counted. With some α or K, PRO is significantly worse than NLL (−0.300 "
-        "to −0.100) in the rows: nothing changed. With every α and K, PRO is not significantly "
+        "With one or more of K = 2, K = 5 and K = 10, PRO is significantly better than NLL (+0.100 "
+        "to +0.300) in the rows: repeated answers counted. With one or more of K = 2, K = 5 and "
+        "K = 10, PRO is significantly worse than NLL (−0.300 to −0.100) in the rows: nothing "
+        "changed. With every α and K, PRO is not significantly "
         "different from NLL (0.000 to +0.030) in the rows: answers of one meaning merged."
     )
 

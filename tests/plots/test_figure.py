@@ -74,3 +74,11 @@ def test_rows_have_a_value_an_interval_and_the_words_of_a_missing_one():
     assert [text.get_text() for text in ax.texts] == ["n/a"]
     [bar, _] = ax.collections[0].get_segments()
     assert bar[:, 0].tolist() == pytest.approx([0.7, 0.9])
+
+
+def test_values_below_the_axis_are_written_beside_their_arrow():
+    rows = pd.DataFrame({"row": ["a", "b", "b"], "value": [0.5, -0.2, -0.3]})
+    with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
+        draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
+    [text] = ax.texts
+    assert (text.get_text(), text.get_position()[1]) == ("−0.30 to −0.20", 1)

@@ -50,7 +50,7 @@ def adaptive_and_fixed(last, adaptive, **others):
     rows = [
         setting_row(0.0, k_choice="fixed", k=1, p_value=1.0),
         setting_row(last, k_choice="fixed", k=2, p_value=0.001, **others),
-        setting_row(adaptive, k_choice="adaptive", k=None, p_value=0.5, **others),
+        setting_row(adaptive, k_choice="adaptive", k=None, alpha=0.2, p_value=0.5, **others),
     ]
     return pd.DataFrame(rows).astype({"k": "Int64"})
 
@@ -59,11 +59,11 @@ def adaptive_and_fixed(last, adaptive, **others):
 def test_the_caption_compares_the_largest_k_and_adaptive_k_with_nll(last, verb):
     caption = fixed_k.caption(adaptive_and_fixed(last, 0.001))
     assert f"K = 2 is significantly {verb} than NLL ({'+' if last > 0 else '−'}0.050" in caption
-    assert "Adaptive K is not significantly different from NLL (+0.001" in caption
+    assert "Adaptive K, with α = 0.2, is not significantly different from NLL (+0.001" in caption
 
 
 def test_with_one_answer_the_caption_compares_adaptive_k_only():
     table = adaptive_and_fixed(0.05, 0.001)
     caption = fixed_k.caption(table[table["k"].fillna(1) == 1])
     assert "K = 1 is significantly" not in caption
-    assert "Adaptive K is not" in caption
+    assert "Adaptive K, with α = 0.2, is not" in caption

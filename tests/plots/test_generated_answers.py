@@ -40,7 +40,8 @@ def test_the_caption_says_ranges_of_means():
     caption = generated_answers.caption(table.assign(n_questions=[30, 40]), alpha=0.4)
     assert caption.endswith(
         "n = 30 to 40 questions in each of 2 settings, with 8.0 to 10.0 answers each. On average, "
-        "4.0 to 5.0 answers are distinct, and their probabilities sum to 0.50 to 0.90; with "
-        "repeats the sum is above 1 for 0.0 to 100.0 % of the questions. At α = 0.4, PRO uses "
-        "more than one answer for 0.0 to 100.0 % of the questions, and equals NLL for the others."
+        "4.0 to 5.0 answers are distinct, and their probabilities sum to 0.50 to 0.90. If an "
+        "answer that is found twice counts twice, the sum is above 1 for 0.0 to 100.0 % of the "
+        "questions. At α = 0.4, PRO of distinct answers uses more than one for 0.0 to "
+        "100.0 % of the questions, and equals NLL for the others."
     )

@@ -60,7 +60,7 @@ def invented(**others):
     table["coverage"] = np.where(is_se, 0.0, 0.3)
     table["accuracy"] = np.where(is_se, np.nan, 0.8)
     ends = {"accuracy_low": table["accuracy"] - 0.15, "accuracy_high": 0.9}
-    return table.assign(similarity=None, confidence=0.95, **ends)
+    return table.assign(similarity=None, confidence=0.95, n_validation=300, **ends)
 
 
 def test_it_can_be_read_at_both_widths():

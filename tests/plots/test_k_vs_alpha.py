@@ -50,6 +50,7 @@ def test_the_caption_says_the_mean_k_at_the_default_and_the_smallest_alpha():
     rows = {"protocol": "paper", "alpha": [0.0, 0.4, 0.0, 0.4], "mean_k": [9.0, 1.0, 10.0, 2.0]}
     table = pd.DataFrame(rows).assign(correctness="ROUGE-L > 0.3", n_questions=300)
     assert k_vs_alpha.caption(table, alpha=0.39).endswith(
-        "n = 300 questions. An answer that is found several times counts each time.\n\nPRO uses "
-        "1.00 to 2.00 answers to a question on average at α = 0.4, and 9.00 to 10.00 at α = 0."
+        "n = 300 questions. Repeats are counted: an answer that is found twice counts twice.\n\n"
+        "PRO uses 1.00 to 2.00 answers to a question on average at α = 0.4, and 9.00 to 10.00 at "
+        "α = 0."
     )

@@ -57,12 +57,12 @@ def judged(**changes):
 
 def test_the_caption_names_the_labellers_and_the_methods_that_differ():
     caption = label_answers.caption(judged(), ["ada", "ben"])
-    assert "if labels of a sample (given by ada and ben) decide which answers" in caption
+    assert "labels of sampled answers (given by ada and ben) decide which answers" in caption
     assert caption.endswith(
         "By the labels, significantly better than NLL: PRO (+0.010, 95 % interval −0.010 to "
         "+0.030); not significantly different from NLL: SE (+0.020, 95 % interval 0.000 to "
-        "+0.040). AUROC of NLL is 0.800 (0.700 to 0.900) by the labels and 0.800 by ROUGE-L, so "
-        "the labels do not show that ROUGE-L changes it."
+        "+0.040). AUROC of NLL is 0.800 by the labels, and 0.800 by ROUGE-L, which is in the "
+        "interval of the labels (0.700 to 0.900)."
     )
 
 

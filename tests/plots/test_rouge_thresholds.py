@@ -106,4 +106,4 @@ def test_the_caption_leaves_out_the_order_where_a_threshold_has_few_correct_answ
         for threshold in (0.1, 0.5)
         for method in ("PRO", "NLL")
     ]
-    assert "order" not in rouge_thresholds.caption(pd.DataFrame(rows))
+    assert "same order" not in rouge_thresholds.caption(pd.DataFrame(rows))

@@ -168,7 +168,12 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(table):
 def world(number, *differences, p_value=1e-9, **others):
     """Return the rows of a world, in which PRO has these differences to NLL."""
     row = {"world": number, "calibration": 1.0, "n_spellings": 1, "n_questions": 100, "alpha": 0.4}
-    row |= {"k_choice": "fixed", "p_value": p_value, "varied": worlds.SPELLINGS} | others
+    row |= {
+        "share_outside": 0.0,
+        "k_choice": "fixed",
+        "p_value": p_value,
+        "varied": worlds.SPELLINGS,
+    } | others
     rows = []
     for k, difference in enumerate(differences):
         ends = {"auroc_minus_nll_low": difference - 0.01, "auroc_minus_nll_high": difference + 0.01}
@@ -181,8 +186,14 @@ def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
     rows = [*ideal, *ideal, *world(1, 0.3, -0.1, n_spellings=3), *world(2, 0.2, p_value=0.02)]
     caption = worlds.caption(pd.DataFrame(rows))
     # The p-value of 0.02 is the last of five, so Holm's correction leaves it as it is.
-    assert "PRO is significantly better than NLL in 2 of 3 cases and worse in 2" in caption
-    assert "it is significantly better than NLL in 1 of 2 cases and worse in 1" in caption
+    assert (
+        "better than NLL with some α or K in 2 of 3 cases, and worse with some α or K in 2."
+        in caption
+    )
+    assert (
+        "better than NLL with some α or K in 1 of 2 cases, and worse with some α or K in 1 "
+        in caption
+    )
     assert (
         "The largest of 5 differences is +0.300, 95 % interval +0.290 to +0.310, with K" in caption
     )
@@ -192,5 +203,5 @@ def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
 def test_the_caption_of_spellings_counts_comparisons():
     rows = [*world(0, -0.1), *world(1, 0.1, -0.1, n_spellings=2)]
     caption = spellings.caption(pd.DataFrame(rows))
-    assert "With one spelling, PRO is significantly better than NLL in 0 of 1 comp" in caption
-    assert "With several spellings, PRO is significantly better than NLL in 1 of 2" in caption
+    assert "With one spelling, PRO is significantly better than NLL at 0 of 1 points" in caption
+    assert "With several spellings, PRO is significantly better than NLL at 1 of 2" in caption
