@@ -69,9 +69,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with the α chosen on validation questions with NLL, and K = 2, by protocol."""
     chosen = table[table["choice"] == "α chosen"]
-    findings = [comparison(chosen, "PRO with the chosen α")]
+    findings = [comparison(chosen, "PRO with the chosen α", says_detectable=False)]
     for words, rows in by_protocol(table[table["choice"] == "K = 2"]):
         difference = signed_span(rows["auroc_minus_nll"])
         findings.append(f"{words}PRO with K = 2 minus NLL is {difference}.")
-    findings.append("If repeats count, the second answer is often the first again.")
     return join_caption(_SHOWN, table, *findings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,7 +77,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
         questions = experiment.questions(pair[1], *experiment.both_split_names)
         with storage.RunFolder(folder, run.info) as stored:
             stored.store_questions(questions.table, questions.source)
-        name = shlex.quote(str(folder.relative_to(experiment.generations_dir)))
+        name = shlex.quote(str(Path(*folder.parts[-3:])))
         say(f"  folder: {folder}", f"  next: pro score {name}, or pro explore {name}")
 
 
