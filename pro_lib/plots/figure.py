@@ -282,8 +282,9 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         values = some[value].clip(lower=least)
         is_below = values > some[value]
         if f"{value}_low" in some:
-            ends = (some[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
-            ax.hlines(places[~is_below], *(end[~is_below] for end in ends), style["color"], lw=1)
+            drawn = some[~is_below]
+            low, high = (drawn[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
+            ax.hlines(places[~is_below], low, high, style["color"], lw=1)
         ax.plot(values.mask(is_below), places, **{**style, "ls": ""})
         ax.plot(values[is_below], places[is_below], color=style["color"], **_ARROW)
         for place in places[some[value].isna()].to_numpy(float):
