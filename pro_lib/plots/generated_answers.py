@@ -14,8 +14,8 @@ from pro_lib.runs.run import Run
 
 # The measures, with the labels of their axes.
 _MEASURES = {
-    "n_distinct": "number of distinct answers",
-    "mass": "sum of their probabilities, at most",
+    "n_distinct": "distinct answers",
+    "mass": "sum of probabilities",
 }
 
 

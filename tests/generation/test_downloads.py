@@ -142,6 +142,7 @@ def test_certificates_are_those_of_an_independent_best_first_search(smollm, some
         assert question.status == expected_status(is_open, expected, fallback)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "gemma-3-270m" not in catalog.bundled_models(), reason="pro download gemma-3-270m was not run"
 )
