@@ -105,10 +105,11 @@ def searches(model, run: Run, shots: pd.DataFrame, ids: set[str], options: dict)
     for is_text, texts in beginnings.items():
         questions = question_set(f"fields of {'texts' if is_text else 'numbers'}", texts, shots)
         search = {"strategy": "threshold", "search_alpha": ALPHA, "max_new_tokens": 24}
-        found = pro_lib.generate(model, questions, stop=STOP[is_text], **search, **options)
-        table = found.questions[["question_id", "status"]]
-        table["field_pro"] = scoring.pro(found.log_probs(), alpha=ALPHA, search_alpha=ALPHA)
-        values = found.answers.assign(text=found.answers["text"].str.strip('"'))
+        run_of_fields = pro_lib.generate(model, questions, stop=STOP[is_text], **search, **options)
+        table = run_of_fields.questions[["question_id", "status"]]
+        table["field_pro"] = scoring.pro(run_of_fields.log_probs(), alpha=ALPHA, search_alpha=ALPHA)
+        values = run_of_fields.answers
+        values = values.assign(text=values["text"].str.strip('"'))
         groups = values[values["finished"]].groupby("question_id")
         table["values"] = table["question_id"].map(groups["text"].apply(list))
         tables.append(table)
@@ -120,11 +121,11 @@ def measured(name: str, out: Path, limit: int | None) -> pd.DataFrame:
     model = pro_lib.load_model(name)
     table = countries()
     shots = table[:N_SHOTS]
-    asked = table[N_SHOTS:][:limit]
+    others = table[N_SHOTS:][:limit]
     options = {"chat": False, "out": out}
-    questions = question_set("countries", {each: prompt(each) for each in asked["subject"]}, shots)
+    questions = question_set("countries", {name: prompt(name) for name in others["subject"]}, shots)
     run = pro_lib.generate(model, questions, strategy="greedy", max_new_tokens=64, **options)
-    fields = pro_lib.import_answers(greedy_records(model, run, asked), fields=True)
+    fields = pro_lib.import_answers(greedy_records(model, run, others), fields=True)
     rows = fields.top().merge(fields.questions[["question_id", "field", "question", "references"]])
     rows = rows.dropna(subset=["references", "value"]).rename(columns={"question": "country"})
     rows["correct"] = metrics.value_match(rows["text"].tolist(), rows["references"].tolist())

@@ -87,9 +87,9 @@ def main() -> None:
     """Let the model read the invoices and write both files."""
     texts = invoices(Random(0))
     shots = [(text, json.dumps(record)) for text, record in texts[:N_SHOTS]]
-    asked = texts[N_SHOTS:]
-    ids = [f"invoice-{n:02}" for n in range(1, len(asked) + 1)]
-    columns = {"question_id": ids, "question": [text for text, _ in asked]}
+    others = texts[N_SHOTS:]
+    ids = [f"invoice-{n:02}" for n in range(1, len(others) + 1)]
+    columns = {"question_id": ids, "question": [text for text, _ in others]}
     table = pd.DataFrame(columns).assign(references=None, split=None)
     questions = QuestionSet("invoices", table, tuple(shots), HEADER, TEMPLATE)
     model = pro_lib.load_model("smollm2-135m")
@@ -109,7 +109,7 @@ def main() -> None:
         writer = csv.DictWriter(file, ["id", *names], extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {"id": name} | record for name, (_, record) in zip(ids, asked, strict=True)
+            {"id": name} | record for name, (_, record) in zip(ids, others, strict=True)
         )
 
 

@@ -205,14 +205,14 @@ FIELDS = {"model": "{model}", "field": "{field}"}
 
 @on_a_page
 def fields_auroc() -> pd.DataFrame:
-    """AUROC of three scores on the fields of records."""
+    """Return AUROC of three scores on the fields of records."""
     row = FIELDS | {"fields": "{n_fields}", "right": "{accuracy:.1%}"}
     return pivoted(rows(f"{DATA}/fields.csv"), row, "{method}", with_interval("auroc", ".3f"))
 
 
 @on_a_page
 def fields_differences() -> pd.DataFrame:
-    """Paired differences to the NLL of the whole answer."""
+    """Return paired differences to the NLL of the whole answer."""
     table = rows(f"{DATA}/fields.csv")
     table = table[table["method"] != "NLL of the answer"]
     return pivoted(table, FIELDS, "{method} minus NLL of the answer", with_interval("difference"))
@@ -220,7 +220,7 @@ def fields_differences() -> pd.DataFrame:
 
 @on_a_page
 def fields_searches() -> pd.DataFrame:
-    """What the exact search of each field found."""
+    """Return the results of the exact search of each field."""
     columns = FIELDS | {
         "certified": "{certified:.0%}",
         "no value reaches α": "{fallback:.0%}",

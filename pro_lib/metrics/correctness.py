@@ -479,7 +479,9 @@ def rouge_and_correct(
     else:
         is_close = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
         verdicts = table.assign(rouge_l=is_close, value_match=None)
-        verdicts.loc[is_comparable, "value_match"] = value_match(texts, references).astype(object)
+        if "value_match" in (choices.correctness, *choices.by_field.values()):
+            is_equal = value_match(texts, references)
+            verdicts.loc[is_comparable, "value_match"] = is_equal.astype(object)
         table["correct"] = verdicts[choices.correctness]
         for name, rule in choices.by_field.items():
             is_ruled = (questions["field"] == name).to_numpy()

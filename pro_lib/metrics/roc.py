@@ -485,15 +485,32 @@ def tie_numbers(values: ArrayLike) -> IntArray:
         >>> tie_numbers([[0.5], [0.1], [0.5 + 1e-9]]).tolist()
         [[1], [0], [1]]
     """
-    numbers = []
-    for column in np.clip(as_floats(values), -_HUGE, _HUGE).T:
-        ordered = np.sort(column)
-        largest_ties = ordered + ROUNDING * (1 + np.abs(ordered))
-        nexts = np.searchsorted(ordered, largest_ties, side="right").tolist()
-        firsts = []
-        place = 0
-        while place < len(ordered):
-            firsts.append(place)
+    finite = np.clip(as_floats(values), -_HUGE, _HUGE)
+    order = np.argsort(finite, axis=0, kind="stable")
+    ordered = np.take_along_axis(finite, order, axis=0)
+    is_first = np.diff(ordered, axis=0, prepend=-np.inf) > _tolerance(ordered)
+    for column in range(ordered.shape[1]):
+        _cut_chains(ordered[:, column], is_first[:, column])
+    numbers = np.empty_like(order)
+    np.put_along_axis(numbers, order, is_first.cumsum(axis=0) - 1, axis=0)
+    return numbers
+
+
+def _tolerance(values: FloatArray) -> FloatArray:
+    return np.asarray(ROUNDING * (1 + np.abs(values)))
+
+
+def _cut_chains(ordered: FloatArray, is_first: Labels) -> None:
+    """Mark further first values of ties (n,) where neighbours alone would join distant values."""
+    firsts = np.flatnonzero(is_first)
+    ends = np.append(firsts[1:], len(ordered))
+    is_long = ordered[ends - 1] - ordered[firsts] > _tolerance(ordered[firsts])
+    if not is_long.any():
+        return
+    nexts = np.searchsorted(ordered, ordered + _tolerance(ordered), side="right").tolist()
+    further: list[int] = []
+    for place, end in zip(firsts[is_long].tolist(), ends[is_long].tolist(), strict=True):
+        while place < end:
+            further.append(place)
             place = nexts[place]
-        numbers.append(np.searchsorted(ordered[firsts], column, side="right") - 1)
-    return np.column_stack(numbers)
+    is_first[further] = True

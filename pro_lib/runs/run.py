@@ -450,12 +450,16 @@ def _most_frequent(values: pd.Series) -> str:
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Sort answers by question and descending probability, texts alone by how often they occur."""
+    keys = table.assign(value=-table["value"])
+    names = ["row", "value", "text", "mean"]
     is_text = table["value"].isna()
-    words = table["text"].fillna("").where(is_text, "").map(normalized_words)
-    n_equal = table.groupby(["row", words])["row"].transform("size").where(is_text, 0)
-    rank = table["rank"].where(is_text, 0)
-    keys = table.assign(value=-table["value"], n_equal=-n_equal, rank=rank)
-    order = keys.sort_values(["row", "value", "n_equal", "rank", "text", "mean"], kind="stable")
+    if is_text.any():
+        words = table["text"].fillna("").where(is_text, "").map(normalized_words)
+        n_equal = table.groupby(["row", words])["row"].transform("size")
+        rank = table["rank"].where(is_text, 0)
+        keys = keys.assign(n_equal=-n_equal.where(is_text, 0), rank=rank)
+        names = ["row", "value", "n_equal", "rank", "text", "mean"]
+    order = keys.sort_values(names, kind="stable")
     return table.loc[order.index]
 
 
