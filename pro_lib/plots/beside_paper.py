@@ -21,14 +21,21 @@ _SHOWN = (
 )
 
 
-def table() -> pd.DataFrame:
-    """Return the AUROCs of the paper's main table, with the difference to its PRO.
+def table(benchmark: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return the AUROCs of the paper's main table, and those that the figure has beside them.
 
-    Columns: dataset, model, method, auroc, auroc_minus_pro.
+    Args:
+        benchmark: the table of `benchmark` that is drawn; None returns the paper's rows only.
+
+    Returns:
+        The columns dataset, model, method, auroc and auroc_minus_pro.
     """
     printed = catalog.paper("main_table")
     difference = difference_to("PRO", printed, ["dataset", "model"])
-    return printed.assign(auroc_minus_pro=difference)
+    printed = printed.assign(auroc_minus_pro=difference)
+    if benchmark is None:
+        return printed
+    return pd.concat([printed, _compared(benchmark)[list(printed)]], ignore_index=True)
 
 
 def same_settings(table: pd.DataFrame) -> pd.DataFrame:

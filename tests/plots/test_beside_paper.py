@@ -42,6 +42,15 @@ def test_printed_differences_are_to_the_papers_own_pro():
     assert rows.loc["SD", "auroc_minus_pro"] == pytest.approx(0.799 - 0.819)
 
 
+def test_the_table_has_every_value_that_is_drawn():
+    table = beside_paper.table(TABLE)
+    assert list(table) == list(PRINTED)
+    drawn = table[len(PRINTED) :]
+    # PRO with α chosen on validation alone
+    assert drawn["method"].tolist() == 2 * ["PRO", "NLL", "SE", "SE"]
+    assert drawn["auroc_minus_pro"].tolist() == 2 * [0.0, -0.02, 0.03, -0.04]
+
+
 def test_only_settings_of_the_paper_stand_beside_it():
     assert beside_paper.same_settings(TABLE).empty
     named = TABLE.head(5).assign(dataset="mandarjoshi/trivia_qa", model="google/gemma-2b")
