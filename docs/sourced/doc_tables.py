@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 
+from pro_lib.app.cli import pro
 from pro_lib.app.parameters import Parameters, default_values, help_texts
 from pro_lib.evaluation.methods import BUILT_IN, INPUTS, METHODS
 
@@ -445,6 +447,16 @@ def methods() -> pd.DataFrame:
         link = f"[{source}]({PAPERS[source]})" if source else "–"
         lines.append([name, METHODS[name].meaning, link])
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
+
+
+@on_a_page
+def score_options() -> pd.DataFrame:
+    """Return the options of `pro score` with their help."""
+    command = pro.commands["score"]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    records = [each.get_help_record(click.Context(command)) for each in options]
+    lines = [[f"`{names}`".replace("|", r"\|"), effect] for names, effect in records]
+    return pd.DataFrame(lines, columns=["option", "effect"])
 
 
 @on_a_page
