@@ -238,29 +238,6 @@ def audit_choices() -> pd.DataFrame:
 
 
 @on_a_page
-def intervals_coverage() -> pd.DataFrame:
-    """Return how often the intervals of single AUROCs contain the true value."""
-    table = rows(f"{DATA}/coverage.csv")
-    cells = table.assign(
-        below=table["covered"] < 0.93,
-    ).groupby("scores", sort=False)
-    summary = cells.agg(
-        n=("covered", "size"),
-        lowest=("covered", "min"),
-        below=("below", "sum"),
-        delong=("delong", "min"),
-    )
-    columns = {
-        "scores": "{scores}",
-        "cells": "{n}",
-        "lowest": "{lowest:.3f}",
-        "below 0.93": "{below}",
-        "DeLong, lowest": "{delong:.3f}",
-    }
-    return written(summary.reset_index(), columns)
-
-
-@on_a_page
 def intervals_differences() -> pd.DataFrame:
     """Return how often the intervals of differences contain the true value, and their power."""
     table = rows(f"{DATA}/difference_intervals.csv")
