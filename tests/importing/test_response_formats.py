@@ -15,7 +15,7 @@ from pydantic import create_model
 from test_damaged_input import places_of, vllm_output
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import from_openai, import_answers
+from pro_lib.importing.importers import import_answers
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 
 TOKENS = [(" Par", -0.25), ("is", -0.5)]
@@ -268,7 +268,7 @@ def test_a_response_of_every_server_is_read_in_every_wrapping(write, response_fo
 @pytest.mark.parametrize("kind", [dict, SimpleNamespace, of_pydantic])
 def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind):
     wrapped = {"question_id": "7", "question": "Capital?", "references": ["Paris"], "split": "test"}
-    run = from_openai(
+    run = import_answers(
         [
             as_objects(response_format(), kind),
             wrapped | {"response": as_objects(response_format(), kind)},
@@ -296,7 +296,7 @@ def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_ref
     with pytest.raises(
         RunError, match=r"none of the 1 answers is finished; their finish reasons are (?i:[a-z_]+)$"
     ):
-        from_openai([cut])
+        import_answers([cut])
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_every_word_for_an_ending_is_known_or_said(word):
     elif reason not in ("", "cut"):
         said = pytest.warns(UserWarning, match="^1 answers .* are left out: entry 2, choice 0$")
     with said:
-        run = from_openai(entries)
+        run = import_answers(entries)
     assert run.reasons().tolist() == ["", reason]
     assert run.answers["finished"].tolist() == [True] + [is_natural] * (reason in ("", "cut"))
     assert run.log_probs()[0, 0] == -0.75
@@ -375,7 +375,7 @@ def test_damage_leads_to_one_sentence_and_to_no_other_number(write, response_for
     n_refused = 0
     for response in damage(response_format()):
         try:
-            run = from_openai([response])
+            run = import_answers([response])
         except RunError:
             n_refused += 1
         else:

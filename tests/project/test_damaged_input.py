@@ -33,7 +33,7 @@ from pro_lib import importing, runs
 from pro_lib.app import experiment
 from pro_lib.common.catalog import ROOT
 from pro_lib.generation import models
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.label_tables import read_labels
 from pro_lib.questions import question_sets
 from pro_lib.runs import storage
 from pro_lib.scoring import similarity
