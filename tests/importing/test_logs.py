@@ -71,7 +71,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = importing.from_records(BOX)
+    run = importing.import_answers(BOX)
     table = score_answers(run).rows
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
@@ -88,7 +88,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.from_records(flat)).rows
+    again = score_answers(importing.import_answers(flat)).rows
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
     for name in ("SC", "Deg", "SE"):
@@ -103,7 +103,7 @@ def test_texts_beside_log_probabilities_are_read_and_counted():
     n_texts = len(BOX[0]["answers"])
     words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first to question 'a'\)"
     with pytest.warns(UserWarning, match=words):
-        run = importing.from_records(mixed)
+        run = importing.import_answers(mixed)
     np.testing.assert_array_equal(run.answers["log_prob"], [np.nan] * n_texts + [-1.0])
     page = explorer.run_data(run)
     assert [len(answers) for answers in page["answers"]] == [0, 1]
