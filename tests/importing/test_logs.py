@@ -19,30 +19,6 @@ from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
 HERE = Path(__file__).parents[1]
-LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py
-SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djamena"]}
-TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
-# By log: the log-probabilities that it holds, and its verdicts.
-READ = {
-    "lm_eval_samples.jsonl": ([math.nan] * 6, None),  # one verdict of three samples
-    "lm_eval_texts.jsonl": ([math.nan] * 2, [True, False]),
-    "lm_eval_choices.jsonl": ([-0.25, -2.0, -1.5, -0.75], [True, None, None, True]),
-}
-
-
-@pytest.mark.parametrize("name", READ)
-@pytest.mark.filterwarnings("ignore:2 answers that another filter judges again are left out")
-def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
-    run, (log_probs, verdicts) = importing.import_answers(LOGS / name), READ[name]
-    np.testing.assert_array_equal(run.answers["log_prob"], log_probs)
-    assert run.answers["finished"].all()
-    assert ("correct" in run.answers) == (verdicts is not None)
-    assert verdicts is None or run.answers["correct"].tolist() == verdicts
-    if len(log_probs) == 6:
-        names = run.answers["question_id"].replace({"0": "peru", "1": "chad"})
-        assert list(zip(names, run.answers["text"], strict=True)) == TEXTS
-    assert run.questions["question"].tolist() == ["Capital of Peru?", "Capital of Chad?"]
-    assert [row[0] for row in run.questions["references"]] == ["Lima", "N'Djamena"]
 
 
 def test_a_zipped_log_of_inspect_ai_is_named(tmp_path):

@@ -40,7 +40,7 @@ from pro_lib.scoring import similarity
 
 SECONDS, MEGABYTES = 10, 1024
 SEED = os.environ.get("WALL_SEED", "0")
-LOGS = Path(__file__).parents[1] / "golden" / "logs"
+LOGS = Path(__file__).parents[1] / "data" / "answers"
 # Inputs a reader: more than 1,000 and 10,000 for all of them together.
 HOW_MANY = {"quick": 20, "all": 76, "trials": 780}
 MODEL_SHARE = 0.1  # loading a model takes a second
