@@ -1,10 +1,14 @@
 """Workers on a local Ray cluster, some of them killed, write the run of the local engine."""
 
 import gc
+import itertools
 import os
+import pickle
 import signal
+import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -111,11 +115,43 @@ def actors():
     ]
 
 
-def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):
+class Pool:
+    """Stands in for the pool of Ray: it gives the parts to its actors in turn."""
+
+    def __init__(self, actors):
+        self.actors = itertools.cycle(actors)
+
+    def map_unordered(self, call, parts):
+        return [call(next(self.actors), part) for part in parts]
+
+
+def actor_here(**_):
+    """Stand in for `ray.remote`: an actor of this process, made of pickled arguments."""
+
+    def made(kind, *arguments):
+        worker = kind(*pickle.loads(pickle.dumps(arguments)))
+        return SimpleNamespace(make=SimpleNamespace(remote=worker.make))
+
+    return lambda kind: SimpleNamespace(remote=partial(made, kind))
+
+
+@pytest.fixture(params=["pretended", pytest.param("real", marks=pytest.mark.slow)])
+def engine(request, monkeypatch):
+    """Ray on this machine, or its calls in this process, which start no workers."""
+    if request.param == "real":
+        request.getfixturevalue("cluster")
+        return
+    calls = {"remote": actor_here, "kill": lambda _: None, "is_initialized": lambda: True}
+    calls |= {"cluster_resources": dict, "util": SimpleNamespace(ActorPool=Pool)}
+    errors = SimpleNamespace(RayActorError=RuntimeError, RayTaskError=RuntimeError)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(**calls, exceptions=errors))
+
+
+@pytest.mark.usefixtures("engine")
+def test_two_workers_leave_the_tables_of_the_local_engine(model, tmp_path):
     questions = question_sets.load_questions("world-facts", limit=23)
-    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {
-        "strategy": "threshold"
-    }
+    options = OPTIONS | {"strategy": "threshold"}
+    del options["n_answers"]
     generate(model, questions, out=tmp_path / "local", **options)
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local")
