@@ -11,7 +11,7 @@ from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.importing.records import split_records
+from pro_lib.importing.splits import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
@@ -116,7 +116,7 @@ def mixed_records(n_log_probs):
         references = ["yes" if n % 3 else "else"]
         records.append({"question_id": f"q{n}", "references": references, "answers": answers})
     with pytest.warns(UserWarning, match="answers have no log-probability"):
-        return importing.from_records(records)
+        return importing.import_answers(records)
 
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():

@@ -27,7 +27,7 @@ def records(n_texts, *, n_copies=1, relation=None):
         answers = [best | {"correct": right}, other]
         rows.append({"question_id": row, "question": f"Question {text}?", "answers": answers})
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        run = importing.from_records(rows)
+        run = importing.import_answers(rows)
     if relation:
         run.questions["relation"] = [relation(text) for text in texts]
     return run

@@ -126,7 +126,7 @@ def test_causes_are_estimated_from_the_labels(complete):
     for question_id, row in zip(exact.answers["question_id"], exact.log_probs, strict=True):
         answers = [{"text": str(place), "log_prob": value} for place, value in enumerate(row)]
         records.append({"question_id": question_id, "answers": answers})
-    table = causes.table(estimated, importing.from_records(records))
+    table = causes.table(estimated, importing.import_answers(records))
     assert set(table["judge"]) == {"labels"}
     unchanged = table[table["cause"] == "nothing changed"]
     np.testing.assert_allclose(unchanged["auroc_minus_nll"], by_truth["auroc_minus_nll"])

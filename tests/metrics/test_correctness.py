@@ -140,6 +140,7 @@ def test_what_nothing_is_left_of_matches_nothing(match, text, reference, is_matc
         ("1,000", "1000", True),  # not a number of JSON, so as in an exact match
         ("ACME, Inc.", "Acme Inc", True),
         ("Nancy", "nancy", True),
+        ("NaN", "nan", True),
         ("true", "TRUE", True),
         ("null", "none", False),
         ("", "", True),

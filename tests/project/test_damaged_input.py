@@ -27,7 +27,7 @@ import pytest
 from conftest import ROOT
 
 from pro_lib import importing
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.label_tables import read_labels
 from pro_lib.questions import question_sets
 
 SECONDS, MEGABYTES = 10, 1024

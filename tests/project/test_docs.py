@@ -60,7 +60,7 @@ def test_json_blocks_are_records_or_questions(tmp_path):
         if block.language == "json":
             path.write_text(block.text)
             if "answers" in block.text:
-                assert len(pro_lib.importing.from_records(path).answers) > 0, block.name
+                assert len(pro_lib.import_answers(path).answers) > 0, block.name
             else:
                 assert len(pro_lib.questions.read_questions(path, columns={}).table) > 0, block.name
 

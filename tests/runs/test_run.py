@@ -49,7 +49,7 @@ def run_of(rows, ids="abc"):
     for name, *values in rows:
         answer = dict(zip(COLUMNS, values, strict=True))
         records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
-    return importing.from_records([*records.values()])
+    return importing.import_answers([*records.values()])
 
 
 def means(run, **options):
@@ -61,7 +61,7 @@ def texts(table):
 
 
 def records_run(*answers):
-    return importing.from_records([{"question_id": "a", "answers": list(answers)}])
+    return importing.import_answers([{"question_id": "a", "answers": list(answers)}])
 
 
 @pytest.fixture
