@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pro_lib.common import reasons
-from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value
+from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value, value_at
 from pro_lib.common.thoughts import without_thoughts
 from pro_lib.importing.answers import (
     NO_FINISH_REASON,
@@ -19,11 +19,15 @@ from pro_lib.importing.answers import (
     contradiction,
 )
 from pro_lib.importing.response_formats import (
+    BLOCKED,
     GEMINI_ENDINGS,
+    HIDDEN_TOKENS,
     NATURAL,
     NOT_ENDED,
+    THOUGHT_FIELDS,
+    THOUGHT_TYPES,
+    USAGE,
     ResponseFormat,
-    value_at,
 )
 from pro_lib.importing.token_alignment import (
     DIFFERENT,
@@ -42,33 +46,6 @@ _AFTER_SAMPLING = (
     "the probabilities are those after the sampling filters, not the model's; "
     "ask a llama.cpp server of the last two years for n_probs=1 without post_sampling_probs"
 )
-# Types of the parts of a message that are thoughts.
-_THOUGHT_TYPES = {
-    "reasoning",
-    "reasoning_content",
-    "reasoning_text",
-    "redacted_thinking",
-    "thinking",
-    "thought",
-}
-# Fields of a message or a choice in which servers return the thought.
-_THOUGHT_FIELDS = frozenset(
-    (
-        "reasoning_content",
-        "reasoning",
-        "reasoning_details",
-        "thinking",
-        "thinking_blocks",
-        "reasoning_text",
-    )
-)
-# The numbers of tokens in hidden thoughts, and the reason why a prompt has no answer.
-_USAGE = "usage || usageMetadata || usage_metadata"
-_HIDDEN_TOKENS = (
-    "completion_tokens_details.reasoning_tokens || output_tokens_details.reasoning_tokens || "
-    "thoughtsTokenCount || thoughts_token_count || output_token_details.reasoning"
-)
-_BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
 # The names of the parts of a token, by format.
 _LOG_PROB_NAMES = ("logProbability", "log_probability")
 _TEXT_NAMES = ("token", "decoded_token", "text")
@@ -86,10 +63,10 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
             reason = "stop" if fields.get("finished", True) is True else "length"
             yield Answer(**fields, token_texts=choice.get("tokens"), reason=reason)
         return
-    if not choices and value_at(body, _BLOCKED):
+    if not choices and value_at(body, BLOCKED):
         yield Answer(reason="content_filter")
-    usage = as_mapping(value_at(body, _USAGE))
-    has_hidden_thoughts = bool(usage and value_at(usage, _HIDDEN_TOKENS))
+    usage = as_mapping(value_at(body, USAGE))
+    has_hidden_thoughts = bool(usage and value_at(usage, HIDDEN_TOKENS))
     # The counts of several choices are those of all together.
     items = usage.items() if len(choices) == 1 else ()
     usage = {name: count for name, count in items if type(count) is int}
@@ -116,8 +93,8 @@ def _answer(
     specific = inner_value(message, "provider_specific_fields")
     for place in (choice, message, choice.get("additional_kwargs"), specific):
         # Few messages have a field with a thought, and this is asked of every answer.
-        if isinstance(place, dict) and not _THOUGHT_FIELDS.isdisjoint(place):
-            has_thoughts = has_thoughts or any(place.get(name) for name in _THOUGHT_FIELDS)
+        if isinstance(place, dict) and not THOUGHT_FIELDS.isdisjoint(place):
+            has_thoughts = has_thoughts or any(place.get(name) for name in THOUGHT_FIELDS)
     position = choice.get("index")
     return Answer(
         text,
@@ -156,7 +133,7 @@ def _text_of_parts(content: object) -> tuple[object, bool]:
         if isinstance(part, dict):
             kind = part.get("type")
             is_thought = part.get("thought") is True or "reasoningContent" in part
-            if is_thought or (isinstance(kind, str) and kind in _THOUGHT_TYPES):
+            if is_thought or (isinstance(kind, str) and kind in THOUGHT_TYPES):
                 has_thoughts = True
             elif part.get("text") is not None:
                 texts.append(part["text"])

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
+from pro_lib.importing import harness
 from pro_lib.importing.answers import NO_FINISH_REASON, RUN_COLUMNS, LeftOut, Problem, error_of
 from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.fields import with_fields
@@ -30,7 +31,6 @@ NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 _OPTIONAL_COLUMNS = ("correct", "mean_log_prob", "rouge_l")
 _COPY = Problem("")
 _DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
-_OTHER_FILTER = Problem("", words="that another filter judges again")
 _NO_LOG_PROB = Problem(reasons.NO_LOG_PROBS, "logprobs are missing")
 # The values of verdicts; partly right (P) is neither right nor wrong.
 _VERDICTS = {"C": True, "I": False, "N": False, "P": None, 1: True, 0: False, None: None}
@@ -174,7 +174,7 @@ class Reading:
             table = self._questions()
         else:
             table = self._paired_questions(questions)
-        self._choose_filters()
+        harness.leave_out_filters(responses)
         for owner in np.unique(self.owners):
             response = responses[owner]
             if response.problem is not None:
@@ -221,15 +221,6 @@ class Reading:
             return RunInfo(dataset, model, "records")
         name = first.response_format.name if first.response_format else ""
         return RunInfo(unzipped(path).stem, name, name)
-
-    def _choose_filters(self) -> None:
-        """Leave out the lines of lm-evaluation-harness about another filter than the first."""
-        first_filters: dict[str, str] = {}
-        for response in self.responses:
-            if response.filter is not None and response.problem is None:
-                name = str(response.filter)
-                if first_filters.setdefault(str(response.question_id), name) != name:
-                    response.problem = _OTHER_FILTER
 
     def _questions(self) -> pd.DataFrame:
         """Return the questions of the responses, and set problems of contradictory responses."""
@@ -302,22 +293,14 @@ class Reading:
             self.verdict_notes.append(note)
 
     def _set_verdicts(self, name: str) -> None:
-        """Set the verdicts of the answers of each response to those of a name.
-
-        lm-evaluation-harness judges the best of several choices, but none of several samples.
-        """
+        """Set the verdicts of the answers of each response to those of a name."""
         rows_by_owner: dict[int, list[int]] = {}
         for row, owner in enumerate(self.owners):
             rows_by_owner.setdefault(owner, []).append(row)
-        log_probs = self.columns["log_prob"]
         for owner, rows in rows_by_owner.items():
             response = self.responses[owner]
-            if response.is_of("lm-eval") and len(rows) > 1:
-                if any(log_probs[row] is None for row in rows):
-                    continue
-                by_length = name.endswith("norm")
-                sizes = {row: len(self.columns["text"][row]) if by_length else 1 for row in rows}
-                rows = [max(rows, key=lambda row: log_probs[row] / max(sizes[row], 1))]
+            if response.is_of("lm-eval"):
+                rows = harness.judged_rows(name, rows, self.columns)
             for row in rows:
                 self.columns["correct"][row] = _VERDICTS[(response.verdicts or {}).get(name)]
 
