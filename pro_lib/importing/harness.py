@@ -65,14 +65,14 @@ def log_fields(line: dict) -> dict[str, Any]:
     }
 
 
-def leave_out_filters(responses: Iterable[Response]) -> None:
-    """Set the problem of the lines about another filter than the first of their question."""
+def reject_other_filters(responses: Iterable[Response]) -> None:
+    """Reject the lines about another filter than the first of their question."""
     first_filters: dict[str, str] = {}
     for response in responses:
         if response.filter is not None and response.problem is None:
             name = str(response.filter)
             if first_filters.setdefault(str(response.question_id), name) != name:
-                response.problem = _OTHER_FILTER
+                response.reject(_OTHER_FILTER)
 
 
 def judged_rows(metric: str, rows: list[int], columns: Mapping[str, list]) -> list[int]:

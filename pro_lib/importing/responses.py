@@ -17,7 +17,7 @@ from pro_lib.importing.conversations import (
     conversations_of,
     without_answer,
 )
-from pro_lib.importing.parsing import answers_of
+from pro_lib.importing.response_answers import answers_of
 from pro_lib.importing.response_formats import (
     MODELS,
     RESPONSE_FORMATS,
@@ -124,6 +124,26 @@ class Response:
     def score_columns(self) -> dict[str, float]:
         """The scores that a record contains, by their columns in a run."""
         return {f"score_{method}": score for method, score in (self.scores or {}).items()}
+
+    @property
+    def content_key(self) -> int | None:
+        """A hash of its id, question, texts and numbers, or None if it cannot be a copy."""
+        if self.served_id is None or self.problem is not None or self.verdicts:
+            return None
+        question = (self.question_id, self.question, self.conversation)
+        try:
+            contents = tuple(
+                (answer.position, answer.reason, answer.text, tuple(answer.token_log_probs or ()))
+                for answer in self.answers
+            )
+            return hash((self.served_id, question, contents))
+        except TypeError:  # a value of another kind, which the check refuses
+            return None
+
+    def reject(self, problem: Problem) -> None:
+        """Set why the response is not used, unless it has a problem already."""
+        if self.problem is None:
+            self.problem = problem
 
     def share_values(self, previous: "Response") -> None:
         """Use the values of the previous response where they are equal, which saves memory."""
@@ -329,7 +349,7 @@ def _parsed(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
     if _is_stream_piece(fields):
-        response.problem = STREAM_PIECE
+        response.reject(STREAM_PIECE)
         return response
     served_id = value_at(fields, SERVED_IDS)
     response.served_id = served_id if isinstance(served_id, (str, int)) else None
@@ -346,7 +366,7 @@ def _parsed(response: Response, body: object, entry: dict) -> Response:
         message = "it holds no answers" if is_empty else None
     if message is not None:
         words = "the response failed" + (f" ({message})" if message else "")
-        response.problem = Problem(reasons.FAILED, words)
+        response.reject(Problem(reasons.FAILED, words))
     if response_format is not None and response_format.log is not None:
         log = response_format.log(fields)
         if response.question is not None:

@@ -279,6 +279,11 @@ def test_what_a_client_gives_back_is_read_as_a_file_of_it(response_format, kind)
     assert run.info.dataset == "responses"
 
 
+def test_only_a_log_has_a_filter_that_leaves_out_answers():
+    entries = [{"question_id": "q", "filter": n, "response": chat() | {"id": n}} for n in range(2)]
+    assert len(import_answers(entries).answers) == 2
+
+
 @pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 @pytest.mark.parametrize("response_format", BARE)
 def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(
