@@ -138,7 +138,7 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "probabilities."
         ]
     has_alpha = any(name in scored.methods for name in scored.evaluation.alpha_names)
-    if not has_alpha and scored.alpha.reported is None:
+    if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]
     n_texts_alone = scored.run.n_texts_alone()

@@ -1,4 +1,4 @@
-"""An evaluation: judged answers with their scores, and the splits for choosing and reporting α."""
+"""An evaluation: judged answers with their scores."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -317,38 +317,3 @@ class Evaluation:
                 rejected = 1 - match[correct].mean()
                 words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
         return words
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The validation questions and the reported questions of one model and dataset.
-
-    Attributes:
-        pool: all judged validation questions.
-        reported: the judged questions to report.
-        n_validation: the number of validation questions that α is chosen on; None for all.
-        seed: the seed with which they are drawn from the pool.
-        alphas: the values that α is chosen from; None for those of `alpha_grid`.
-    """
-
-    pool: Evaluation
-    reported: Evaluation
-    n_validation: int | None = 100
-    seed: int = 0
-    alphas: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        """Keep the judged questions."""
-        object.__setattr__(self, "pool", self.pool.judged)
-        object.__setattr__(self, "reported", self.reported.judged)
-
-    @cached_property
-    def validation(self) -> Evaluation:
-        """The questions that α is chosen on."""
-        if self.n_validation is None:
-            return self.pool
-        return self.pool.drawn(self.n_validation, seed=self.seed)
-
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"

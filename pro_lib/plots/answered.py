@@ -8,8 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
@@ -62,7 +61,7 @@ def table(
     """
     reported = splits.reported
     judgement = reported.judgement
-    alphas = {"PRO": chosen_alpha(splits)}
+    alphas = {"PRO": splits.alpha()}
     scores = reported.with_pro(alphas)
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
     # The accuracy on very few questions varies much.

@@ -30,7 +30,7 @@ from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Splits, chosen_alpha, evaluate
+from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
 from pro_lib.labels.estimates import estimate_words
 from pro_lib.labels.session import LabelSession
@@ -565,7 +565,7 @@ def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
     run = replace(RUN, questions=RUN.questions.assign(split=splits))
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
     pool = evaluate(run.select(split="validation"))
-    chosen = chosen_alpha(Splits(pool, evaluate(run.select(split="test"))))
+    chosen = Splits(pool, evaluate(run.select(split="test"))).alpha()
     assert session.alphas["PRO"] == chosen
     words = f"PRO has α = {chosen:g}, chosen by ROUGE-L > 0.3 on 20 validation questions"
     assert words in estimates_of(session)["alpha"]

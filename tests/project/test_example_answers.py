@@ -70,7 +70,7 @@ def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll
     judged = scored.evaluation.judged
     assert (len(scored.rows), scored.n_judged, judged.n_correct) == (788, 788, 269)
     assert judged.answers["cluster"].nunique() == 13
-    assert (scored.alpha.alpha, int(scored.alpha.reported.sum())) == (0.05, 523)
+    assert (scored.alpha.alpha, int(scored.alpha.is_reported.sum())) == (0.05, 523)
     n_kept = scored.rows["n_kept"]
     assert (int((n_kept > 1).sum()), int(n_kept.max())) == (350, 6)
 
