@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +56,10 @@ class Splits:
     def alpha(self, name: str = "PRO") -> float:
         """Return the best α on the validation questions, of PRO or another score that needs one."""
         return select_alpha(self.validation, alphas=self.alphas, name=name)
+
+    def alphas_of(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the best α of each of these scores that needs one, by name."""
+        return {name: self.alpha(name) for name in names if name in self.reported.alpha_names}
 
     def sentence(self) -> str:
         """Return sentences about the questions that α is chosen on, and about those reported."""

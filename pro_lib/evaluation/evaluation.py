@@ -194,7 +194,7 @@ class Evaluation:
         for name, alpha in alphas.items():
             known_name = name if name in self.alpha_scores else "PRO"
             scores[name] = self.pro(alpha, name=known_name)
-        return pd.DataFrame(scores).join(self.baselines)
+        return pd.DataFrame(scores, index=self.baselines.index).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return a random sample of the questions, in their order.

@@ -144,7 +144,7 @@ def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[s
         choice = default_alpha(reported.search_alpha, why=why)
         return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
     splits = Splits(pool.with_methods_of(reported), reported)
-    alphas = {name: splits.alpha(name) for name in splits.pool.alpha_names}
+    alphas = splits.alphas_of(splits.pool.alpha_names)
     n_questions = len(splits.validation.answers)
     words = f"{pool.rule} on {n_questions} validation questions, as notebook 10 does by default"
     return alphas, f"PRO has α = {alphas['PRO']:g}, chosen by {words}."

@@ -74,7 +74,7 @@ def table(
     if label_sample is not None:
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
-    alphas = {name: splits.alpha(name) for name in reported.alpha_names}
+    alphas = splits.alphas_of(reported.alpha_names)
     scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
     alphas[_SAME_ALPHA] = alphas["PRO"]
     scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)

@@ -65,7 +65,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     """
     estimated = setting.sample.with_labels(setting.splits.reported)
     judged = estimated.without_labels()
-    alphas = {name: setting.splits.alpha(name) for name in estimated.alpha_names}
+    alphas = setting.splits.alphas_of(estimated.alpha_names)
     scores = estimated.with_pro(alphas)
     first = [name for name in ("NLL", "PRO") if name in scores]
     scores = scores[[*first, *scores.columns.drop(first)]]

@@ -51,10 +51,10 @@ def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFra
         A setting has no rows if its validation answers are all correct or all wrong, because
         nothing can be fitted.
     """
-    alphas = {"PRO": splits.alpha()}
     if methods is None:
         every = ["PRO", *splits.reported.baselines]
         methods = [name for name in every if kinds_of_figures(name) == 3]
+    alphas = splits.alphas_of(methods)
     parts = []
     for name, fitted in calibrations(splits, alphas, methods).items():
         bins = fitted.table.rename(columns=_RENAMED)
