@@ -85,7 +85,7 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
     """Return the verdict on a method, the counts of questions and answers, and α."""
-    lines = [scored.verdict(method), *_count_lines(scored), *_alpha_lines(scored)]
+    lines = [scored.separation_sentence(method), *_count_lines(scored), *_alpha_lines(scored)]
     if not scored.n_judged:
         lines.append(NOT_JUDGED)
     elif scored.reported.one_class():
@@ -220,7 +220,7 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
         "rule": None,
         "accuracy": None,
-        "verdict": scored.verdict(mistrust.method) or None,
+        "verdict": scored.separation_sentence(mistrust.method) or None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,
         "most_certain": None,

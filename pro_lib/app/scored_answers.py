@@ -199,7 +199,7 @@ class ScoredAnswers:
         columns = ["auroc", "auroc_low", "auroc_high"]
         return Estimate(*self.comparison.set_index("method").loc[method, columns])
 
-    def verdict(self, method: str) -> str:
+    def separation_sentence(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
         auroc = self.separation(method)
         if np.isnan(auroc.value):

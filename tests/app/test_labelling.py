@@ -242,7 +242,7 @@ def test_labels_of_a_file_without_questions_count_and_a_sentence_says_so(labelle
     assert note.startswith("Labels from before label files contained the question")
     assert state["n_given"] == 22
     estimated = LabelSample.read(session.path).with_labels(evaluate(RUN))
-    assert estimated.labels.counts["n_labels"] == 20
+    assert estimated.sampled_judgement.counts["n_labels"] == 20
     assert estimated.cautions().endswith(note)
 
 
@@ -254,7 +254,7 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 ):
     run, beginnings = CHANGES[change]
     estimated = LabelSample.read(labelled / "run.labels.jsonl").with_labels(evaluate(run))
-    assert estimated.labels.counts["n_labels"] == n_labels
+    assert estimated.sampled_judgement.counts["n_labels"] == n_labels
     for beginning in beginnings:
         assert f"{beginning}: 22." in estimated.cautions()
 
@@ -526,7 +526,7 @@ def disputed(folder, places):
 def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_other(tmp_path):
     disputed(tmp_path, [1, 4, 6])
     before = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
-    assert before.labels.counts["n_disputed"] == 3
+    assert before.sampled_judgement.counts["n_disputed"] == 3
     judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
     state = judge.reply("open")
     assert (state["n_given"], state["n_left"], state["n_requests"]) == (0, 3, 3)
@@ -539,7 +539,7 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
     assert (state["answer"], state["n_left"], state["disagreements"]) == (None, 0, [])
     assert (state["agreement"][0]["n_same"], state["agreement"][0]["n_both"]) == (27, 30)
     after = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
-    counts = after.labels.counts
+    counts = after.sampled_judgement.counts
     assert (counts["n_disputed"], counts["n_undecided"], counts["n_labels"]) == (0, 0, 30)
     changed = judge.reply("change", 3, None, place=0)
     assert changed["n_given"] == 3

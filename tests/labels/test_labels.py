@@ -311,7 +311,7 @@ def test_a_label_that_copies_share_counts_once():
     judged = repeated(40, 20)
     truth = {f"q{number}": number % 2 == 0 for number in range(40)}
     plan, labels = label_all(LabelPlan.create(judged, n_labels=20), truth)
-    judgement = sample_of(plan, labels).with_labels(judged).labels
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert judgement.counts["n_labels"] == 20
     np.testing.assert_allclose(judgement.accuracy_at(np.zeros(40), [40]).value, 0.5)
 
@@ -344,7 +344,7 @@ def test_with_all_labels_the_tables_hold_what_is_true():
     assert judges["judge"].tolist() == ["rouge_l", "alias_match", "exact_match"]
     np.testing.assert_allclose(judges["accuracy"], correct.mean())
     np.testing.assert_allclose(judges["agreement"], (judged.correct == correct).mean())
-    judgement = sample.with_labels(judged, scope="questions").labels
+    judgement = sample.with_labels(judged, scope="questions").sampled_judgement
     covered = judgement.accuracy_at(scores["NLL"], [20, 80])
     sure = scores["NLL"].rank() <= 20
     np.testing.assert_allclose(covered.value, [correct[sure].mean(), correct.mean()])
@@ -374,7 +374,7 @@ def test_too_few_labels_estimate_nothing_and_the_tables_say_why(n_labels):
     judges = sample.judge_agreement(judged)
     assert judges["shown"].str.contains(r"^only \d+ labels; 20 are needed$").all()
     assert judges[["accuracy", "agreement"]].isna().all(axis=None)
-    judgement = sample.with_labels(judged).labels
+    judgement = sample.with_labels(judged).sampled_judgement
     assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
 
 
