@@ -55,7 +55,7 @@ class SampledEvaluation:
         order = np.argsort(ids, kind="stable")
         answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
         judgement = sample.judgement(answers)
-        reported = replace(answers.evaluation, labels=judgement)
+        reported = replace(answers.evaluation, sampled_judgement=judgement)
         labels = judgement.merged["correct"].iloc[judgement.codes]
         by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         is_pool = (split == "validation") & ~is_labelled

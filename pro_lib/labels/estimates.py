@@ -113,7 +113,7 @@ class LabelSample:
             The planned questions, with the labels as its judgement.
         """
         answers = self.planned_answers(evaluation)
-        return replace(answers.evaluation, labels=self.judgement(answers, scope=scope))
+        return replace(answers.evaluation, sampled_judgement=self.judgement(answers, scope=scope))
 
     def judgement(self, answers: Answers, *, scope: Scope = "population") -> SampledVerdicts:
         """Return the labels as the judgement of answers of the plan."""

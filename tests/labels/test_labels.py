@@ -292,7 +292,7 @@ def test_a_label_that_copies_share_counts_once():
     judged = repeated(40, 20)
     truth = {f"q{number}": number % 2 == 0 for number in range(40)}
     plan, labels = label_all(LabelPlan.create(judged, n_labels=20), truth)
-    judgement = sample_of(plan, labels).with_labels(judged).labels
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert judgement.counts["n_labels"] == 20
     np.testing.assert_allclose(judgement.accuracy_at(np.zeros(40), [40]).value, 0.5)
 
@@ -344,7 +344,7 @@ def test_too_few_labels_estimate_nothing_and_the_tables_say_why(n_labels):
     judges = sample.judge_agreement(judged)
     assert judges["shown"].str.contains(r"^only \d+ labels; 20 are needed$").all()
     assert judges[["accuracy", "agreement"]].isna().all(axis=None)
-    judgement = sample.with_labels(judged).labels
+    judgement = sample.with_labels(judged).sampled_judgement
     assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
 
 
