@@ -122,17 +122,31 @@ def scores_at_alphas(
     return table[[*first, *table.columns.drop(first)]]
 
 
-def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[str, float], str]:
-    """Choose α on validation questions by their automatic judge, as notebook 10 does by default.
+def prepare_answers(
+    evaluation: Evaluation, pool: Evaluation | None
+) -> tuple[Evaluation, dict[str, float], str]:
+    """Return the answers of the labelled split in the order of their ids, and α of their scores.
+
+    The page and `pro score` need the same order, because the folds of the label model depend on it.
+    A file may have the questions in random order.
 
     Args:
-        pool: the validation questions; None if there are none.
-        reported: the answers that are labelled.
+        evaluation: the answers that are labelled.
+        pool: the validation questions, which choose α by their automatic judge, as notebook 10 does
+            by default; None if there are none.
 
     Returns:
-        α of each score that needs one, and a sentence about α of PRO, which is empty for texts
-        without log-probabilities.
+        The answers; α of each score that needs one; and a sentence about α of PRO, which is empty
+        for texts without log-probabilities.
     """
+    ids = evaluation.answers["question_id"].to_numpy(object)
+    ordered = evaluation.rows(np.argsort(ids, kind="stable"))
+    return ordered, *_alphas_without_labels(pool, ordered)
+
+
+def _alphas_without_labels(
+    pool: Evaluation | None, reported: Evaluation
+) -> tuple[dict[str, float], str]:
     if np.isnan(reported.log_probs).all():
         return {}, ""
     problem = "there are no validation questions"

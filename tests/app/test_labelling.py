@@ -560,7 +560,12 @@ def test_an_adjudicator_needs_a_name_without_labels(tmp_path):
 
 
 def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
-    assert opened(tmp_path).alpha_sentence.startswith("PRO has α = 0.4, the default: ")
+    default = "PRO has α = 0.4, the default: "
+    assert opened(tmp_path).alpha_sentence.startswith(default)
+    # The labelled questions do not choose α, also if a run has no other ones than of validation.
+    only, _ = CHANGES["split"]
+    session = LabelSession.open(only, tmp_path / "only.jsonl", n_planned=20)
+    assert session.alpha_sentence.startswith(default)
     splits = ["validation"] * 20 + ["test"] * 40
     run = replace(RUN, questions=RUN.questions.assign(split=splits))
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
