@@ -27,7 +27,7 @@ from measuring import ROOT, parse_arguments
 from scipy.special import expit, logit, ndtri
 
 from pro_lib.evaluation import Evaluation, evaluate
-from pro_lib.importing import from_records
+from pro_lib.importing import import_answers
 from pro_lib.labels import answers, drawing
 from pro_lib.labels.estimates import FEWEST_FOR_AUROC
 from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
@@ -134,7 +134,7 @@ def stored(path: Path, truth: str) -> Questions:
         truth: the column with the true labels.
     """
     with warnings.catch_warnings(action="ignore"):
-        run = from_records(path) if path.is_file() else read_run(path)
+        run = import_answers(path) if path.is_file() else read_run(path)
         evaluation: Evaluation = evaluate(run, protocol="workbench").judged
         pro = evaluation.pro(0.1)
     nll = evaluation.baselines["NLL"].to_numpy(float)

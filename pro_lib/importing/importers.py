@@ -148,10 +148,6 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-# One function reads every format, because each can be recognized by its fields.
-from_openai = from_vllm = from_records = import_answers
-
-
 # --- Entries ---
 
 

@@ -21,7 +21,7 @@ from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, downloads
 from pro_lib.generation import models
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.label_tables import read_labels
 from pro_lib.plots import style
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
@@ -450,8 +450,6 @@ CALLS = [
     ("name", question_sets.load_questions),
     ("name", lambda value: question_sets.load_questions(value, path=[{"question": "1"}])),
     ("source", importing.import_answers),
-    ("source", importing.from_openai),
-    ("source", importing.from_records),
     ("path", read_labels),
     ("model", models.load_model),
     ("device", lambda value: models.load_model("facts-1m", device=value)),
@@ -461,7 +459,7 @@ CALLS = [
     ("model", lambda value: app.ask(value, "1?")),
     ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
     ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
-    ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
+    ("path", lambda value: explorer.to_html(importing.import_answers(RECORD), value)),
     ("figures_dir", lambda value: plots.save_figure(None, TABLE, "a", figures_dir=value)),
     ("name", lambda value: plots.save_figure(None, TABLE, value, figures_dir=".")),
     ("model", lambda value: Nli(model=value)),

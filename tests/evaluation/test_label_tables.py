@@ -67,8 +67,7 @@ def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelle
     planned = sample.planned_answers(changed).evaluation
     assert "q7" not in set(planned.answers["question_id"])
     assert len(planned.answers) == 119
-    expected = "Left out: 1 of 120 answers are not among those of the label plan."
-    assert planned.exclusions.endswith(expected)
+    assert "1 of 120 answers" in planned.exclusions
 
 
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):

@@ -189,7 +189,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
         path = written(folder / "mine.jsonl", rows)
         try:
             questions = question_sets.load_questions(path=path, n_shots=0)
-            run = importing.from_records(records, questions=questions)
+            run = importing.import_answers(records, questions=questions)
         except RunError:
             return
         texts = run.questions.set_index("question_id")["question"]
@@ -200,7 +200,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     if not has_ids:  # that texts decide is not refused
         path = written(folder / "mine.jsonl", rows)
         questions = question_sets.load_questions(path=path, n_shots=0)
-        run = importing.from_records(records, questions=questions)
+        run = importing.import_answers(records, questions=questions)
         assert len(run.answers) == len(FIRST)
 
 
@@ -223,10 +223,10 @@ def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
     table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
     words = r"are left out: .*question_id 'q0' has the text .*, but .* in questions="
     with pytest.warns(UserWarning, match=words):
-        run = importing.from_records(records, questions=table)
+        run = importing.import_answers(records, questions=table)
     assert run.answers["question_id"].tolist() == ["q1", "q2"]
     table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
-    assert len(importing.from_records(records, questions=table).questions) == 3
+    assert len(importing.import_answers(records, questions=table).questions) == 3
 
 
 def test_answers_paired_by_row_number_alone_are_said_to_be(write):
@@ -238,6 +238,6 @@ def test_answers_paired_by_row_number_alone_are_said_to_be(write):
         *({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl"
     )
     with pytest.warns(UserWarning, match="the ids of the given questions are row numbers"):
-        importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
+        importing.import_answers(rows, questions=question_sets.load_questions(path=path, n_shots=0))
     with_ids = question_sets.load_questions(path=path, n_shots=0).table
-    assert len(importing.from_records(rows, questions=with_ids).answers) == 2
+    assert len(importing.import_answers(rows, questions=with_ids).answers) == 2
