@@ -56,7 +56,7 @@ class SampledEvaluation:
         answers = sample.planned_answers(ordered)
         judgement = sample.judgement(answers)
         reported = replace(answers.evaluation, labels=judgement)
-        labels = judgement.merged["correct"].iloc[judgement.codes]
+        labels = judgement.merged["correct"].iloc[judgement.units]
         by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)

@@ -15,7 +15,7 @@ from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import prepare_answers, with_placeholder
-from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
+from pro_lib.labels.estimates import BY_JUDGE, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
     append_undo,
@@ -26,6 +26,7 @@ from pro_lib.labels.file import (
     read_label_file,
 )
 from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
+from pro_lib.labels.sampled_verdicts import FEWEST_LABELS
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import lexical
 

@@ -304,7 +304,7 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     answers = LabelPlan.create(judged, n_labels=35).today
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
     assert answers.table["question_id"].tolist()[:5] == ids
-    assert answers.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert answers.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
 
 
 def test_a_label_that_copies_share_counts_once():
