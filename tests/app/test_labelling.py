@@ -499,7 +499,12 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
 
 
 def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
-    assert opened(tmp_path).alpha_sentence.startswith("PRO has α = 0.4, the default: ")
+    default = "PRO has α = 0.4, the default: "
+    assert opened(tmp_path).alpha_sentence.startswith(default)
+    # The labelled questions do not choose α, also if a run has no other ones than of validation.
+    only, _ = CHANGES["split"]
+    session = LabelSession.open(only, tmp_path / "only.jsonl", n_planned=20)
+    assert session.alpha_sentence.startswith(default)
     run = with_questions(split=["validation"] * 20 + ["test"] * 40)
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
     pool = evaluate(run.select(split="validation"))

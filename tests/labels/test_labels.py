@@ -283,7 +283,7 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     plan = LabelPlan.create(judged, n_labels=35)
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
     assert plan.today.table["question_id"].tolist()[:5] == ids
-    assert plan.today.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert plan.today.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
     # The units do not depend on the order of the rows.
     assert (plan.places(collect_answers(judged.rows(np.arange(40)[::-1]))) >= 0).all()
 
