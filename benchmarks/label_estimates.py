@@ -29,9 +29,9 @@ from scipy.special import expit, logit, ndtri
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.importing import import_answers
 from pro_lib.labels import answers, drawing
-from pro_lib.labels.estimates import FEWEST_FOR_AUROC
-from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
+from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 from pro_lib.labels.label_model import cross_fitted
+from pro_lib.labels.sampled_verdicts import FEWEST_FOR_AUROC
 from pro_lib.runs import read_run
 
 POPULATION = 300_000
@@ -266,18 +266,18 @@ def repeat(
     weights = label_weights(labels, is_first, probabilities, n_first=len(first), n_second=n_second)
     seed = int(rng.integers(2**31))
     model = cross_fitted(features, labels, seed=seed)
-    sample = Sample(labels, weights, model, clusters=questions.clusters)
+    weighted = WeightedLabels(labels, weights, model, clusters=questions.clusters)
     at_hand = quantities(ranking, questions.correct)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]
     fewest = min(known.sum(), (1 - known).sum())
     result["enough"] = fewest >= FEWEST_FOR_AUROC
-    values = quantities(ranking, sample.pseudo)
+    values = quantities(ranking, weighted.pseudo)
     baseline = random_labels(questions, len(known), rng)
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):
         result |= {f"{name}_error": value - exact, f"{name}_random": random - exact}
     for scope, exact in (("questions", at_hand), ("population", truth)):
-        scoped = replace(sample, scope=scope)
+        scoped = replace(weighted, scope=scope)
         for name, low, high, value in intervals(ranking, scoped, exact):
             result[f"{name}_{scope}_covered"] = low <= value + 1e-12 and value - 1e-12 <= high
             result[f"{name}_{scope}_width"] = high - low
@@ -291,10 +291,10 @@ def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator)
 
 
 def intervals(
-    ranking: Ranking, sample: Sample, exact: np.ndarray
+    ranking: Ranking, weighted: WeightedLabels, exact: np.ndarray
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
-    estimates = sample.aurocs(ranking)
+    estimates = weighted.aurocs(ranking)
     auroc = estimates.auroc()
     yield "auroc", auroc.low[0], auroc.high[0], exact[0]
     difference, _ = estimates.difference(0)

@@ -57,7 +57,7 @@ def margin(log_probs):
 
 def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, tmp_path):
     assert "workbench" in registered("register(margin)")
-    small = {"model": "facts-1m", "dataset": "world-facts", "limit": 30, "n_validation": None}
+    small = {"model": "facts-1m", "dataset": "world-facts", "limit": 12, "n_validation": None}
     [splits] = Experiment(**small, generations_dir=tmp_path / "runs").splits()
     two = splits.reported.log_probs[:, :2]
     expected = -np.nan_to_num(two[:, 0] - two[:, 1])

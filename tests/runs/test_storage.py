@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib.common import catalog, files
+from pro_lib.common import files
 from pro_lib.common.files import RunError
-from pro_lib.questions import question_sets
 from pro_lib.runs import parameters, storage
 from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
@@ -253,27 +252,6 @@ def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended
         threading.Timer(0.2, folder._lock.release).start()
         written(path)
     assert len(storage.read_folder(path)[1]) == 10
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
-def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, finished):
-    rows = tmp_path / "rows.jsonl"
-    (tmp_path / "dataset_dict.json").touch()
-    for pipe in (
-        rows,
-        finished / "part-00001-0000000000000000.parquet",
-        tmp_path / "model.safetensors",
-    ):
-        os.mkfifo(pipe)
-    for use in (
-        lambda: question_sets.load_questions(path=rows),
-        lambda: question_sets.load_questions("nq", path=tmp_path),
-        lambda: storage.read_folder(finished),
-        lambda: catalog.fingerprint(tmp_path),
-        lambda: files.write_whole(b"", rows),
-    ):
-        with pytest.raises(ValueError, match="not a regular file"):
-            use()
 
 
 DISK_ERRORS = {
