@@ -70,7 +70,7 @@ def judged(probabilities, right, splits):
         record(n, answer("x", p, rouge_l=float(is_right)), split=split)
         for n, (p, is_right, split) in enumerate(values)
     ]
-    return importing.from_records(rows)
+    return importing.import_answers(rows)
 
 
 def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split():
@@ -90,7 +90,7 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split()
 def test_a_probability_cannot_be_fitted_to_one_class_or_to_unjudged_answers():
     with pytest.raises(metrics.OneClassError):
         right_probability(judged([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
-    bare = importing.from_records([record(n, answer("x", 0.5)) for n in range(4)])
+    bare = importing.import_answers([record(n, answer("x", 0.5)) for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
         right_probability(bare)
 

@@ -84,7 +84,7 @@ def judgement_of(text, references, **columns):
     """Return why the only answer of a run is right or wrong."""
     answer = {"text": text, "log_prob": -0.1} | columns
     records = [{"question_id": "a", "references": references, "answers": [answer]}]
-    return explorer.run_data(importing.from_records(records))["questions"][0]["judgement"]
+    return explorer.run_data(importing.import_answers(records))["questions"][0]["judgement"]
 
 
 def test_the_data_says_what_decides_that_an_answer_is_right():
@@ -100,7 +100,7 @@ def repeated():
     answers = [
         {"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given
     ]
-    return importing.from_records(
+    return importing.import_answers(
         [{"question_id": "a", "references": ["Paris"], "answers": answers}]
     )
 

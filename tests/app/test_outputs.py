@@ -20,7 +20,7 @@ from pro_lib.app.cli import pro
 from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, downloads
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.label_tables import read_labels
 from pro_lib.plots import style
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
@@ -393,7 +393,7 @@ CALLS = [
     ("model", generation.load_model),
     ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
     ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
-    ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
+    ("path", lambda value: explorer.to_html(importing.import_answers(RECORD), value)),
     ("figures_dir", lambda value: plots.save_figure(None, TABLE, "a", figures_dir=value)),
     ("name", lambda value: plots.save_figure(None, TABLE, value, figures_dir=".")),
     ("cache", lambda value: Nli(cache=value)),

@@ -8,7 +8,7 @@ from commands import answer, json_of, record, refused, typed
 from test_response_formats import chat, gemini, responses_api
 
 from pro_lib.app import explorer
-from pro_lib.importing import from_openai, from_records, import_answers
+from pro_lib.importing import import_answers
 
 paris = partial(record, references=["Paris"])
 

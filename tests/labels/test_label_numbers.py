@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pro_lib import metrics
 from pro_lib.labels import drawing, inference, label_model
-from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
+from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 
 
 @st.composite
@@ -195,8 +195,9 @@ def test_the_second_phase_takes_the_answers_that_can_move_the_auroc():
 def estimated_difference(score, labels, scope="population"):
     """Return the difference of the AUROCs of a score and of 1, 2, ..., and its p-value."""
     scores = np.column_stack([np.arange(1.0, len(score) + 1), score])
-    sample = Sample(np.array(labels), np.ones(len(score)), np.full(len(score), 0.5), scope)
-    difference, p_values = sample.aurocs(Ranking.from_scores(scores)).difference(0)
+    model = np.full(len(score), 0.5)
+    weighted = WeightedLabels(np.array(labels), np.ones(len(score)), model, scope)
+    difference, p_values = weighted.aurocs(Ranking.from_scores(scores)).difference(0)
     return difference.value[1], difference.low[1], difference.high[1], p_values[1]
 
 

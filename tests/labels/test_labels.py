@@ -285,7 +285,7 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     plan = LabelPlan.create(judged, n_labels=35)
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
     assert plan.today.table["question_id"].tolist()[:5] == ids
-    assert plan.today.codes.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert plan.today.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
     # The units do not depend on the order of the rows.
     assert (plan.places(collect_answers(judged.rows(np.arange(40)[::-1]))) >= 0).all()
 
@@ -294,7 +294,7 @@ def test_a_label_that_copies_share_counts_once():
     judged = repeated(40, 20)
     truth = {f"q{number}": number % 2 == 0 for number in range(40)}
     plan, labels = label_all(LabelPlan.create(judged, n_labels=20), truth)
-    judgement = sample_of(plan, labels).with_labels(judged).labels
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert judgement.counts["n_labels"] == 20
     np.testing.assert_allclose(judgement.accuracy_at(np.zeros(40), [40]).value, 0.5)
 
@@ -348,7 +348,7 @@ def test_too_few_labels_estimate_nothing_and_the_tables_say_why(n_labels):
     judges = sample.judge_agreement(judged)
     assert judges["shown"].str.contains(r"^only \d+ labels; 20 are needed$").all()
     assert judges[["accuracy", "agreement"]].isna().all(axis=None)
-    judgement = sample.with_labels(judged).labels
+    judgement = sample.with_labels(judged).sampled_judgement
     assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
 
 
