@@ -241,7 +241,7 @@ def test_a_calibration_of_another_model_is_an_error_that_names_the_difference(fa
     def with_parameters(**changes):
         return replace(run, info=replace(run.info, parameters=run.info.parameters | changes))
 
-    records = importing.from_records([record(0, answer("x", 0.5))])
+    records = importing.import_answers([record(0, answer("x", 0.5))])
     quantised = with_parameters(quantization="8bit")
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),

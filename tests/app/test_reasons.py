@@ -153,7 +153,7 @@ def test_questions_without_references_are_named(write):
 def test_reasons_survive_a_selection_of_questions():
     bodies = {"a": chat(), "b": chat("length"), "c": chat("tool_calls")}
     rows = [{"question_id": name, "response": body} for name, body in bodies.items()]
-    run = from_openai([*rows, {"no": "response"}])
+    run = import_answers([*rows, {"no": "response"}])
     assert run.reasons().tolist() == ["", "cut", "tool call"]
     assert run.unused_answers() == {"cut": 1, "tool call": 1, "unreadable": 1}
     selected = run.select(question_ids=["c", "a"])
@@ -161,5 +161,5 @@ def test_reasons_survive_a_selection_of_questions():
     assert selected.unused_answers() == {"tool call": 1, "unreadable": 1}
     # The most frequent reason of a question counts.
     cut = answer("Pa", 0.5, finished=False)
-    run = from_records([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
+    run = import_answers([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
     assert run.reasons().tolist() == ["cut"]
