@@ -188,9 +188,11 @@ def value_match(texts: Sequence[str], references: Sequence[Sequence[str]]) -> ND
 
 
 def _is_equal(text: str, reference: str) -> bool:
+    if text.casefold() == reference.casefold():
+        return True  # also for NaN, which is not equal to itself
     with suppress(ValueError):
         return float(text) == float(reference)
-    return text == reference or bool(_forms(text) & _forms(reference))
+    return bool(_forms(text) & _forms(reference))
 
 
 @lru_cache(maxsize=200_000)

@@ -321,7 +321,7 @@ def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in COLUMN_NAMES else "question"
     remedy = (
-        f"say which column is meant with columns={{'{field}': …}} (--columns {field}=…), or make "
+        f"name the column with --columns {field}=NAME (in Python, the dict columns), or make "
         "questions of the rows with load_questions(path=…, row=function)"
     )
     existing = ", ".join(names[:20])

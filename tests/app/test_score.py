@@ -301,6 +301,8 @@ def test_each_field_can_have_a_rule_of_its_own(invoices):
     assert content["rule"] == "ROUGE-L > 0.3, exact match for total"
     # An exact match drops the point of 7.0.
     assert [row["accuracy"] for row in content["fields"]] == [17 / 20, 0]
+    misspelt = refused("score", *invoices, "--correctness", "nmae=rouge_l")
+    assert "no field has this name, only name, total" in misspelt
     unknown = "is unknown. Choose rouge_l, exact_match"
     assert unknown in refused("score", *invoices, "--correctness", "name=rouge")
     assert unknown in refused("score", *invoices[:-1], "--correctness", "name=rouge_l")

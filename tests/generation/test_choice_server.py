@@ -11,7 +11,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation.choice_server import ChoiceServer
 from pro_lib.metrics.judge_model import judge
-from pro_lib.metrics.yes_no import CHOICES, yes_no_log_probs
+from pro_lib.metrics.yes_no import YES_AND_NO, yes_no_log_probs
 
 KEY = "sk-very-secret-0123456789"
 SURE = {"A": 0.9, "B": 0.08, "maybe": 0.01}
@@ -55,7 +55,7 @@ REPLIES = {
 def test_the_letters_of_a_reply_have_their_probabilities_or_no_value(kind):
     reply, expected = REPLIES[kind]
     with replying(reply) as (url, _):
-        values = ChoiceServer(url, "judge").choice_log_probs(["Is it?"], CHOICES)
+        values = ChoiceServer(url, "judge").choice_log_probs(["Is it?"], YES_AND_NO)
     np.testing.assert_allclose(np.exp(values), [expected])
 
 
@@ -86,7 +86,7 @@ def test_an_endpoint_for_texts_gets_the_common_beginning_of_the_choices():
     }
     with replying(reply) as (url, requests):
         server = ChoiceServer(url, model="judge", endpoint="completions")
-        values = np.exp(server.choice_log_probs(["Is it?"], CHOICES))
+        values = np.exp(server.choice_log_probs(["Is it?"], YES_AND_NO))
     np.testing.assert_allclose(values, [[0.7, 0.2]])
     path, _, body = requests[0]
     assert (path, body["prompt"]) == ("/v1/completions", "Is it? (")
@@ -121,7 +121,7 @@ def test_the_key_is_sent_and_is_in_no_file_and_no_message(tmp_path, monkeypatch,
         server = ChoiceServer(url, model="judge")
         judge(["Who?"], [["Ada"]], ["Ada"], model=server, cache=cache)
         with pytest.raises(RunError) as error:
-            server.choice_log_probs(["Is it?"], CHOICES)
+            server.choice_log_probs(["Is it?"], YES_AND_NO)
     assert requests[0][1]["Authorization"] == f"Bearer {KEY}"
     own_log = [
         record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")

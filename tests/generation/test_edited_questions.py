@@ -166,7 +166,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
         path = written(folder / "mine.jsonl", rows)
         try:
             questions = question_sets.load_questions(path=path, n_shots=0)
-            run = importing.from_records(records, questions=questions)
+            run = importing.import_answers(records, questions=questions)
         except RunError:
             return
         texts = run.questions.set_index("question_id")["question"]

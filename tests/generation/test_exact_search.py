@@ -56,7 +56,7 @@ def test_bounds_of_the_entropy_are_in_order(exact):
 def test_merging_spellings_adds_their_probabilities():
     texts = {"Rome": 0.3, "rome.": 0.2, "Oslo": 0.25, "ROME": 0.1}
     answers = [{"text": text, "log_prob": np.log(p)} for text, p in texts.items()]
-    run = importing.from_records([{"question_id": "a", "answers": answers}])
+    run = importing.import_answers([{"question_id": "a", "answers": answers}])
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
     with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
         run.log_probs(merge_by="tokens")

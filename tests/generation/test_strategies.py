@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
+from tiny_models import FAMILIES
 
 from pro_lib.generation.decoding import next_tokens
 from pro_lib.generation.decoding.compatibility import Fit

@@ -146,7 +146,7 @@ def test_the_golden_file_belongs_to_the_committed_weights():
 
 
 @pytest.mark.parametrize("n_shots", [0, 10])
-@pytest.mark.parametrize("n_answers", [1, 4, 10])
+@pytest.mark.parametrize("n_answers", [1, pytest.param(4, marks=pytest.mark.slow), 10])
 def test_diverse_beams_are_those_of_transformers_4_56_2(facts_2m, n_answers, n_shots):
     prompts = [prompt for prompt in GOLDEN["prompts"] if prompt["n_shots"] == n_shots]
     assert len(prompts) >= 30

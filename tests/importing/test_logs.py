@@ -47,7 +47,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = importing.from_records(BOX)
+    run = importing.import_answers(BOX)
     table = score_answers(run).rows
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
@@ -64,7 +64,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.from_records(flat)).rows
+    again = score_answers(importing.import_answers(flat)).rows
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
     for name in ("SC", "Deg", "SE"):

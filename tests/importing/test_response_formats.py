@@ -18,7 +18,7 @@ from pydantic import create_model
 from test_damaged_input import places_of
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import from_openai, import_answers
+from pro_lib.importing.importers import import_answers
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 
 # By file of tests/data/answers, each of one response format: the server's words for an answer that
@@ -62,7 +62,7 @@ def ended(name, reason):
 
 
 def answers(entries):
-    return from_openai(entries).answers[COLUMNS]
+    return import_answers(entries).answers[COLUMNS]
 
 
 def of_pydantic(**fields):
@@ -101,16 +101,24 @@ def test_a_response_of_every_server_is_read_in_every_wrapping_and_from_a_client(
         assert_frame_equal(answers([wrapped | {"response": given}]), expected)
 
 
+def test_only_a_log_has_a_filter_that_leaves_out_answers():
+    response = response_of("openai_chat")
+    entries = [
+        {"question_id": "q", "filter": n, "response": response | {"id": n}} for n in range(2)
+    ]
+    assert len(import_answers(entries).answers) == 2
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(name):
     cut = ended(name, FORMATS[name][1])
     entries = [{"question_id": "a", "response": response_of(name)}]
-    run = from_openai([*entries, {"question_id": "b", "response": cut}])
+    run = import_answers([*entries, {"question_id": "b", "response": cut}])
     is_finished = run.answers.groupby("question_id")["finished"].any()
     assert is_finished.to_dict() == {"a": True, "b": False}
     assert np.isnan(run.log_probs()).all(axis=1).tolist() == [False, True]
     with pytest.raises(RunError, match="is finished; their finish reasons are "):
-        from_openai([cut])
+        import_answers([cut])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_every_word_for_an_ending_is_known_or_said(word):
     elif reason not in ("", "cut"):
         said = pytest.warns(UserWarning, match="^1 answers .* are left out: entry 2, choice 0$")
     with said:
-        run = from_openai(entries)
+        run = import_answers(entries)
     assert run.reasons().tolist() == ["", reason]
     assert run.answers["finished"].tolist() == [True] + [is_natural] * (reason in ("", "cut"))
 

@@ -8,21 +8,20 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     answer_options,
-    input_paths,
+    check_output_of,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
-from pro_lib.common.files import check_output
 
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
 
-@click.command("label", cls=Command)
+@pro.command("label")
 @click.argument("run", type=ANSWERS)
 @answer_options
 @click.option(
@@ -70,7 +69,7 @@ def label_command(
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    check_output(path, option="--labels", inputs=input_paths(run, reading))
+    check_output_of(run, path, reading, option="--labels")
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
     answers = requested_answers(run, reading)

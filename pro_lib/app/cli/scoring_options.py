@@ -81,6 +81,10 @@ def requested_scores(
     fields = options["fields"]
     rule = read_correctness(options["correctness"], accepts_sample=accepts_sample, fields=fields)
     run = requested_answers(source, options, fields=fields, verdict=rule.verdict)
+    for name in rule.choices.by_field:
+        if name not in set(run.questions["field"]):
+            names = ", ".join(run.questions["field"].unique())
+            raise SentenceError(f"--correctness {name}=…: no field has this name, only {names}")
     return score_answers(
         run,
         choices=rule.choices,
