@@ -148,16 +148,6 @@ def test_the_interval_holds_the_auroc_and_turns_with_the_score(rows):
     np.testing.assert_allclose([low[1], high[1]], [1 - high[0], 1 - low[0]], rtol=0, atol=1e-9)
 
 
-def test_in_a_large_set_it_is_delongs_interval():
-    rng = np.random.default_rng(3)
-    correct = rng.random(50_000) < 0.4
-    values = rng.normal(size=50_000) - correct
-    error = metrics.influence_error(metrics.influence(metrics.placements(values, correct), correct))
-    aurocs, low, high = metrics.auroc_intervals(values[:, None], correct)
-    expected = aurocs + norm.ppf([0.025, 0.975]) * error
-    np.testing.assert_allclose([*low, *high], expected, rtol=0, atol=3e-5)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(-2, 2), st.booleans(), st.integers(0, 3)), min_size=8, max_size=30

@@ -75,14 +75,6 @@ def test_calibration_by_hand():
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
-def test_a_bin_weighs_what_it_holds():
-    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
-    # wrong, so the ECE is 3/4.
-    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert result.table["n"].tolist() == [1, 3]
-    assert result.ece == 0.75
-
-
 def test_bins_hold_equal_numbers():
     # The fit is a line from 1 at an uncertainty of 1 to 0 at 2.
     uncertainty = 1 + np.random.default_rng(0).random(53)
