@@ -406,8 +406,8 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
     assert experiment.choices.correctness == "rouge_l"
     splits = experiment.splits()[0]
-    assert splits.reported.labels.counts["n_right"] == 20
-    assert splits.pool.labels is None
+    assert splits.reported.sampled_judgement.counts["n_right"] == 20
+    assert splits.pool.sampled_judgement is None
     table = fixed_k.table(experiment.splits())
     assert set(table["judge"]) == {"labels"}
     assert set(table["interval"]) == {"from labels of a sample"}

@@ -25,7 +25,7 @@ def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters()
     uncertainty = rng.integers(6, size=(2, 24)).astype(float)
     correct = rng.random((2, 24)) < 0.5
     sides = [
-        audit.Row("PRO", "", "", np.arange(24), *pair)
+        audit.Row("PRO", "", np.arange(24), *pair)
         for pair in zip(uncertainty, correct, strict=True)
     ]
     clusters = np.arange(24) % 6

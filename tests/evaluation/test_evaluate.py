@@ -10,7 +10,7 @@ from test_damaged_input import WRITE
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.importing.splits import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run

@@ -46,16 +46,16 @@ def test_the_columns_of_figures_are_those_of_the_estimates(labelled):
         np.testing.assert_allclose(columns[name], expected[name], atol=1e-12, err_msg=name)
     assert columns["interval"] == "from labels of a sample"
     [row] = overview([estimated]).to_dict("records")
-    assert row["accuracy"] == pytest.approx(estimated.labels.accuracy)
+    assert row["accuracy"] == pytest.approx(estimated.sampled_judgement.accuracy)
     assert row["n_correct"] == round(120 * row["accuracy"]) != judged.correct.sum()
 
 
 def test_a_part_of_the_planned_answers_in_another_order_keeps_its_labels_and_weights(labelled):
     judged, _, sample = labelled
-    every = sample.with_labels(judged).labels.sample
-    part = sample.with_labels(judged.rows(np.arange(30)[::-1])).labels
-    np.testing.assert_array_equal(part.sample.weights, every.weights[:30][::-1])
-    np.testing.assert_array_equal(part.sample.labels, every.labels[:30][::-1])
+    every = sample.with_labels(judged).sampled_judgement.weighted
+    part = sample.with_labels(judged.rows(np.arange(30)[::-1])).sampled_judgement
+    np.testing.assert_array_equal(part.weighted.weights, every.weights[:30][::-1])
+    np.testing.assert_array_equal(part.weighted.labels, every.labels[:30][::-1])
     assert part.counts["n_labels"] == np.isfinite(every.labels[:30]).sum()
 
 

@@ -141,8 +141,8 @@ def test_the_search_is_compared_by_labels(tmp_path):
 
 
 def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
-    labels = partial_labels.reported.labels
-    has_label = ~np.isnan(labels.sample.labels[labels.codes])
+    labels = partial_labels.reported.sampled_judgement
+    has_label = ~np.isnan(labels.weighted.labels[labels.units])
     counts = np.cumsum(has_label)
     weights = np.stack([counts <= 19, counts <= 20]).astype(float)
     accuracy = labels.accuracies(weights).value
@@ -150,7 +150,7 @@ def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
 
 
 def test_an_estimated_oracle_answers_the_right_answers_first(partial_labels):
-    labels = partial_labels.reported.labels
+    labels = partial_labels.reported.sampled_judgement
     _, curve = labels.oracle()
     assert curve[0] == 1
     assert curve[149] == pytest.approx(200 * labels.accuracy / 150)

@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import alpha_choice
-from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS
 from pro_lib.plots import (
     alpha_sweep,
     benchmark,
@@ -34,7 +35,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     for alphas, chosen in ((None, 0.4), (DRAWN_ALPHAS, 0.04)):
         splits = splits_of(evaluation, alphas=alphas)
         assert alpha_choice.select_alpha(evaluation, alphas=alphas) == chosen
-        assert alpha_choice.chosen_alpha(splits) == chosen
+        assert splits.alpha() == chosen
         for table in (fixed_k.table, benchmark.table):
             assert chosen in set(table([splits])["alpha"])
 

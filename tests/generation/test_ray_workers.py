@@ -3,14 +3,13 @@
 import gc
 import itertools
 import os
-import pickle
 import signal
 import sys
 import warnings
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
+from unittest import mock
 
 import pandas as pd
 import psutil
@@ -115,40 +114,26 @@ def actors():
     ]
 
 
-class Pool:
-    """Stands in for the pool of Ray: it gives the parts to its actors in turn."""
-
-    def __init__(self, actors):
-        self.actors = itertools.cycle(actors)
-
-    def map_unordered(self, call, parts):
-        return [call(next(self.actors), part) for part in parts]
-
-
-def actor_here(**_):
-    """Stand in for `ray.remote`: an actor of this process, made of pickled arguments."""
-
-    def made(kind, *arguments):
-        worker = kind(*pickle.loads(pickle.dumps(arguments)))
-        return SimpleNamespace(make=SimpleNamespace(remote=worker.make))
-
-    return lambda kind: SimpleNamespace(remote=partial(made, kind))
+def ray_in_this_process():
+    """Return a substitute for Ray whose first worker makes all parts."""
+    ray = mock.MagicMock()
+    ray.cluster_resources.return_value = {}
+    ray.exceptions = SimpleNamespace(RayActorError=OSError, RayTaskError=OSError)
+    ray.remote.return_value = lambda worker: SimpleNamespace(remote=worker)
+    ray.util.ActorPool = lambda workers: SimpleNamespace(
+        map_unordered=lambda _, parts: itertools.starmap(workers[0].make, parts)
+    )
+    return ray
 
 
-@pytest.fixture(params=["pretended", pytest.param("real", marks=pytest.mark.slow)])
-def engine(request, monkeypatch):
-    """Ray on this machine, or its calls in this process, which start no workers."""
-    if request.param == "real":
+@pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_workers_leave_the_tables_of_the_local_engine(
+    model, tmp_path, is_real, request, monkeypatch
+):
+    if is_real:
         request.getfixturevalue("cluster")
-        return
-    calls = {"remote": actor_here, "kill": lambda _: None, "is_initialized": lambda: True}
-    calls |= {"cluster_resources": dict, "util": SimpleNamespace(ActorPool=Pool)}
-    errors = SimpleNamespace(RayActorError=RuntimeError, RayTaskError=RuntimeError)
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(**calls, exceptions=errors))
-
-
-@pytest.mark.usefixtures("engine")
-def test_two_workers_leave_the_tables_of_the_local_engine(model, tmp_path):
+    else:
+        monkeypatch.setitem(sys.modules, "ray", ray_in_this_process())
     questions = question_sets.load_questions("world-facts", limit=23)
     options = OPTIONS | {"strategy": "threshold"}
     del options["n_answers"]

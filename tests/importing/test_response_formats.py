@@ -101,6 +101,14 @@ def test_a_response_of_every_server_is_read_in_every_wrapping_and_from_a_client(
         assert_frame_equal(answers([wrapped | {"response": given}]), expected)
 
 
+def test_only_a_log_has_a_filter_that_leaves_out_answers():
+    response = response_of("openai_chat")
+    entries = [
+        {"question_id": "q", "filter": n, "response": response | {"id": n}} for n in range(2)
+    ]
+    assert len(import_answers(entries).answers) == 2
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_was_cut_is_not_finished_and_a_run_without_a_finished_answer_is_refused(name):
     cut = ended(name, FORMATS[name][1])
