@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 from scipy.stats import t as student
-from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import jackknifed_aurocs
@@ -20,6 +19,8 @@ NAN = np.nan
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
+    from sklearn.metrics import roc_auc_score  # takes a second
+
     values, correct = map(np.array, zip(*rows, strict=True))
     columns = np.column_stack([values, -values, np.zeros(len(rows)), np.arange(len(rows))])
     expected = [roc_auc_score(~correct, column) for column in columns.T]
