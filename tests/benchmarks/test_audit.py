@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pro_lib import metrics
+
 
 def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
     log_probs = np.log([[0.5, 0.2], [0.3, 0.2]])
