@@ -84,6 +84,12 @@ LEFT_OUT = {
         ["cut", "", ""],
         "2 of 3 questions are left out (0, 1): cut (1), X is missing for 1.",
     ),
+    "five": (
+        {"NLL": [NAN] * 5 + [1.0]},
+        [True] * 6,
+        "",
+        "5 of 6 questions are left out (0, 1, 2, 3, 4): NLL is missing for 5.",
+    ),
     "six": (
         {"NLL": [NAN] * 6 + [1.0]},
         [True] * 7,

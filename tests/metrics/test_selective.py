@@ -75,6 +75,12 @@ def test_calibration_by_hand():
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
+def test_infinity_is_the_largest_of_validation():
+    fitted = [1.0, np.inf, 3.0], [True, False, False]
+    result = metrics.calibration(*fitted, [np.inf, -np.inf, 3.0], [True] * 3)
+    assert result.probability.tolist() == [0, 1, 0]
+
+
 def test_bins_hold_equal_numbers():
     # The fit is a line from 1 at an uncertainty of 1 to 0 at 2.
     uncertainty = 1 + np.random.default_rng(0).random(53)

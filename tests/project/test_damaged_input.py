@@ -71,7 +71,6 @@ def as_parquet(rows):
 
 
 WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet}
-TABLES = (*WRITE,)
 
 
 # --- What is read ---
