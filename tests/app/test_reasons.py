@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from commands import answer, json_of, record, refused, typed
-from test_response_formats import chat, gemini, responses_api
+from test_response_formats import ended as ended_response
 
 from pro_lib.app import explorer
 from pro_lib.importing import import_answers
@@ -19,6 +19,9 @@ def questions_file(write, n_questions, n_paris):
     return write(*rows, name="questions.jsonl")
 
 
+chat = partial(ended_response, "openai_chat")
+
+
 def ended(reason, **message):
     """A response with a finish reason, and fields of its message."""
     body = chat(reason)
@@ -27,18 +30,23 @@ def ended(reason, **message):
 
 
 BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
-REFUSED = responses_api()
+REFUSED = ended_response("openai_responses", "completed")
 REFUSED["output"][1]["content"] = [{"type": "refusal", "refusal": "No."}]
-FILTERED = responses_api("incomplete") | {"incomplete_details": {"reason": "content_filter"}}
+FILTERED = ended_response("openai_responses", "incomplete")
+FILTERED["incomplete_details"] = {"reason": "content_filter"}
 CONTRADICTORY = ended("stop", content=" Rome")
-UNKNOWN_NUMBERS = chat()
+UNKNOWN_NUMBERS = chat("stop")
 UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 
 # By response: the reason why it is not used, and the words of the error with --strict.
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
     "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
-    "filter of Gemini": (gemini("SAFETY"), "filtered", "(finish reason 'safety')"),
+    "filter of Gemini": (
+        ended_response("gemini_batch", "SAFETY"),
+        "filtered",
+        "(finish reason 'safety')",
+    ),
     "filter of Responses": (FILTERED, "filtered", "(finish reason 'content_filter')"),
     "blocked question": (BLOCKED, "filtered", "a filter or a refusal stopped the answer"),
     "refusal": (ended("stop", content=None, refusal="No."), "filtered", "refusal"),
@@ -49,16 +57,16 @@ UNUSED = {
     "error": ({"error": {"message": "late"}}, "failed", "the response failed (late)"),
     "no numbers": (UNKNOWN_NUMBERS, "no log-probabilities", "logprobs are missing"),
     "other tokens": (CONTRADICTORY, "contradictory", "whose tokens spell a different text"),
-    "no finish reason": (chat(None, id="other"), "unreadable", "finish_reason=None must be text"),
+    "no finish reason": (chat(None), "unreadable", "finish_reason=None must be text"),
     "no text": (ended("stop", content=None), "no answer", "the answer has no text"),
 }
 
 
-@pytest.mark.filterwarnings("ignore:1 answers .* left out")
+@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*had thoughts")
 @pytest.mark.parametrize("name", UNUSED)
 def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     response, reason, sentence = UNUSED[name]
-    bodies = enumerate([chat(), response])
+    bodies = enumerate([chat("stop"), response])
     lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
     path = write(*lines, name="responses.jsonl")
     given = (path, "--questions", questions_file(write, 3, 3))

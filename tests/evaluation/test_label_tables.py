@@ -8,7 +8,6 @@ import pytest
 from test_labels import evaluation, label_all
 
 from pro_lib import metrics
-from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits
 from pro_lib.labels import (
     LabelPlan,
@@ -107,13 +106,3 @@ def test_a_file_of_other_labels_is_not_a_sample(tmp_path):
     assert not is_label_sample(path)
     path.write_text('{"question_id": "q1", "text": "Paris", "correct": true}\n')
     assert not is_label_sample(path)
-
-
-def test_labels_of_two_plans_are_refused(labelled, tmp_path):
-    judged, truth, _ = labelled
-    path = tmp_path / "labels.jsonl"
-    LabelPlan.create(evaluation(90)[0], n_labels=20).save(plan_path(path))
-    [given] = label_all(LabelPlan.create(judged, n_labels=20), truth, stop=1)[1]
-    append_label(path, given)
-    with pytest.raises(RunError, match="1 labels do not belong to this plan"):
-        LabelSample.read(path)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
 from pro_lib import metrics
 from pro_lib.labels import drawing, inference, label_model
@@ -143,6 +142,8 @@ def test_the_logistic_regression_is_that_of_scikit_learn():
     labels = rng.random(40) < 0.5
     # The prior of the intercept is half an answer right and half an answer wrong, without features.
     columns = np.vstack([features, np.zeros((2, 2))])
+    from sklearn.linear_model import LogisticRegression  # takes a second
+
     model = LogisticRegression(C=0.5, tol=1e-10)
     model.fit(columns, [*labels, False, True], sample_weight=[*np.ones(40), 0.5, 0.5])
     found = label_model.fit_logistic(features, labels, penalty=2.0)

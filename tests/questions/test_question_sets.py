@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
-from test_damaged_input import TABLES, WRITE
+from test_damaged_input import WRITE
 
 from pro_lib.common.catalog import DATA, HUB
 from pro_lib.common.files import RunError, sha256
@@ -146,7 +146,7 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
     asked = {"split": ["validation", "test"], "n_shots": 1, "separator": ";"}
     expected = load_questions(path=ROWS, **asked)
     assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
-    files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
+    files = [tmp_path / f"questions{suffix}" for suffix in WRITE]
     for path in files:
         path.write_bytes(WRITE[path.suffix](ROWS))
     files.append(tmp_path / "questions.jsonl.gz")
