@@ -222,8 +222,7 @@ def _entries_of_list(values: list) -> list[dict]:
 def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    shared = _entry_fields(where, entry, is_wrapped)
-    responses = [_parsed(replace(shared), body, entry) for body in bodies]
+    responses = [_parsed(_entry_fields(where, entry, is_wrapped), body, entry) for body in bodies]
     conversations = []
     if responses[0].question is None:
         conversations = conversations_of(entry, bodies[0])
