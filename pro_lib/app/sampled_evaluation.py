@@ -10,7 +10,7 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import choose_alphas, collect_answers
+from pro_lib.labels.answers import collect_answers, prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.runs.run import Run
@@ -50,17 +50,14 @@ class SampledEvaluation:
         split = splits.loc[judged.answers["question_id"]].to_numpy()
         is_planned = sample.is_planned(collect_answers(judged))
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
-        # The folds of the label model depend on the order, which is that of the page.
-        ids = judged.answers["question_id"].to_numpy(object)
-        order = np.argsort(ids, kind="stable")
-        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
-        judgement = sample.judgement(answers)
-        reported = replace(answers.evaluation, labels=judgement)
-        labels = judgement.merged["correct"].iloc[judgement.codes]
-        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
-        alphas, sentence = choose_alphas(pool, answers.evaluation)
+        ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
+        answers = sample.planned_answers(ordered)
+        judgement = sample.judgement(answers)
+        reported = replace(answers.evaluation, sampled_judgement=judgement)
+        labels = judgement.merged["correct"].iloc[judgement.units]
+        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."

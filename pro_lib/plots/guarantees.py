@@ -9,7 +9,7 @@ import pandas as pd
 
 from pro_lib.common.judges import is_by_labels
 from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span, span

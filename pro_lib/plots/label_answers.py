@@ -8,8 +8,7 @@ import pandas as pd
 
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
@@ -66,7 +65,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     """
     estimated = setting.sample.with_labels(setting.splits.reported)
     judged = estimated.without_labels()
-    alphas = {name: chosen_alpha(setting.splits, name=name) for name in estimated.alpha_names}
+    alphas = setting.splits.alphas_of(estimated.alpha_names)
     scores = estimated.with_pro(alphas)
     first = [name for name in ("NLL", "PRO") if name in scores]
     scores = scores[[*first, *scores.columns.drop(first)]]

@@ -9,8 +9,7 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.gains import GAIN
@@ -52,7 +51,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             f"{rouge_l.isna().sum()} of {len(rouge_l)} answers. It needs texts and references, "
             "or a column rouge_l in the records."
         )
-    alphas = {"PRO": chosen_alpha(splits)}
+    alphas = {"PRO": splits.alpha()}
     scores = reported.with_pro(alphas)
     evaluations = {}
     for threshold in thresholds:

@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 

@@ -104,7 +104,9 @@ def test_a_quarter_is_mistrusted_if_the_score_separates():
     mistrust = find_mistrust(scored, "NLL")
     assert np.flatnonzero(mistrust.is_mistrusted).tolist() == list(range(30, 40))
     assert mistrust.sentence.startswith("Mistrust the most uncertain quarter: NLL above")
-    assert scored.verdict("NLL").startswith("NLL separates wrong from right answers on these")
+    assert scored.separation_sentence("NLL").startswith(
+        "NLL separates wrong from right answers on these"
+    )
 
 
 def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
@@ -115,13 +117,17 @@ def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
     assert find_mistrust(scored, "NLL").sentence.startswith(
         "No answer is marked, because it is not"
     )
-    assert scored.verdict("NLL").startswith("It cannot be told yet whether NLL separates")
+    assert scored.separation_sentence("NLL").startswith(
+        "It cannot be told yet whether NLL separates"
+    )
     many_by_chance = [(p, bool(rng.random() < 0.5)) for p in rng.uniform(0.1, 0.9, 2000)]
     scored = score_answers(run_of(*many_by_chance))
-    assert scored.verdict("NLL").startswith("NLL does not separate wrong from right answers")
+    assert scored.separation_sentence("NLL").startswith(
+        "NLL does not separate wrong from right answers"
+    )
     unjudged = score_answers(run_of(*((0.9 - n / 10, None) for n in range(8))))
     assert not find_mistrust(unjudged, "NLL").is_mistrusted.any()
-    assert unjudged.verdict("NLL") == ""
+    assert unjudged.separation_sentence("NLL") == ""
 
 
 def test_a_question_without_an_answer_has_no_score_and_no_mark():

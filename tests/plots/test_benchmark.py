@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import alpha_choice
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
 from pro_lib.plots import benchmark
