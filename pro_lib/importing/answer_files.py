@@ -1,4 +1,4 @@
-"""Import answers from elsewhere: records, responses of servers, logs, and tables of answers."""
+"""Import answers of other programs: records, responses of servers, logs, and tables of answers."""
 
 import os
 import warnings
