@@ -59,7 +59,7 @@ def import_answers(
     questions: QuestionSet | pd.DataFrame | str | Path | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     separator: str | None = None,
-    verdict: str | None = None,
+    log_metric: str | None = None,
     strict: bool = False,
     fields: bool = False,
 ) -> Run:
@@ -86,8 +86,8 @@ def import_answers(
             neither, the order decides, and a warning says so.
         columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
         separator: the text between several references in one text, as in `load_questions`.
-        verdict: the name of the verdict that is read from a log, such as `exact_match`; by default
-            the first one whose values are all 0 or 1.
+        log_metric: the metric or scorer of a log that says which answers are right, such as
+            `exact_match`; by default the first one whose values are all 0 or 1.
         strict: whether a line or an answer that cannot be used, or a row of a file of `questions`,
             is an error. By default it is left out, and a warning counts and names it.
         fields: whether each field of answers that are JSON objects becomes a question. The
@@ -123,7 +123,7 @@ def import_answers(
         table = run_questions(collected.responses, questions, path)
         harness.reject_other_filters(collected.responses)
         collected.leave_out_rejected()
-        verdict_note = set_verdicts(collected, verdict, path)
+        verdict_note = set_verdicts(collected, log_metric, path)
         answers = _answer_table(collected, path, len(table))
     except RunError as error:
         if not _is_question_file(source):

@@ -80,7 +80,7 @@ class Response:
         references, split, relation, scores: the fields of the entry with these names.
         model, dataset: the model that answered, and the questions that a record names.
         filter: the filter of lm-evaluation-harness.
-        verdicts: the verdicts of a log by name.
+        log_metrics: the values of the metrics or scorers of a log by name.
         answers: its answers, until they are in the run.
         problem: why it is not used; None if it is.
         part: which of several prompts of the entry it answers; None if there is one.
@@ -100,7 +100,7 @@ class Response:
     model: Any = None
     dataset: Any = None
     filter: Any = None
-    verdicts: dict[str, Any] | None = None
+    log_metrics: dict[str, Any] | None = None
     answers: Sequence[Answer] = ()
     problem: Problem | None = None
     part: int | None = None
@@ -128,7 +128,7 @@ class Response:
     @property
     def content_key(self) -> int | None:
         """A hash of its id, question, texts and numbers, or None if it cannot be a copy."""
-        if self.served_id is None or self.problem is not None or self.verdicts:
+        if self.served_id is None or self.problem is not None or self.log_metrics:
             return None
         question = (self.question_id, self.question, self.conversation)
         try:
