@@ -223,20 +223,24 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
     responses = [_parsed(_entry_fields(where, entry, is_wrapped), body, entry) for body in bodies]
-    conversations = []
-    if responses[0].question is None:
-        conversations = conversations_of(entry, bodies[0])
-    listed = _listed_questions(entry)
-    prompts = listed or conversations
+    prompts: list = _listed_questions(entry)
+    if responses[0].question is None and not prompts:
+        prompts = conversations_of(entry, bodies[0])
     if len(prompts) > 1:
         return _responses_to_prompts(responses, prompts)
-    for response in responses:
-        if listed:
-            [response.question] = listed
-        elif conversations:
-            texts = [answer.text for answer in response.answers]
-            response.conversation = without_answer(conversations[0], texts)
+    if prompts:
+        for response in responses:
+            _set_prompt(response, prompts[0])
     return list(map(_checked, responses))
+
+
+def _set_prompt(response: Response, prompt: str | Conversation) -> None:
+    """Set the text of the question or the conversation that a response answers."""
+    if isinstance(prompt, str):
+        response.question = prompt
+    else:
+        texts = [answer.text for answer in response.answers]
+        response.conversation = without_answer(prompt, texts)
 
 
 def _listed_questions(entry: dict) -> list:
@@ -279,8 +283,7 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
     for n, prompt in enumerate(prompts):
         part = replace(first, where=f"{first.where}, prompt {n}", served_id=None, part=n)
         part.answers = answers[n * size : (n + 1) * size]
-        part.question = prompt if isinstance(prompt, str) else None
-        part.conversation = None if isinstance(prompt, str) else prompt
+        _set_prompt(part, prompt)
         for name in ("question_id", "references", "split"):
             values = getattr(first, name)
             if isinstance(values, list) and len(values) == len(prompts):
