@@ -136,7 +136,8 @@ def _tgi_answers(body: dict) -> list[dict]:
 
 def _inspect_fields(log: dict) -> dict[str, Any]:
     scores = as_mapping(log.get("scores"))
-    return {"verdicts": {name: as_mapping(score).get("value") for name, score in scores.items()}}
+    values = {name: as_mapping(score).get("value") for name, score in scores.items()}
+    return {"log_metrics": values}
 
 
 # The first format that recognizes a response reads it. Formats with unique fields come first.

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.judges import BY_LABELS
-from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
     by_protocol,
     difference_values,
@@ -22,7 +21,7 @@ from pro_lib.plots.captions import (
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
+from pro_lib.plots.settings import method_aurocs, method_labels, per_setting, with_setting
 from pro_lib.plots.style import Figure, drawn_methods, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
