@@ -93,7 +93,7 @@ def pro_row(
 
 def judged_questions(*runs: Run, **options: Any) -> Evaluation:
     """Return the judged questions of `evaluation.evaluate`."""
-    return evaluation.evaluate(*runs, **options).judged
+    return evaluation.evaluate(*runs, **options)
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -301,7 +301,7 @@ def meaning_rows(
 ) -> Iterator[Row]:
     """Yield a row for each choice of SE, SD and Deg, with ROUGE-L as similarity."""
     options = {"samples": samples, "others": others, "split": experiment.split}
-    judged = evaluation.evaluate(beams, **options).judged
+    judged = evaluation.evaluate(beams, **options)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked = beams.ranked_answers()

@@ -244,7 +244,7 @@ def main() -> None:
     experiment, judged, is_exposed = embedded()
     pools = [(judged, N_VALIDATION, is_exposed)]
     for path in arguments.published:
-        published_run = evaluation.evaluate(importing.from_records(path)).judged
+        published_run = evaluation.evaluate(importing.from_records(path))
         uncertainty = published_run.baselines["Deg, NLI agreement"]
         pools.append((published_run, 1000, (uncertainty < uncertainty.median()).to_numpy()))
     tables = []

@@ -233,10 +233,9 @@ class Experiment(Parameters):
         for name in splits:
             split = None if name == "all" else name
             for each in evaluation.evaluations(answers, split=split, **options):
-                judged = each.judged
                 if self.label_sample is not None and split != "validation":
-                    judged = self.label_sample.with_labels(judged)
-                evaluations.append(judged)
+                    each = self.label_sample.with_labels(each)
+                evaluations.append(each)
         return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:

@@ -40,12 +40,12 @@ def run_guarantee(
     is_validation = run.questions["split"] == "validation"
     has_both = 0 < is_validation.sum() < len(is_validation)
     split = "validation" if has_both else None
-    validation = evaluate(run, split=split, choices=choices).judged
+    validation = evaluate(run, split=split, choices=choices)
     thresholds = None
     if has_both:
         other_ids = list(run.questions["question_id"][~is_validation])
         others = evaluate(run.select(question_ids=other_ids), choices=choices)
-        thresholds = others.judged.pro(alpha)
+        thresholds = others.pro(alpha)
     return guarantee(
         validation.pro(alpha),
         validation.judgement.verdicts,
@@ -81,8 +81,8 @@ def right_probability(
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = importing.split_records(run, n_validation=None)
-    fitted = evaluate(both, split="validation").judged.one_per_text()
-    others = evaluate(both, split="test").judged.one_per_text()
+    fitted = evaluate(both, split="validation").one_per_text()
+    others = evaluate(both, split="test").one_per_text()
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
     scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])

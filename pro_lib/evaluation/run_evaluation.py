@@ -1,7 +1,7 @@
 """Judge one answer per question, and compute all scores for the same questions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Eval
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
         >>> evaluation = evaluate(import_answers(catalog.EXAMPLE))
-        >>> list(evaluation.judged.baselines), evaluation.rule
+        >>> list(evaluation.baselines), evaluation.rule
         (['NLL', 'PE'], 'ROUGE-L > 0.3')
     """
     return evaluations(beams, protocols=[protocol], **options)[0]
@@ -124,7 +124,7 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
         must_judge: whether it is an error if no answer can be judged.
 
     Returns:
-        An evaluation of all questions per protocol.
+        An evaluation of the judged questions per protocol.
 
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
@@ -240,7 +240,7 @@ def _evaluation(
     with_alpha = pd.DataFrame(at_alpha, index=available.index).dropna(axis=1, how="all")
     every_method = available.join(with_alpha)
     compared_methods, left_out = common_methods(every_method, answers["correct"])
-    not_compared = tuple(left_out)
+    not_compared = list(left_out)
     if runs.are_texts:
         n_scored = (runs.n_with_log_probs, len(answers))
         left_out = {"every score of log-probabilities": n_scored, **left_out}
@@ -258,7 +258,7 @@ def _evaluation(
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
     is_scored = compared_methods.notna().all(axis=1)
     info = runs.beams.info
-    return Evaluation(
+    whole = Evaluation(
         model=info.model,
         dataset=info.dataset,
         answers=answers,
@@ -273,10 +273,13 @@ def _evaluation(
         note=info.provenance.get("note", ""),
         n_unlabelled=int((is_scored & answers["correct"].isna()).sum()),
         reasons=count_reasons(reasons),
-        is_judged=is_usable,
-        left_out=not_compared,
         **setting,
     )
+    judged = whole.without_methods(not_compared).rows(is_usable)
+    answers = judged.answers
+    if "text_number" in answers and not answers["text_number"].duplicated().any():
+        answers = answers.drop(columns="text_number")
+    return replace(judged, answers=answers, selected_from=whole)
 
 
 def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:

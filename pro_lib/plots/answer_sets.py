@@ -79,7 +79,7 @@ def table(
     rows["missed_low"], rows["missed_high"] = metrics.wilson(rows["missed"], len(probabilities))
     alphas = rows["alpha"].dropna().unique()
     sizes = (np.exp(reported.log_probs())[:, :, None] >= alphas).sum(axis=1)
-    evaluation = evaluate(reported, choices=choices).judged
+    evaluation = evaluate(reported, choices=choices)
     columns = {
         "alpha": alphas,
         "set_size": sizes.mean(axis=0),

@@ -145,9 +145,9 @@ def _score_names(table: pd.DataFrame) -> pd.Series:
 def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:
     """Return the evaluation of the search, with the scores of beams and of the tree besides it."""
     others = [runs.beams, runs.greedy]
-    search = evaluate(runs.search, others=others, split=split, choices=choices).judged
+    search = evaluate(runs.search, others=others, split=split, choices=choices)
     beams = runs.beams.select(question_ids=list(search.answers["question_id"]))
-    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices).judged
+    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices)
     search = search.rows(search.answers["question_id"].isin(of_beams.answers["question_id"]))
     run = runs.search.select(question_ids=list(search.answers["question_id"]))
     inputs = {"log_probs": search.log_probs, "search_alpha": search.search_alpha}

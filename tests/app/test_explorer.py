@@ -96,7 +96,7 @@ def test_correctness_and_methods_of_the_page_can_be_chosen(tmp_path):
     choices = metrics.Choices(correctness="exact_match")
     path = explorer.to_html(RUN, tmp_path / "run.html", choices=choices, methods=["PRO", "SE"])
     data, comparison = page_data(path)
-    judged = evaluation.evaluate(RUN, choices=choices).judged
+    judged = evaluation.evaluate(RUN, choices=choices)
     assert comparison["correct"] == judged.correct.tolist()
     assert set(comparison["scores"]) == {"NLL", "SE, lexical"}
     assert data["questions"][0]["judgement"] == {"rule": "exact match"}

@@ -6,14 +6,14 @@ from random import Random
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate, s_pro
+from alpha_scores import s_pro
 from test_damaged_input import TABLES, WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.run_evaluation import common_methods
+from pro_lib.evaluation.run_evaluation import common_methods, evaluate
 from pro_lib.importing.records import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate, evaluations
 from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.run_evaluation import evaluate, evaluations
 from pro_lib.metrics.correctness import Choices
 from pro_lib.plots import alpha_sweep, benchmark
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate
 
 from pro_lib import importing
-from pro_lib.evaluation import guarantee, miss_rate, set_threshold
+from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
 from pro_lib.metrics.correctness import Choices
 from pro_lib.plots.captions import answer_sentence
 

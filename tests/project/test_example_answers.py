@@ -67,7 +67,7 @@ def test_the_script_writes_the_test_questions_of_the_chosen_relations(
 
 def test_the_example_has_enough_right_and_wrong_answers_and_pro_differs_from_nll():
     scored = score_answers(importing.import_answers(catalog.EXAMPLE))
-    judged = scored.evaluation.judged
+    judged = scored.judged
     assert (len(scored.rows), scored.n_judged, judged.n_correct) == (788, 788, 269)
     assert judged.answers["cluster"].nunique() == 13
     assert (scored.alpha.alpha, int(scored.alpha.is_reported.sum())) == (0.05, 523)

@@ -213,7 +213,7 @@ def comparison_data(
     """
     choices = replace(choices or Choices(), distinct=distinct)
     similarities = {"lexical": lexical}
-    judged = evaluate(run, samples=samples, similarities=similarities, choices=choices).judged
+    judged = evaluate(run, samples=samples, similarities=similarities, choices=choices)
     if methods is not None:
         shown = select_methods(["PRO", *judged.baselines], find_methods(methods))
         shown = ("NLL", *shown)  # which is always compared

@@ -48,14 +48,18 @@ def sweeps(run: Run, alphas: list[float], choices: Choices) -> dict[str, dict]:
     for key in ("distinct", "repeats"):
         counted = replace(choices, distinct=key == "distinct")
         evaluation = evaluate(run, choices=counted, must_judge=False)
-        parts = _by_split(run, evaluation)
-        results[key] = {name: _sweep(part, np.array(alphas)) for name, part in parts.items()}
+        parts = _by_split(run, evaluation.whole)
+        results[key] = {
+            name: _sweep(part, evaluation, np.array(alphas)) for name, part in parts.items()
+        }
     return results
 
 
-def _sweep(part: Evaluation, alphas: FloatArray) -> dict[str, Rows]:
-    """Return the entry of `sweeps` for one split."""
-    auroc = part.judgement.auroc(part.judged.pro(alphas))
+def _sweep(part: Evaluation, evaluation: Evaluation, alphas: FloatArray) -> dict[str, Rows]:
+    """Return the entry of `sweeps` for one split, whose judged questions are in `evaluation`."""
+    is_in_part = evaluation.answers["question_id"].isin(part.answers["question_id"])
+    judged = evaluation.rows(is_in_part)
+    auroc = judged.judgement.auroc(judged.pro(alphas))
     scored = part.rows(~np.isnan(part.log_probs).all(axis=1))
     kept = scoring.adaptive_k(scored.log_probs, alphas)
     clusters = scored.answers.get("cluster", scored.answers["question_id"])
