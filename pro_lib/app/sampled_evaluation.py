@@ -11,7 +11,7 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import AlphaChoice
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
-from pro_lib.labels.answers import choose_alphas, collect_answers
+from pro_lib.labels.answers import collect_answers, prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.runs.run import Run
@@ -49,14 +49,11 @@ class SampledEvaluation:
         split = splits.loc[judged.answers["question_id"]].to_numpy()
         is_planned = sample.is_planned(collect_answers(judged))
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
-        # The folds of the label model depend on the order, which is that of the page.
-        ids = judged.answers["question_id"].to_numpy(object)
-        order = np.argsort(ids, kind="stable")
-        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
-        reported = replace(answers.evaluation, sampled_judgement=sample.judgement(answers))
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
-        alphas, sentence = choose_alphas(pool, answers.evaluation)
+        ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
+        answers = sample.planned_answers(ordered)
+        reported = replace(answers.evaluation, sampled_judgement=sample.judgement(answers))
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."

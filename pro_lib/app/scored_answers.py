@@ -269,7 +269,7 @@ def score_answers(
         is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
         must_judge: whether it is an error if no answer can be judged.
         sample: labels of a sample of the answers. They judge the answers to the questions of the
-            labelled split, and validation questions choose α (`labels.answers.choose_alphas`).
+            labelled split, and validation questions choose α (`labels.answers.prepare_answers`).
 
     Returns:
         The scores, the judged answers and α.

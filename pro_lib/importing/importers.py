@@ -14,9 +14,13 @@ from pydantic_core import from_json
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
-from pro_lib.importing.answers import RUN_COLUMNS, warn_of
+from pro_lib.importing import harness
+from pro_lib.importing.answers import NUMBER_COLUMNS, RUN_COLUMNS
+from pro_lib.importing.collected_answers import CollectedAnswers, collect_answers
 from pro_lib.importing.fields import field_run, load_right_values
-from pro_lib.importing.reading import NUMBER_COLUMNS, Reading, names_of
+from pro_lib.importing.log_verdicts import set_verdicts
+from pro_lib.importing.messages import error_of, messages, warn_of
+from pro_lib.importing.response_questions import run_questions
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
 from pro_lib.questions.file_readers import Source, json_lines, rows_of, source_path, unzipped
 from pro_lib.questions.question_files import read_questions
@@ -25,6 +29,7 @@ from pro_lib.questions.references import is_missing, list_in_text
 from pro_lib.questions.repeats import warn_of_repeats
 from pro_lib.questions.tables import check_names, decimal_points
 from pro_lib.runs.run import Run
+from pro_lib.runs.storage import RunInfo
 
 # Endings of files with one row per answer.
 TABLES = (".csv", ".tsv", ".parquet")
@@ -107,15 +112,14 @@ def import_answers(
             strict=strict,
         )
     path = source_path(source, "responses")
-    reading = Reading(path, strict=strict, verdict=verdict)
-    if fields:
-        reading.columns["fields"] = []
     with _collection_paused():
-        for where, entry in _entries(source, separator):
-            for response in responses_in(where, entry):
-                reading.add(response)
+        collected = collect_answers(_entries(source, separator), strict=strict, fields=fields)
         try:
-            run = reading.run(questions, is_file=isinstance(source, (str, Path)))
+            table = run_questions(collected.responses, questions, path)
+            harness.reject_other_filters(collected.responses)
+            collected.leave_out_rejected()
+            verdict_note = set_verdicts(collected, verdict, path)
+            answers = _answer_table(collected, path, len(table))
         except RunError as error:
             if not _is_question_file(source):
                 raise
@@ -125,12 +129,49 @@ def import_answers(
                 f"{path} {words} of a model. {remedy}. Or give a file of answers, and this file "
                 "with --questions."
             ) from error
-    warn_of(reading.left_out, path)
-    for message in reading.messages(run):
+        run = Run(answers, table, _run_info(collected.responses, source), collected.reasons())
+    warn_of(collected.left_out, path)
+    for message in filter(None, [verdict_note, *messages(collected, run)]):
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
         warn_of_repeats(run.questions, f"answers {path.name}")
     return field_run(run) if fields else run
+
+
+def _answer_table(collected: CollectedAnswers, path: Path, n_questions: int) -> pd.DataFrame:
+    """Return the table of the answers, or raise `RunError` if none can be used."""
+    answers = collected.table()
+    if answers.empty:
+        words = f"contains no answers that can be used ({n_questions} questions)"
+        raise error_of(collected.left_out, path, f"{path} {words}")
+    if collected.endings and not answers["finished"].any():
+        endings = "; ".join(map(str, collected.endings))
+        words = f"none of the {len(answers)} answers is finished; their finish reasons are"
+        raise RunError(f"{path}: {words} {endings}")
+    return answers
+
+
+def _run_info(responses: Sequence[Response], source: Source) -> RunInfo:
+    """Return where a run comes from. The first record of a file may name the run."""
+    first = next(response for response in responses if response.response_format)
+    is_file = isinstance(source, (str, Path))
+    path = source_path(source, "records" if first.is_record else "responses")
+    if first.is_record:
+        model, dataset = _names_of(first if is_file else Response(""), path)
+        return RunInfo(dataset, model, "records")
+    name = first.response_format.name if first.response_format else ""
+    return RunInfo(unzipped(path).stem, name, name)
+
+
+def _names_of(response: Response, path: Path) -> tuple[str, str]:
+    """Return the model and the dataset that the first record of a file names.
+
+    They are `records` and the stem of the file's name if the record does not name them.
+    """
+    is_record = response.is_of("records")
+    model = response.model if is_record else None
+    dataset = response.dataset if is_record else None
+    return str(model or "records"), str(dataset or unzipped(path).stem)
 
 
 @contextmanager
@@ -146,10 +187,6 @@ def _collection_paused() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()
             gc.enable()
-
-
-# One function reads every format, because each can be recognized by its fields.
-from_openai = from_vllm = from_records = import_answers
 
 
 # --- Entries ---
@@ -224,7 +261,7 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
             raise ValueError(f"records={file!r} is not a file")
         where, first = next(_entries(file, None), ("", {}))
         response = next(iter(responses_in(where, first)), Response(where))
-        model_and_dataset = names_of(response, Path(file))
+        model_and_dataset = _names_of(response, Path(file))
         first_file = files.setdefault(model_and_dataset, file)
         if first_file != file:
             words = f"has the same name as {first_file!r}; give one of them at a time"

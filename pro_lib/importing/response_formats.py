@@ -1,46 +1,22 @@
 """The response formats as a table: how each is recognized, and where its values are.
 
-Paths are names and places with dots between them, and alternatives after `||`.
+A format is one row, with paths for `value_at`. Paths that formats share are constants.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from pro_lib.common import reasons
-from pro_lib.common.nested import as_items, as_mapping, inner_value
-from pro_lib.common.validation import SentenceError
-
-
-@lru_cache(maxsize=256)
-def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
-    alternatives = []
-    for part in path.split("||"):
-        names = part.strip().split(".")
-        alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
-    return tuple(alternatives)
-
-
-def value_at(fields: dict, path: str) -> Any:
-    """Return the value at a path, or None.
-
-    Example:
-        >>> value_at({"message": {"content": "Paris"}}, "text || message.content")
-        'Paris'
-    """
-    for keys in _compiled(path):
-        value = fields.get(keys[0]) if len(keys) == 1 else inner_value(fields, *keys)
-        if value is not None:
-            return value
-    return None
+from pro_lib.common.nested import as_items, as_mapping, value_at
+from pro_lib.importing import harness
 
 
 @dataclass(frozen=True)
 class ResponseFormat:
     """A response format.
 
-    The paths below lead from an answer, except for `known_by`, `answers` and `verdicts`.
+    The paths below lead from an answer, except for `known_by` and `answers`.
 
     Attributes:
         name: the name of the format in docs and runs.
@@ -49,7 +25,7 @@ class ResponseFormat:
         answers: the path to its answers, or a function that returns them; "" if it is an answer.
         text, reason, tokens: the paths to the text, the finish reason and the tokens.
         log_prob: the path to the log-probability of the answer.
-        verdicts: the path to an object with verdicts by name.
+        log: a function that returns fields of the response that a log has besides its answers.
         is_record: whether it is a format of this project, with values of a run in its answers.
     """
 
@@ -61,7 +37,7 @@ class ResponseFormat:
     reason: str = "finish_reason"
     tokens: str = "logprobs"
     log_prob: str = "cumulative_logprob"
-    verdicts: str = ""
+    log: Callable[[dict], dict[str, Any]] | None = None
     is_record: bool = False
 
     def answers_in(self, body: dict) -> list[dict]:
@@ -156,33 +132,9 @@ def _tgi_answers(body: dict) -> list[dict]:
     return [{**body, **details}, *as_items(details.get("best_of_sequences"))]
 
 
-def _harness_answers(line: dict) -> list[dict]:
-    """Return the texts of a line of lm-evaluation-harness, or its choices."""
-    requests = line.get("arguments")
-    requests = list(requests.values()) if isinstance(requests, dict) else as_items(requests)
-    groups = as_items(line["resps"])
-    if len(groups) != len(requests):
-        counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
-        raise SentenceError(f"{counts}; each request needs one")
-    answers = []
-    for n, (request, replies) in enumerate(zip(requests, groups, strict=True)):
-        for reply in as_items(replies):
-            answer = {"text": reply, "finish_reason": "stop", "index": n}
-            if isinstance(reply, list):
-                text = inner_value(request, "arg_1" if isinstance(request, dict) else 1)
-                if not isinstance(text, str):
-                    raise SentenceError(f"arguments has a choice that is not a text: {text!r:.60}")
-                answer |= {"text": text.strip(), "log_prob": _number(inner_value(reply, 0))}
-            answers.append(answer)
-    return answers
-
-
-def _number(value: object) -> object:
-    """Return a number that is written as text, and any other value as it is."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+def _inspect_fields(log: dict) -> dict[str, Any]:
+    scores = as_mapping(log.get("scores"))
+    return {"verdicts": {name: as_mapping(score).get("value") for name, score in scores.items()}}
 
 
 # The first format that recognizes a response reads it. Formats with unique fields come first.
@@ -194,9 +146,16 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "output.choices",
         text="message.content",
         reason="stop_reason",
-        verdicts="scores",
+        log=_inspect_fields,
     ),
-    ResponseFormat("lm-eval", "", ("resps",), _harness_answers, log_prob="log_prob"),
+    ResponseFormat(
+        "lm-eval",
+        "",
+        ("resps",),
+        harness.answers_in,
+        log_prob="log_prob",
+        log=harness.log_fields,
+    ),
     ResponseFormat(
         "openai",
         "logprobs=true (chat) or logprobs=1 (text)",
@@ -293,6 +252,38 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
 )
 
+# --- What formats share ---
+
+# The paths to the id of a response and to its model.
+SERVED_IDS = "request_id || id || responseId || response_id || meta_info.id"
+MODELS = "model || modelVersion || output.model || response_metadata.model_name"
+# Types of the parts of a message that are thoughts.
+THOUGHT_TYPES = {
+    "reasoning",
+    "reasoning_content",
+    "reasoning_text",
+    "redacted_thinking",
+    "thinking",
+    "thought",
+}
+# Fields of a message or a choice in which servers return the thought.
+THOUGHT_FIELDS = frozenset(
+    (
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking",
+        "thinking_blocks",
+        "reasoning_text",
+    )
+)
+# The numbers of tokens in hidden thoughts, and the reason why a prompt has no answer.
+USAGE = "usage || usageMetadata || usage_metadata"
+HIDDEN_TOKENS = (
+    "completion_tokens_details.reasoning_tokens || output_tokens_details.reasoning_tokens || "
+    "thoughtsTokenCount || thoughts_token_count || output_token_details.reasoning"
+)
+BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
 # Finish reasons in lower case: of an answer that the model ended.
 NATURAL = {
     "complete",

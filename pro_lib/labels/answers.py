@@ -33,7 +33,7 @@ class Answers:
         table: a row per unit: dataset, question_id (the smallest of the questions with this text),
             answer (`answer_key`), question (its text), references (`references_digest`), text (the
             answer as first found) and rouge_l. Question and references are empty if unknown.
-        codes: (n,) number of the unit of each answer.
+        units: (n,) number of the unit of each answer.
         strata: (G,) bin of ROUGE-L.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
             and ALL.
@@ -42,7 +42,7 @@ class Answers:
 
     evaluation: Evaluation
     table: pd.DataFrame
-    codes: IntArray
+    units: IntArray
     strata: IntArray
     features: FloatArray
     digest: str
@@ -58,7 +58,7 @@ class Answers:
         # A unit belongs to one question text, and so to one cluster.
         numbers = pd.factorize(self.evaluation.answers["cluster"])[0]
         clusters = np.zeros(len(self), dtype=np.intp)
-        clusters[self.codes] = numbers
+        clusters[self.units] = numbers
         return clusters
 
     @cached_property
@@ -77,18 +77,18 @@ def collect_answers(evaluation: Evaluation) -> Answers:
         RunError: if an answer has no text.
     """
     rows = _rows_of(evaluation)
-    codes = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
+    units = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
-    # `factorize` numbers units by their first row, so these rows are in the order of the codes.
-    table = table[~pd.Series(codes).duplicated()].reset_index(drop=True)
+    # `factorize` numbers units by their first row, so these rows are in the order of the units.
+    table = table[~pd.Series(units).duplicated()].reset_index(drop=True)
     digest = json_digest(table[KEY].to_numpy().tolist())[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     # The features of several answers of one unit are averaged. Constant ones are left out.
-    means = rows[_FEATURES].fillna(0.0).groupby(codes).mean().to_numpy()
+    means = rows[_FEATURES].fillna(0.0).groupby(units).mean().to_numpy()
     bins = strata[:, None] == np.arange(len(ROUGE_BINS))
     varies = np.ptp(means, axis=0) > 0
     features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
-    return Answers(evaluation, table, codes, strata, features, digest)
+    return Answers(evaluation, table, units, strata, features, digest)
 
 
 def with_placeholder(run: Run) -> Run:
@@ -121,17 +121,31 @@ def scores_at_alphas(
     return table[[*first, *table.columns.drop(first)]]
 
 
-def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[str, float], str]:
-    """Choose α on validation questions by their automatic judge, as notebook 10 does by default.
+def prepare_answers(
+    evaluation: Evaluation, pool: Evaluation | None
+) -> tuple[Evaluation, dict[str, float], str]:
+    """Return the answers of the labelled split in the order of their ids, and α of their scores.
+
+    The page and `pro score` need the same order, because the folds of the label model depend on it.
+    A file may have the questions in random order.
 
     Args:
-        pool: the validation questions; None if there are none.
-        reported: the answers that are labelled.
+        evaluation: the answers that are labelled.
+        pool: the validation questions, which choose α by their automatic judge, as notebook 10 does
+            by default; None if there are none.
 
     Returns:
-        α of each score that needs one, and a sentence about α of PRO, which is empty for texts
-        without log-probabilities.
+        The answers; α of each score that needs one; and a sentence about α of PRO, which is empty
+        for texts without log-probabilities.
     """
+    ids = evaluation.answers["question_id"].to_numpy(object)
+    ordered = evaluation.rows(np.argsort(ids, kind="stable"))
+    return ordered, *_alphas_without_labels(pool, ordered)
+
+
+def _alphas_without_labels(
+    pool: Evaluation | None, reported: Evaluation
+) -> tuple[dict[str, float], str]:
     if np.isnan(reported.log_probs).all():
         return {}, ""
     problem = "there are no validation questions"

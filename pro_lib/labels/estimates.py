@@ -1,58 +1,32 @@
-"""Estimates from labels of a sample: the judgement of an evaluation, and tables."""
+"""Estimates from labels of a sample, as tables and as words."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.common.judges import BY_LABELS
-from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.judgement import Differences, Estimate
+from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.run_evaluation import MISSING_SHARE
 from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
 from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
-from pro_lib.labels.inference import (
-    SCOPES,
-    AurocEstimates,
-    BoolArray,
-    Ranking,
-    Sample,
-    Scope,
-    label_weights,
-)
+from pro_lib.labels.inference import SCOPES, BoolArray, Scope, WeightedLabels, label_weights
 from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.sampled_verdicts import SampledVerdicts
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
-from pro_lib.metrics.differences import difference_columns
-from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
-from pro_lib.metrics.selective import (
-    answered_weights,
-    bin_numbers,
-    confidence_bins,
-    oracle_accuracy,
-    rejection_table,
-)
 
-INTERVAL = "from labels of a sample"
-FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
-FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 BY_JUDGE = "AUROC by ROUGE-L"
 OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
 _SMALLEST_SHOWN = 0.0005  # a smaller difference has only zeros
-_MOST_BINS = 10  # of a calibration
-_LABELS_PER_BIN = 30  # so that hardly any bin has too few labels for an accuracy
 
 
 @dataclass(frozen=True)
@@ -98,7 +72,7 @@ class LabelSample:
     def is_planned(self, answers: Answers) -> BoolArray:
         """Return whether each judged answer (n,) is one of the plan's answers."""
         is_planned: BoolArray = self.plan.places(answers) >= 0
-        return is_planned[answers.codes]
+        return is_planned[answers.units]
 
     def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
@@ -143,8 +117,8 @@ class LabelSample:
         merged = merged.iloc[places].reset_index(drop=True)
         labels = decided[places]
         model = cross_fitted(answers.features, labels)
-        sample = Sample(labels, weights[places], model, scope, answers.clusters)
-        return SampledVerdicts(sample, merged.drop(columns=KEY), answers.codes, current.notes)
+        weighted = WeightedLabels(labels, weights[places], model, scope, answers.clusters)
+        return SampledVerdicts(weighted, merged.drop(columns=KEY), answers.units, current.notes)
 
     def estimate(
         self,
@@ -288,257 +262,6 @@ class LabelSample:
             )
         exclusions = f"{evaluation.exclusions} Left out: {counts}."
         return collect_answers(replace(evaluation.rows(is_planned), exclusions=exclusions))
-
-
-@dataclass(frozen=True)
-class SampledVerdicts:
-    """The judgement of the n answers of an evaluation by labels of a sample of them.
-
-    Attributes:
-        sample: the labels of the G units, answers that share a label.
-        merged: a row per unit with the columns of `merge_labels`, NaN without a label.
-        codes: (n,) number of the unit of each answer.
-        notes: sentences about changes since the labels were given.
-    """
-
-    sample: Sample
-    merged: pd.DataFrame
-    codes: IntArray
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def counts(self) -> Mapping[str, float]:
-        """n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the n answers."""
-        members = np.unique(self.codes)
-        labels = self.sample.labels[members]
-        weights = self.sample.weights[members]
-        rows = self.merged.iloc[members]
-        n_labels = int((~np.isnan(labels)).sum())
-        return {
-            "n_labels": n_labels,
-            "n_right": int((labels == 1).sum()),
-            "n_wrong": int((labels == 0).sum()),
-            "n_undecided": int(rows["phase"].count()) - n_labels,
-            "n_disputed": int(rows["is_disputed"].eq(True).sum()),
-            "n_effective": float(weights.sum() ** 2 / (weights**2).sum()) if n_labels else 0.0,
-        }
-
-    @cached_property
-    def problem(self) -> str:
-        """Why no AUROC can be estimated; empty if it can."""
-        for name in ("right", "wrong"):
-            n = self.counts[f"n_{name}"]
-            if n < FEWEST_FOR_AUROC:
-                return f"only {n} labels of {name} answers; {FEWEST_FOR_AUROC} are needed"
-        return self.accuracy_problem
-
-    @cached_property
-    def accuracy_problem(self) -> str:
-        """Why no accuracy can be estimated; empty if it can."""
-        n_labels = self.counts["n_labels"]
-        if n_labels < FEWEST_LABELS:
-            return f"only {n_labels} labels; {FEWEST_LABELS} are needed"
-        if self.sample.clusters is None or self.sample.scope == "questions":
-            return ""
-        n_clusters = len(np.unique(self.sample.clusters[self.codes]))
-        if n_clusters >= FEWEST_CLUSTERS:
-            return ""
-        return f"only {n_clusters} clusters of questions; {FEWEST_CLUSTERS} are needed"
-
-    @property
-    def _pseudo_labels(self) -> FloatArray:
-        """Estimates (n,) of whether each answer is right; they may be below 0 or above 1."""
-        return self.sample.pseudo[self.codes]
-
-    @property
-    def rule(self) -> str:
-        """The rule by which an answer is right."""
-        return f"labels of {self.counts['n_labels']} answers"
-
-    @property
-    def verdicts(self) -> BoolArray:
-        """Raise `SentenceError`, because only some answers have a label."""
-        raise SentenceError(
-            "This needs a verdict for each question, but only a sample of the answers has labels."
-        )
-
-    @property
-    def known_verdicts(self) -> NDArray[np.object_]:
-        """Whether each answer is right, (n,); NaN without a label."""
-        return np.asarray(self.merged["correct"].iloc[self.codes], dtype=object)
-
-    @property
-    def n_verdicts(self) -> int:
-        """The number of labels."""
-        return int(self.counts["n_labels"])
-
-    @property
-    def counts_in_words(self) -> str:
-        """The words "estimated for 3,408 of them"."""
-        return f"estimated for {len(self.codes):,} of them"
-
-    @property
-    def interval(self) -> str:
-        """The kind of the intervals."""
-        return INTERVAL
-
-    @property
-    def one_class(self) -> str:
-        """An empty text; `problem` says whether both classes have labels."""
-        return ""
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns judge and n_labels."""
-        return {"judge": BY_LABELS, "n_labels": self.counts["n_labels"]}
-
-    @property
-    def accuracy(self) -> float:
-        """The estimated share of right answers, between 0 and 1."""
-        return float(np.clip(self._pseudo_labels.mean(), 0, 1))
-
-    @property
-    def caution(self) -> str:
-        """A sentence about what is estimated from how many labels."""
-        counts = self.counts
-        text = (
-            f"Accuracy and AUROC are estimated from the labels of {counts['n_labels']} answers "
-            f"({counts['n_right']} right, {counts['n_wrong']} wrong)."
-        )
-        problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
-        return " ".join([text, *problem, *self.notes])
-
-    def rows(self, places: IntArray) -> SampledVerdicts:
-        """Return the labels of some of the answers.
-
-        Args:
-            places: positions among the n answers, of shape (k,).
-        """
-        return replace(self, codes=self.codes[places])
-
-    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
-        """Return the estimated AUROCs of scores (n, A)."""
-        ranking = Ranking.from_scores(uncertainty, self.codes, len(self.sample.labels))
-        return self.sample.aurocs(ranking)
-
-    def areas(self, scores: FloatArray) -> FloatArray:
-        """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
-        return self._estimates(scores).areas.auroc
-
-    def auroc(self, scores: FloatArray) -> Estimate:
-        """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return self._shown(self._estimates(scores).auroc())
-
-    def accuracies(self, weights: FloatArray) -> Estimate:
-        """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
-
-        It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
-        clusters. `weights` (A, n) says how much each answer counts, as in `Sample.shares`.
-        """
-        shares, n_labels = self.sample.shares(self.codes, weights)
-        return _hidden(shares, (n_labels < FEWEST_LABELS) | bool(self.accuracy_problem))
-
-    def accuracy_at(self, scores: ArrayLike, n_answered: IntArray) -> Estimate:
-        """Return the accuracy among the k least uncertain answers, for some k (A,)."""
-        return self.accuracies(answered_weights(scores, n_answered))
-
-    def compare(
-        self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
-    ) -> pd.DataFrame:
-        """Return the table of `metrics.compare_aurocs`.
-
-        With too few labels, the estimates are NaN and the readings say why.
-
-        Args:
-            scores: a row per answer and a column per method.
-            reference: the method that the others are compared with.
-            uncorrected: methods that Holm's correction does not count.
-        """
-        values = scores.to_numpy(np.float64)
-        names = scores.columns
-        place = int(names.get_indexer([reference])[0])
-        is_reference = np.arange(len(names)) == place
-        found = self.differences(values, values[:, place], is_reference=is_reference)
-        tests = metrics.DeLong(
-            difference=found.estimate.value,
-            low=found.estimate.low,
-            high=found.estimate.high,
-            standard_error=np.full(len(names), np.nan),
-            p_value=found.p_value,
-            n_differ=found.n_differ,
-            reference=place,
-            problem=self.problem,
-        )
-        return pd.DataFrame(
-            {
-                "method": names,
-                **self.auroc(values).columns("auroc"),
-                "interval": self.interval,
-                **difference_columns(tests, names.isin(list(uncorrected))),
-            }
-        )
-
-    def rejection(self, uncertainties: pd.DataFrame) -> pd.DataFrame:
-        """Return the table of `metrics.rejection`; NaN if there are too few labels.
-
-        Args:
-            uncertainties: a row per answer and a column per method, higher = more uncertain.
-        """
-        table = rejection_table(uncertainties, self._pseudo_labels)
-        if self.problem:
-            table[["prr", "auarc"]] = np.nan
-        return table
-
-    def oracle(self) -> tuple[FloatArray, FloatArray]:
-        """Return an unknown score (n,), and the accuracy of the first k if all right came first."""
-        n = len(self.codes)
-        return np.full(n, np.nan), oracle_accuracy(np.full(n, self.accuracy))
-
-    def check(self, fitted: metrics.Calibration) -> metrics.Calibration:
-        """Return a calibration that is checked by the labels.
-
-        There is a bin for every 30 labels, at most ten. The expected calibration error is NaN,
-        because the errors of the estimated accuracies would be added to it. The Brier score is NaN
-        if there are too few labels.
-
-        Args:
-            fitted: the calibration, checked by another judge.
-        """
-        probability = fitted.probability
-        n_bins = int(np.clip(self.counts["n_labels"] // _LABELS_PER_BIN, 1, _MOST_BINS))
-        numbers = bin_numbers(probability, n_bins)
-        table = confidence_bins(probability, numbers)
-        members = numbers == table.index.to_numpy()[:, None]
-        accuracies = self.accuracies(members.astype(np.float64)).columns("accuracy")
-        # The expectation of (p - r)², because r² = r
-        right = self._pseudo_labels
-        brier = np.mean(probability**2 - 2 * probability * right + right)
-        return replace(
-            fitted,
-            ece=np.nan,
-            brier=np.nan if self.problem else float(brier),
-            table=table.reset_index(drop=True).assign(**accuracies),
-        )
-
-    def differences(
-        self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
-    ) -> Differences:
-        """Return the differences to a reference (n,); NaN if there are too few labels."""
-        estimates = self._estimates(np.column_stack([reference, scores]))
-        difference, p_values = estimates.difference(0)
-        estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
-        n_differ = metrics.count_moved(scores, reference)
-        found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)
-        p_value = np.where(bool(self.problem), np.nan, found.p_value)
-        return replace(found, estimate=self._shown(found.estimate), p_value=p_value)
-
-    def _shown(self, estimate: Estimate) -> Estimate:
-        return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
-
-
-def _hidden(estimate: Estimate, is_hidden: BoolArray) -> Estimate:
-    """Return an estimate with NaN where `is_hidden` (A,)."""
-    parts = (estimate.value, estimate.low, estimate.high)
-    return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))
 
 
 def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:

@@ -203,7 +203,7 @@ class LabelPlan(Format):
                 f"among these {len(answers)}; use another label file"
             )
         if not is_planned.all():
-            answers = collect_answers(answers.evaluation.rows(is_planned[answers.codes]))
+            answers = collect_answers(answers.evaluation.rows(is_planned[answers.units]))
         return plan.model_copy(update={"today": answers, "n_outside": int((~is_planned).sum())})
 
     def reread(self, path: str | Path) -> LabelPlan:
@@ -339,7 +339,7 @@ class LabelPlan(Format):
         values[merged["row"]] = merged["correct"].astype(float)
         scores = scores_at_alphas(answers.evaluation, alphas)
         probabilities = second_probabilities(
-            Ranking.from_scores(scores, answers.codes, len(units)),
+            Ranking.from_scores(scores, answers.units, len(units)),
             answers.features,
             values,
             np.isin(units, self.first),

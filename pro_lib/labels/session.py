@@ -14,8 +14,8 @@ from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.labels.answers import choose_alphas, with_placeholder
-from pro_lib.labels.estimates import BY_JUDGE, FEWEST_LABELS, LabelSample, estimate_words
+from pro_lib.labels.answers import prepare_answers, with_placeholder
+from pro_lib.labels.estimates import BY_JUDGE, LabelSample, estimate_words
 from pro_lib.labels.file import (
     append_label,
     append_undo,
@@ -26,6 +26,7 @@ from pro_lib.labels.file import (
     read_label_file,
 )
 from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
+from pro_lib.labels.sampled_verdicts import FEWEST_LABELS
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import lexical
 
@@ -96,16 +97,14 @@ class LabelSession:
                 answers, the plan of a label file is missing, or an adjudicator has labels.
         """
         pool = None
-        if split != "validation" and "validation" in _splits(run):
+        labelled = labelled_part(run, split)
+        if "validation" in set(_splits(run)) - set(_splits(labelled)):
             pool = _evaluate(run.select(split="validation"))
-        run = labelled_part(run, split)
-        # The order of the questions must not matter: notebooks show them in random order.
-        run = run.select(question_ids=sorted(run.questions["question_id"]))
-        evaluation = _evaluate(with_placeholder(run))
+        evaluation = _evaluate(with_placeholder(labelled))
+        evaluation, alphas, sentence = prepare_answers(evaluation, pool)
         path = Path(path)
-        alphas, sentence = choose_alphas(pool, evaluation)
-        ids = run.questions["question_id"].astype(str)
-        references = run.questions["references"].set_axis(ids)
+        ids = labelled.questions["question_id"].astype(str)
+        references = labelled.questions["references"].set_axis(ids)
         with _lock_of(path):
             labels = _read_labels(path)
             plan = _open_plan(path, labels, evaluation, n_planned)

@@ -72,7 +72,7 @@ def judged(probabilities, right, splits):
         record(n, answer("x", p, rouge_l=float(is_right)), split=split)
         for n, (p, is_right, split) in enumerate(values)
     ]
-    return importing.from_records(rows)
+    return importing.import_answers(rows)
 
 
 def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split():
@@ -92,7 +92,7 @@ def test_the_probability_is_fitted_on_validation_and_checked_on_the_test_split()
 def test_a_probability_cannot_be_fitted_to_one_class_or_to_unjudged_answers():
     with pytest.raises(metrics.OneClassError):
         right_probability(judged([0.5, 0.4, 0.3, 0.2], [1] * 4, ["validation"] * 2 + ["test"] * 2))
-    bare = importing.from_records([record(n, answer("x", 0.5)) for n in range(4)])
+    bare = importing.import_answers([record(n, answer("x", 0.5)) for n in range(4)])
     with pytest.raises(RunError, match="no answer can be judged"):
         right_probability(bare)
 
@@ -253,7 +253,7 @@ def test_a_question_is_not_answered_without_a_guarantee_or_a_complete_answer(
 def test_a_calibration_of_another_model_is_an_error_that_names_the_difference(facts_2m, run):
     quantised = replace(run.info, parameters={**run.info.parameters, "quantization": "8bit"})
     limited = replace(run.info, parameters={**run.info.parameters, "budget": 1000})
-    records = importing.from_records([record(0, answer("x", 0.5))])
+    records = importing.import_answers([record(0, answer("x", 0.5))])
     for model, calibration, words in (
         ("facts-1m", run, "was made with fingerprint="),
         (facts_2m, replace(run, info=quantised), "quantization='8bit', now quantization=None"),

@@ -400,7 +400,9 @@ SENTENCES = {
     "forty answers": "10 less probable",
 }
 FORTY = [{"text": f"answer {n}", "log_prob": -4 - n / 9} for n in range(40)]
-FORTY = importing.from_records([{"question_id": "q", "references": ["answer 1"], "answers": FORTY}])
+FORTY = importing.import_answers(
+    [{"question_id": "q", "references": ["answer 1"], "answers": FORTY}]
+)
 
 
 @pytest.mark.slow

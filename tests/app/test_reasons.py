@@ -8,7 +8,7 @@ from commands import answer, json_of, record, refused, typed
 from test_response_formats import chat, gemini, responses_api
 
 from pro_lib.app import explorer
-from pro_lib.importing import from_openai, from_records, import_answers
+from pro_lib.importing import import_answers
 
 paris = partial(record, references=["Paris"])
 
@@ -176,7 +176,7 @@ def test_questions_without_references_are_named(write):
 
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
 def test_reasons_survive_a_selection_of_questions():
-    run = from_openai(
+    run = import_answers(
         [
             {"question_id": "a", "response": chat()},
             {"question_id": "b", "response": chat("length")},
@@ -194,5 +194,5 @@ def test_reasons_survive_a_selection_of_questions():
 def test_the_most_frequent_reason_of_a_question_counts():
     cut = answer("Pa", 0.5, finished=False)
     with pytest.warns(UserWarning, match="1 answers that cannot be read"):
-        run = from_records([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
+        run = import_answers([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
     assert run.reasons().tolist() == ["cut"]

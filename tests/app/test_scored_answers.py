@@ -22,7 +22,7 @@ def run_of(*questions, start=0):
         answers += [answer(f"y{m}", p) for m, p in enumerate(others)]
         fields = {} if is_right is None else {"references": ["x" if is_right else "z"]}
         rows.append(record(n, *answers, **fields))
-    return importing.from_records(rows)
+    return importing.import_answers(rows)
 
 
 # The AUROC of NLL is 5/6: one of six pairs is in the wrong order.

@@ -26,7 +26,7 @@ from pro_lib.app.single_question import Answer
 from pro_lib.common import downloads, files
 from pro_lib.common.validation import is_printable, printable
 from pro_lib.generation import models
-from pro_lib.importing import from_records, read_labels
+from pro_lib.importing import import_answers, read_labels
 
 asking = import_module("pro_lib.app.single_question")
 
@@ -102,7 +102,7 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 
 
 def test_generate_and_download_print_escapes(nasty, monkeypatch, tmp_path):
-    run = from_records(nasty)
+    run = import_answers(nasty)
     run = replace(run, info=replace(run.info, dataset=NASTY), folder=tmp_path / "run")
     monkeypatch.setattr(Experiment, "both_splits", lambda *_: run)
     monkeypatch.setattr(downloads, "download", lambda *_, **__: Path(NASTY))

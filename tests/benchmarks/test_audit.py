@@ -37,26 +37,12 @@ def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_deci
     assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
 
 
-def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
-    log_probs = np.log([[0.5, 0.25, 0.1], [0.5, 0.5, np.nan]])
-    alphas = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
-    columns = [
-        [scoring.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]
-    ]
-    # Two answers of exactly 0.5 are kept below that, and leave the first alone at it.
-    columns.append([scoring.pro_at_k(log_probs[1:], k)[0] for k in (2, 2, 2, 1, 1)])
-    np.testing.assert_allclose(audit.strictly(log_probs, alpha=alphas), columns, rtol=1e-15)
-    np.testing.assert_array_equal(
-        audit.strictly(log_probs, alpha=0.25), audit.strictly(log_probs, alpha=alphas)[:, 2]
-    )
-
-
 def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters():
     rng = np.random.default_rng(0)
     uncertainty = rng.integers(6, size=(2, 24)).astype(float)
     correct = rng.random((2, 24)) < 0.5
     sides = [
-        audit.Row("PRO", "", "", np.arange(24), *pair)
+        audit.Row("PRO", "", np.arange(24), *pair)
         for pair in zip(uncertainty, correct, strict=True)
     ]
     clusters = np.arange(24) % 6

@@ -37,6 +37,6 @@ def test_a_family_behaves_as_the_table_states(name):
 def test_the_table_has_every_family_and_the_page_states_their_counts():
     assert set(TABLE.index) == set(families.families())
     assert TABLE.index[TABLE["greedy"] == "False"].tolist() == DIFFERENT_FROM_GENERATE
-    page = (ROOT / "docs" / "reference" / "model_families.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "decoding_engine.md").read_text()
     for tree, n in TABLE["tree"].value_counts().items():
         assert f"{n} {tree}" in page

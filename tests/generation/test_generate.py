@@ -123,7 +123,6 @@ def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"strategy": "beam"}, "strategy='beam' "),
         ({"batch_size": 0}, "batch_size=0 "),
         ({"engine": "slurm"}, "engine='slurm' "),
         ({"engine": "ray", "out": None}, "engine='ray' needs out=, a folder"),
@@ -232,15 +231,6 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
         assert run.name == f"asked/{model.name}/{run.info.strategy}"
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
-
-
-def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
-    with caplog.at_level("INFO", "pro_lib"):
-        generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
-    folder = folder_in(tmp_path, "diverse_beam")
-    assert capfd.readouterr() == ("", "")
-    lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
-    assert [text for name, _, text in caplog.record_tuples if name == module.__name__] == lines
 
 
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])

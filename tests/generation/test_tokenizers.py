@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 import torch
-from conftest import widen
 from test_strategies import check_plain_passes
+from tiny_models import widen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import (

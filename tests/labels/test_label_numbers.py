@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pro_lib import metrics
 from pro_lib.labels import drawing, inference, label_model
-from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
+from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 
 
 @st.composite
@@ -114,8 +114,9 @@ def test_clusters_that_are_alike_widen_the_interval():
 
 
 def test_pseudo_labels_by_hand():
-    sample = Sample(np.array([1, 0, np.nan]), np.array([3, 1, 0]), np.array([0.5, 0.2, 0.9]))
-    np.testing.assert_allclose(sample.pseudo, [2.0, 0.0, 0.9])
+    weights = np.array([3, 1, 0])
+    weighted = WeightedLabels(np.array([1, 0, np.nan]), weights, np.array([0.5, 0.2, 0.9]))
+    np.testing.assert_allclose(weighted.pseudo, [2.0, 0.0, 0.9])
 
 
 def test_the_first_phase_is_proportional_and_fills_every_bin():
@@ -205,8 +206,9 @@ def test_the_second_phase_takes_the_answers_that_can_move_the_auroc():
 def estimated_difference(score, labels, scope="population"):
     """Return the difference of the AUROCs of a score and of 1, 2, ..., and its p-value."""
     scores = np.column_stack([np.arange(1.0, len(score) + 1), score])
-    sample = Sample(np.array(labels), np.ones(len(score)), np.full(len(score), 0.5), scope)
-    difference, p_values = sample.aurocs(Ranking.from_scores(scores)).difference(0)
+    model = np.full(len(score), 0.5)
+    weighted = WeightedLabels(np.array(labels), np.ones(len(score)), model, scope)
+    difference, p_values = weighted.aurocs(Ranking.from_scores(scores)).difference(0)
     return difference.value[1], difference.low[1], difference.high[1], p_values[1]
 
 

@@ -26,7 +26,6 @@ THRESHOLDS = read("rouge_thresholds").pivot_table(
 )
 FIXED = read("fixed_k").pivot_table(index="model", columns="k", values="auroc")
 ADAPTIVE = read("fixed_k").query("selection == 'adaptive'").set_index("model")["auroc"]
-GAIN = (CELLS["PRO"] - CELLS["NLL"]).round(3)
 
 
 def test_the_files_are_whole_and_those_the_readme_names():
@@ -61,17 +60,6 @@ def test_the_tables_agree_with_one_another():
     assert FIXED[1].tolist() == of_trivia_qa["NLL"].tolist()
     assert ADAPTIVE[FIXED.index].tolist() == of_trivia_qa["PRO"].tolist()
     assert THRESHOLDS[0.3].to_dict() == CELLS.loc[("SciQ", "Gemma-7B")].to_dict()
-
-
-def test_pro_never_falls_below_nll_and_most_of_its_gain_is_of_one_model():
-    assert (GAIN >= 0).all()
-    equal = GAIN.index[GAIN == 0].tolist()
-    assert equal == [("TriviaQA", "Falcon-11B"), ("TriviaQA", "Falcon-40B"), ("SciQ", "Falcon-40B")]
-    assert ALPHAS[equal].tolist() == [0.85, 0.65, 0.9]
-    most = GAIN.nlargest(2)
-    assert most.to_dict() == {("TriviaQA", "Llama2-13B"): 0.118, ("SciQ", "Llama2-13B"): 0.116}
-    assert round(GAIN.mean(), 3) == 0.024
-    assert round(GAIN.drop(most.index).mean(), 3) == 0.009
 
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=6), st.sampled_from([0.5, 0.6, 0.95, 1.0]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix can follow
 
 
-@click.command("explore", cls=Command)
+@pro.command("explore")
 @click.argument("run", required=False, type=ANSWERS)
 @answer_options
 @correctness_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
@@ -34,7 +34,7 @@ _WITHOUT_VERDICT = {
 }
 
 
-@click.command("judge", cls=Command)
+@pro.command("judge")
 @click.argument("answers", type=ANSWERS)
 @click.option("--model", required=True, help="The judge: a local model, or its name on --server.")
 @click.option("--server", help="Address of an OpenAI-compatible server, such as http://host/v1.")

@@ -18,7 +18,7 @@ from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.evaluation.methods import find_methods, select_methods
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.importing.importers import from_records
+from pro_lib.importing.importers import import_answers
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
     Choices,
@@ -241,7 +241,7 @@ def appendix_run() -> Run:
         log_prob=np.log(answers["probability"]),
         references=[[truth] for truth in answers["truth"]],
     )
-    run = from_records(answers)
+    run = import_answers(answers)
     scores = catalog.paper("appendix_scores")
     scores = scores[scores["selection"] == "adaptive"].set_index("question")
     notes = []
