@@ -39,7 +39,7 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     experiment = Experiment(
         search_alpha=0.005, protocol="workbench", similarity=["lexical", "alias"]
     )
-    judged = experiment.evaluations(*pair, "all", methods="all")[-1]
+    judged = experiment.evaluations(*pair, "all", methods="all")[0][-1]
     exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")[
         "exposure"
     ]

@@ -7,7 +7,6 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, metrics, scoring
@@ -44,10 +43,6 @@ if TYPE_CHECKING:
 
     from pro_lib import plots
     from pro_lib.generation.models import Model
-
-
-# The question of world-facts that the explorer shows first.
-_FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
@@ -199,8 +194,8 @@ class Experiment(Parameters):
         dataset: str,
         *splits: str | None,
         methods: str = "own",
-    ) -> list[Evaluation]:
-        """Return the evaluations of each split, one for each of `protocol`.
+    ) -> list[list[Evaluation]]:
+        """Return for each split its evaluations, one for each of `protocol`.
 
         Labels of a sample are the judgement of the reported splits. The validation questions are
         judged by ROUGE-L, because α is chosen without the labels.
@@ -232,10 +227,10 @@ class Experiment(Parameters):
         evaluations = []
         for name in splits:
             split = None if name == "all" else name
-            for each in evaluation.evaluations(answers, split=split, **options):
-                if self.label_sample is not None and split != "validation":
-                    each = self.label_sample.with_labels(each)
-                evaluations.append(each)
+            judged = evaluation.evaluations(answers, split=split, **options)
+            if self.label_sample is not None and split != "validation":
+                judged = [self.label_sample.with_labels(each) for each in judged]
+            evaluations.append(judged)
         return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -262,12 +257,9 @@ class Experiment(Parameters):
     def _splits_of(self, pair: tuple[str, str], methods: str) -> list[Splits]:
         """Return the validation questions and the reported ones of one pair, by protocol."""
         options = self._values("n_validation", "seed", "alphas")
-        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-        n_protocols = len(evaluations) // 2
+        both_splits = self.evaluations(*pair, "validation", self.split, methods=methods)
         splits = []
-        for pool, reported in zip(
-            evaluations[:n_protocols], evaluations[n_protocols:], strict=True
-        ):
+        for pool, reported in zip(*both_splits, strict=True):
             one_class = reported.without_labels().one_class()
             if one_class:
                 raise metrics.OneClassError(f"{one_class}, so scores cannot be compared")
@@ -285,16 +277,6 @@ class Experiment(Parameters):
         for name in as_list(self.similarity):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
-
-    def shuffled_run(self) -> Run:
-        """Return the run of both splits for the explorer, its questions in random order.
-
-        The questions of a dataset are ordered by topic. A well-known question comes first.
-        """
-        run = self.both_splits(*self.pair())
-        ids = run.questions["question_id"].to_numpy(object)
-        shuffled = np.random.default_rng(self.seed).permutation(ids)
-        return run.select(question_ids=sorted(shuffled, key=lambda name: name != _FIRST_QUESTION))
 
     @cached_property
     def single_run(self) -> Run:
@@ -340,7 +322,7 @@ class Experiment(Parameters):
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
         """The evaluations of `split`, for every pair and protocol."""
-        evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
+        evaluations = [self.evaluations(*pair, self.split)[0] for pair in self.pairs()]
         return list(chain.from_iterable(evaluations))
 
     def save(

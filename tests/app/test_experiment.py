@@ -163,7 +163,7 @@ def test_a_question_file_completes_the_questions_of_records(tmp_path):
 def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
     path = write_lines(tmp_path / "mine.jsonl", judged(90, right=lambda _: False))
     experiment = Experiment(records=path, n_validation=None)
-    assert experiment.evaluations(*experiment.pairs()[0], None)[0].one_class()
+    assert experiment.evaluations(*experiment.pairs()[0], None)[0][0].one_class()
     with pytest.raises(metrics.OneClassError, match=r"mine.*wrong"):
         experiment.splits()
 
@@ -221,7 +221,7 @@ def observed(experiment, work, *, methods):
     pair = experiment.pairs()[0]
     run = experiment.run(*pair)
     both = experiment.both_splits(*pair)
-    evaluations = experiment.evaluations(*pair, experiment.split, methods=methods)
+    [evaluations] = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
     judged = [
         (one.protocol, list(one.correct), total(one.log_probs), [*one.baselines])
@@ -383,7 +383,7 @@ def test_a_notebook_of_one_pair_refuses_several(files):
 def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     given = SMALL | {"limit": 12, "n_answers": None, "generations_dir": tmp_path}
     experiment = Experiment(**given, strategy="threshold")
-    [evaluation] = experiment.evaluations(*PAIR, "test", methods="all")
+    [[evaluation]] = experiment.evaluations(*PAIR, "test", methods="all")
     assert evaluation.search_alpha == experiment.search_alpha
 
 
@@ -397,7 +397,7 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     path = write_lines(tmp_path / "mine.jsonl", judged(90))
     judge = Experiment(records=path, n_validation=20)
     [pair] = judge.pairs()
-    evaluations = judge.evaluations(*pair, "test")
+    [evaluations] = judge.evaluations(*pair, "test")
     labels = tmp_path / "labels.jsonl"
     plan = LabelPlan.create(evaluations[0], n_labels=25)
     plan.save(plan_path(labels))
