@@ -33,7 +33,7 @@ from pro_lib.evaluation.self_evaluation import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.stored_runs import stored_run
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
@@ -68,7 +68,7 @@ class Experiment(Parameters):
                 `figures/custom/`, unless `figures_dir` is given.
             parameters: the parameters of `Parameters`, by name. `model` may also be a model that
                 `load_model` returned, and `correctness` a function of texts and their references
-                (`metrics.Choices`).
+                (`metrics.AnswerRules`).
 
         Raises:
             SentenceError: if a value is wrong, or contradicts another.
@@ -85,7 +85,7 @@ class Experiment(Parameters):
         super().__init__(**values)
         self.check_contradictions(changed)
         if notebook is not None:
-            _ = self.choices  # reads a file of labels, so that an error in it is raised here
+            _ = self.rules  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")
 
@@ -94,13 +94,13 @@ class Experiment(Parameters):
         return read_correctness(self.correctness, **self._values("convention", "distinct"))
 
     @property
-    def choices(self) -> Choices:
-        """The choices of an evaluation: which answers are right, and which probability each has.
+    def rules(self) -> AnswerRules:
+        """The rules of an evaluation: which answers are right, and which probability each has.
 
         If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
         `label_sample`.
         """
-        return self._correctness.choices
+        return self._correctness.rules
 
     @property
     def label_sample(self) -> LabelSample | None:
@@ -207,7 +207,7 @@ class Experiment(Parameters):
             methods: `own` evaluates the scores of the run's answers. `all` also evaluates methods
                 that need samples, on the most probable answer of all runs.
         """
-        options: dict[str, Any] = {"protocols": as_list(self.protocol), "choices": self.choices}
+        options: dict[str, Any] = {"protocols": as_list(self.protocol), "rules": self.rules}
         answers = self.both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)

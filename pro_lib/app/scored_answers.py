@@ -35,7 +35,7 @@ from pro_lib.evaluation.methods import (
     short_name,
 )
 from pro_lib.evaluation.run_evaluation import evaluations
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -62,7 +62,7 @@ class ScoredAnswers:
     Attributes:
         run: the run.
         judged: the judged answers, or those that a sample of labels stands for.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
         alpha: α of PRO, and where it comes from.
         methods: the names of the methods to show, in the order of their columns.
         texts: the same of the texts alone, if only some questions have log-probabilities.
@@ -71,7 +71,7 @@ class ScoredAnswers:
 
     run: Run
     judged: Evaluation
-    choices: Choices
+    rules: AnswerRules
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
@@ -215,7 +215,7 @@ class ScoredAnswers:
         judged = self.judged
         is_reported = self.alpha.is_reported
         if is_reported is None:
-            cluster = self.choices.cluster
+            cluster = self.rules.cluster
             is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
         pool = judged.rows(~is_reported)
         reported = judged.rows(is_reported)
@@ -250,7 +250,7 @@ class ScoredAnswers:
 def score_answers(
     run: Run,
     *,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     alpha: float | None = None,
     methods: Sequence[str] | None = None,
     is_fixed: bool = False,
@@ -262,7 +262,7 @@ def score_answers(
     Args:
         run: the run. Answers of a file count as samples for the methods that need samples, unless
             the file lists different answers.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
         alpha: α of PRO; None chooses it on judged answers (`held_out_alpha`), or takes 0.4.
         methods: the names of the methods, or `file.py:name` of further ones; None for all, also
             those of the texts alone if only some questions have log-probabilities.
@@ -288,7 +288,7 @@ def score_answers(
         [['Margaret Atwood', True], ['Mauritius', False]]
     """
     names = None if methods is None else find_methods(methods)
-    choices = choices or Choices()
+    rules = rules or AnswerRules()
     if sample is not None:
         from pro_lib.app.sampled_evaluation import SampledEvaluation
         from pro_lib.labels.answers import with_placeholder
@@ -303,11 +303,11 @@ def score_answers(
         if any(method is None or method.per_similarity for method in requested):
             options["similarities"] = {"lexical": _lexical_in_blocks}
     [judged] = evaluations(
-        run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
+        run, protocols=["workbench"], rules=rules, must_judge=must_judge, **options
     )
     sampled = None
     if sample is None:
-        choice = _alpha_of(run, judged, alpha, is_fixed, choices.cluster)
+        choice = _alpha_of(run, judged, alpha, is_fixed, rules.cluster)
     else:
         sampled = SampledEvaluation.of(sample, judged, run, alpha)
         judged = sampled.evaluation
@@ -315,8 +315,8 @@ def score_answers(
     shown = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
     texts = None
     if is_mixed and sampled is None and names is None:
-        texts = score_answers(run.as_texts(), choices=choices)
-    return ScoredAnswers(run, judged, choices, choice, shown, texts, sampled)
+        texts = score_answers(run.as_texts(), rules=rules)
+    return ScoredAnswers(run, judged, rules, choice, shown, texts, sampled)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:

@@ -404,7 +404,7 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
     for unit in plan.first:
         append_label(labels, plan.label(plan.request(unit, False), True, labeller="ada"))
     experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
-    assert experiment.choices.correctness == "rouge_l"
+    assert experiment.rules.correctness == "rouge_l"
     splits = experiment.splits()[0]
     assert splits.reported.sampled_judgement.counts["n_right"] == 20
     assert splits.pool.sampled_judgement is None

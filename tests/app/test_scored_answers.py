@@ -160,7 +160,7 @@ def test_without_clusters_the_questions_of_one_relation_are_in_both_halves():
     run = run_of(*((0.99 - n / 200, n % 3 > 0) for n in range(180)))
     run = replace(run, questions=run.questions.assign(relation="capital"))
     assert score_answers(run).splits() is None
-    splits = score_answers(run, choices=metrics.Choices(cluster=None)).splits()
+    splits = score_answers(run, rules=metrics.AnswerRules(cluster=None)).splits()
     assert min(len(splits.pool.answers), len(splits.reported.answers)) > 60
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -32,13 +32,13 @@ def _by_split(run: Run, evaluation: Evaluation) -> dict[str, Evaluation]:
     return parts | {"all": evaluation}
 
 
-def sweeps(run: Run, alphas: list[float], choices: Choices) -> dict[str, dict]:
+def sweeps(run: Run, alphas: list[float], rules: AnswerRules) -> dict[str, dict]:
     """Return AUROC of PRO and mean K at every α.
 
     Args:
         run: a run with log-probabilities.
         alphas: the values of α, (A,).
-        choices: what makes an answer right.
+        rules: what makes an answer right.
 
     Returns:
         The keys `distinct` and `repeats` (repeated answers count), then the splits, then `auroc`
@@ -46,8 +46,8 @@ def sweeps(run: Run, alphas: list[float], choices: Choices) -> dict[str, dict]:
     """
     results: dict[str, dict] = {}
     for key in ("distinct", "repeats"):
-        counted = replace(choices, distinct=key == "distinct")
-        evaluation = evaluate(run, choices=counted, must_judge=False)
+        counted = replace(rules, distinct=key == "distinct")
+        evaluation = evaluate(run, rules=counted, must_judge=False)
         parts = _by_split(run, evaluation.whole)
         results[key] = {
             name: _sweep(part, evaluation, np.array(alphas)) for name, part in parts.items()
