@@ -8,7 +8,6 @@ import pytest
 from alpha_scores import s_pro
 from figure_checks import check_figure, grid, legend
 from invented_settings import evaluation_of, setting_row, some_questions
-from judged_questions import s_pro
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import alpha_choice
