@@ -61,11 +61,6 @@ class Answers:
         clusters[self.units] = numbers
         return clusters
 
-    @cached_property
-    def row_of_question(self) -> dict[str, int]:
-        """A row of the table for each question_id."""
-        return {question_id: row for row, question_id in enumerate(self.table["question_id"])}
-
 
 def collect_answers(evaluation: Evaluation) -> Answers:
     """Collect the different answers of an evaluation.

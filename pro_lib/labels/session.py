@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import prepare_answers, with_placeholder
-from pro_lib.labels.estimates import BY_JUDGE, LabelSample, estimate_words
+from pro_lib.labels.estimates import BY_JUDGE, estimate_words, estimated_aurocs
 from pro_lib.labels.file import (
     append_label,
     append_undo,
@@ -25,7 +25,8 @@ from pro_lib.labels.file import (
     merge_labels,
     read_label_file,
 )
-from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
+from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.planned_answers import CurrentLabels, PlannedAnswers, Request
 from pro_lib.labels.sampled_verdicts import FEWEST_LABELS
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import lexical
@@ -48,7 +49,7 @@ class LabelSession:
 
     Attributes:
         references: those of each question of the run, by question_id.
-        plan: which answers are shown, in which order.
+        planned: the answers of the plan.
         path: the label file.
         labeller: name of the person.
         is_adjudication: whether only answers are shown on which labellers differ.
@@ -57,7 +58,7 @@ class LabelSession:
     """
 
     references: pd.Series
-    plan: LabelPlan
+    planned: PlannedAnswers
     path: Path
     labeller: str
     is_adjudication: bool
@@ -107,20 +108,14 @@ class LabelSession:
         references = labelled.questions["references"].set_axis(ids)
         with _lock_of(path):
             labels = _read_labels(path)
-            plan = _open_plan(path, labels, evaluation, n_planned)
+            planned = _open_plan(path, labels, evaluation, n_planned)
         own = labels[labels["labeller"] == labeller]
         if (own["adjudication"] != is_adjudication).any():
             raise RunError(
                 f"{labeller!r} has other labels in {path}; labels and adjudications need different "
                 "names (--labeller)"
             )
-        return cls(references, plan, path, labeller, is_adjudication, alphas, sentence)
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """The evaluation of the planned answers that the run has."""
-        evaluation: Evaluation = self.plan.today.evaluation
-        return evaluation
+        return cls(references, planned, path, labeller, is_adjudication, alphas, sentence)
 
     def reply(  # the fields of a message
         self,
@@ -164,18 +159,18 @@ class LabelSession:
         with _lock_of(self.path):
             current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
-            is_current = is_same_file and n_given == len(self._own(current.labels))
+            is_current = is_same_file and n_given == len(self._own(current))
             if is_current and action in _CHANGES:
-                self._act(action, current.labels, correct, text, place)
+                self._act(action, current, correct, text, place)
                 current = self._read_and_advance()
         # Other keys do not wait for estimates, because these are computed without the lock.
         views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
-        data = {action: views[action](current.labels)} if action in views else self._state(current)
+        data = {action: views[action](current)} if action in views else self._state(current)
         reply: dict[str, Any] = json_value({"kind": "label", **data})
         return reply
 
     def _act(
-        self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
+        self, action: str, current: CurrentLabels, correct: bool | None, text: str, place: int
     ) -> None:
         """Write to the files what the page asks."""
         own = self._own(current)
@@ -190,9 +185,9 @@ class LabelSession:
             request = self._next_request(current)
             if action == "change":
                 row = own.iloc[place]
-                request = self.plan.request(row["unit"], bool(row["repetition"]))
+                request = self.planned.request(row["position"], bool(row["repetition"]))
             if request is not None:
-                label = self.plan.label(
+                label = self.planned.label(
                     request,
                     correct,
                     labeller=self.labeller,
@@ -210,34 +205,42 @@ class LabelSession:
         state = _file_state(self.path)
         if self._known is not None and self._known[0] == state:
             return self._known[1]
-        current = self.plan.current_labels(_read_labels(self.path))
-        if not self.plan.is_drawn and self.plan.is_first_complete(current.labels):
-            saved = self.plan.reread(plan_path(self.path))
-            self.plan = saved.advance(current.labels, self.alphas)
-            if self.plan is not saved:
-                self.plan.save(plan_path(self.path))
+        plan_file = plan_path(self.path)
+        plan = self.planned.plan
+        if not plan.is_drawn:
+            saved = LabelPlan.read(plan_file)
+            if saved.model_copy(update={"second": None, "probabilities": None}) != plan:
+                raise RunError(
+                    f"{plan_file} was replaced by another plan; open the label file again"
+                )
+            if saved.is_drawn:
+                self.planned = replace(self.planned, plan=saved)
+        current = self.planned.current_labels(_read_labels(self.path), is_whole=True)
+        advanced = self.planned.advance(current, self.alphas)
+        if advanced is not self.planned:
+            advanced.plan.save(plan_file)
+            self.planned = advanced
         self._known = (state, current)
         return current
 
-    def _own(self, current: pd.DataFrame) -> pd.DataFrame:
-        return current[(current["labeller"] == self.labeller) & (current["row"] >= 0)]
+    def _own(self, current: CurrentLabels) -> pd.DataFrame:
+        return current.existing[current.existing["labeller"] == self.labeller]
 
-    def _next_request(self, current: pd.DataFrame) -> Request | None:
+    def _next_request(self, current: CurrentLabels) -> Request | None:
         if not self.is_adjudication:
-            return self.plan.next_request(current, self.labeller)
-        units = self._disputed(current)["unit"]
-        return None if units.empty else self.plan.request(units.iloc[0], False)
+            return self.planned.next_request(current, self.labeller)
+        disputed = self._disputed(current)
+        return self.planned.request(disputed[0], False) if disputed else None
 
-    def _disputed(self, current: pd.DataFrame) -> pd.DataFrame:
-        """Return a row per answer on which labellers differ and nobody has decided."""
-        merged = merge_labels(current[current["row"] >= 0])
-        return merged[merged["is_disputed"]]
+    def _disputed(self, current: CurrentLabels) -> list[int]:
+        """Return the positions on which labellers differ and nobody has decided."""
+        merged = merge_labels(current.existing)
+        return list(merged["position"][merged["is_disputed"]])
 
-    def _state(self, found: CurrentLabels) -> dict[str, Any]:
-        current = found.labels
+    def _state(self, current: CurrentLabels) -> dict[str, Any]:
         own = self._own(current)
         request = self._next_request(current)
-        n_left = self.plan.n_requests - len(own)
+        n_left = self.planned.n_requests - len(own)
         if self.is_adjudication:
             n_left = len(self._disputed(current))
         state: dict[str, Any] = {
@@ -247,7 +250,7 @@ class LabelSession:
             "minutes": n_left * _seconds_per_label(own) / 60,
             "labels_file": str(self.path),
             "is_adjudication": self.is_adjudication,
-            "notes": [*self.plan.notes, *found.notes],
+            "notes": [*self.planned.notes, *current.notes],
             "guideline": _read_guideline(self.path),
             "last": None,
             "answer": None,
@@ -257,24 +260,24 @@ class LabelSession:
             last = own[["text", "correct", "comment"]].iloc[-1]
             state["last"] = {**last, "text": _visible(last["text"])}
         if request is not None:
-            state["answer"] = self._shown(request.unit)
+            state["answer"] = self._shown(request.position)
             if self.is_adjudication:
-                state["answer"]["votes"] = _votes(current, request.unit)
+                state["answer"]["votes"] = _votes(current, request.position)
             return state
-        rows = labeller_agreement(current)
+        rows = labeller_agreement(current.labels)
         is_pair = rows["other_labeller"].notna()
         state["agreement"] = rows[is_pair].to_dict("records")
         repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
         state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = [
-            self._shown(unit) | {"votes": _votes(current, unit)}
-            for unit in self._disputed(current)["unit"]
+            self._shown(position) | {"votes": _votes(current, position)}
+            for position in self._disputed(current)
         ]
         return state
 
-    def _shown(self, unit: int) -> dict[str, Any]:
-        """Return the question, the references and the answer of a unit."""
-        request = self.plan.request(unit, False)
+    def _shown(self, position: int) -> dict[str, Any]:
+        """Return the question, the references and the answer at a position of the plan."""
+        request = self.planned.request(position, False)
         references = self.references[request.question_id]
         return {
             "question": request.question or f"question {request.question_id}",
@@ -282,14 +285,15 @@ class LabelSession:
             "text": _visible(request.text),
         }
 
-    def _list(self, current: pd.DataFrame) -> list[dict[str, Any]]:
+    def _list(self, current: CurrentLabels) -> list[dict[str, Any]]:
         """Return the labels of this person, without the repetitions, which must stay unnoticed."""
         own = self._own(current).reset_index(drop=True)
         rows = own[~own["repetition"]].reset_index(names="place")
         given = rows[["place", "correct", "comment"]].to_dict("records")
-        return [self._shown(unit) | label for unit, label in zip(rows["unit"], given, strict=True)]
+        shown = [self._shown(position) for position in rows["position"]]
+        return [answer | label for answer, label in zip(shown, given, strict=True)]
 
-    def _estimates(self, current: pd.DataFrame) -> dict[str, Any]:
+    def _estimates(self, current: CurrentLabels) -> dict[str, Any]:
         """Return the estimates as words, or why they are not shown.
 
         A labeller must not be influenced by the labels of others, and the values by the judge come
@@ -301,12 +305,12 @@ class LabelSession:
             return data | {"sentence": "The estimates are shown after the last decision."}
         if len(self._own(current)) < FEWEST_LABELS and not is_end:
             return data | {"sentence": f"Not shown before {FEWEST_LABELS} labels of yours."}
-        words, sentences = self._words(current)
+        words, sentences = self._words(current.labels)
         if not is_end:
             words = words.drop(columns=BY_JUDGE, errors="ignore")
         return data | {"rows": words.to_dict("records"), "sentence": " ".join(sentences)}
 
-    def _history(self, current: pd.DataFrame) -> list[dict[str, str]]:
+    def _history(self, current: CurrentLabels) -> list[dict[str, str]]:
         """Return estimates from the first labels of this person alone, as words."""
         own = self._own(current)
         first = own[~own["repetition"] & ~own["adjudication"]]
@@ -320,22 +324,23 @@ class LabelSession:
         return rows
 
     def _words(self, labels: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        table = LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
+        table = estimated_aurocs(self.planned, labels, alphas=self.alphas)
         return estimate_words(table, labels["labeller"])
 
 
 def _open_plan(
     path: Path, labels: pd.DataFrame, evaluation: Evaluation, n_planned: int | None
-) -> LabelPlan:
+) -> PlannedAnswers:
     """Return the plan of a label file; it is made, or made anew, before the first label."""
     plan_file = plan_path(path)
     if plan_file.exists() or len(labels):
-        plan = LabelPlan.read(plan_file, evaluation)
+        planned = PlannedAnswers.read(plan_file, evaluation)
+        plan = planned.plan
         n_planned = plan.n_labels if n_planned is None else n_planned
         is_planned = min(n_planned, len(plan.answers)) == plan.n_labels
-        if is_planned and (len(labels) or not plan.notes):
+        if is_planned and (len(labels) or not planned.notes):
             plan.check(labels)
-            return plan
+            return planned
         if len(labels):
             raise RunError(
                 f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
@@ -345,7 +350,7 @@ def _open_plan(
         evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
     )
     plan.save(plan_file)
-    return plan
+    return PlannedAnswers(plan, evaluation)
 
 
 def labelled_part(run: Run, split: str) -> Run:
@@ -388,9 +393,10 @@ def _visible(text: str) -> str:
     return text if text.strip() else "(empty answer)"
 
 
-def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
+def _votes(current: CurrentLabels, position: int) -> list[dict[str, Any]]:
     """Return what each labeller said about an answer of the plan."""
-    labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
+    labels = current.labels[current.labels["position"] == position]
+    labels = first_labels(labels[~labels["adjudication"]])
     votes: list[dict[str, Any]] = labels[["labeller", "correct", "comment"]].to_dict("records")
     return votes
 

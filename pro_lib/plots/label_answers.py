@@ -10,7 +10,7 @@ from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.labels.answers import ROUGE_BINS, collect_answers
+from pro_lib.labels.answers import ROUGE_BINS
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.plots.captions import (
@@ -76,7 +76,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
         parts.append(with_setting(columns, evaluation))
     rows = pd.concat(parts, ignore_index=True)
     is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
-    labels = setting.sample.judgement(collect_answers(judged))
+    labels = setting.sample.planned_answers(judged).judgement(setting.sample.labels)
     shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
     return [rows.assign(**labels.counts, shown=shown)]
 
@@ -91,8 +91,9 @@ def counts(setting: LabelledSplits) -> list[pd.DataFrame]:
     the two phases. n_right, n_wrong and n_undecided are the decided labels and the others.
     labelled_share is the share of the answers that have a label.
     """
-    answers = setting.sample.planned_answers(setting.splits.reported)
-    labels = setting.sample.judgement(answers).merged
+    planned = setting.sample.planned_answers(setting.splits.reported)
+    answers = planned.answers
+    labels = planned.judgement(setting.sample.labels).merged
     is_right = labels["correct"].map(lambda value: value is True)
     is_wrong = labels["correct"].map(lambda value: value is False)
     columns = pd.DataFrame(
@@ -134,8 +135,8 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     samples = {}
     for setting in settings:
         sample = setting.sample
-        answers = collect_answers(setting.splits.reported)
-        samples[sample.plan.digest] = sample.plan.current_labels(sample.labels, answers).labels
+        planned = sample.planned_answers(setting.splits.reported)
+        samples[sample.plan.digest] = planned.current_labels(sample.labels).labels
     labels = pd.concat(samples.values(), ignore_index=True)
     return labeller_agreement(labels)
 
