@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 ADJUDICATOR = "adjudicator"
-_CHANGES = ("give", "undo", "change", "guideline")
-_ACTIONS = ("open", *_CHANGES, "labels", "estimates", "history")
 _HISTORY_STEP = 20  # labels
 _LONGEST_PAUSE = 300  # seconds between two labels; a longer one is a break
 _N_RECENT = 30  # labels that tell how long one takes
@@ -64,7 +62,6 @@ class LabelSession:
     is_adjudication: bool
     alphas: Mapping[str, float]
     alpha_sentence: str
-    _known: tuple[Any, CurrentLabels] | None = None
 
     @classmethod
     def open(
@@ -117,7 +114,7 @@ class LabelSession:
             )
         return cls(references, planned, path, labeller, is_adjudication, alphas, sentence)
 
-    def reply(  # the fields of a message
+    def reply(
         self,
         action: str,
         n_given: int = 0,
@@ -126,7 +123,7 @@ class LabelSession:
         text: str = "",
         place: int = 0,
     ) -> dict[str, Any]:
-        """Do what the page asks, and return what it shows next.
+        """Do what a message of the page asks, and return what the page shows next.
 
         Args:
             action: `open` shows the next answer, `give` labels the shown answer, `undo` withdraws
@@ -142,69 +139,60 @@ class LabelSession:
             place: for `change`: the place of the label among those of this person.
 
         Returns:
-            JSON data for the page: the list of `labels`, `estimates`, `history`, or the state:
-
-            - `n_given`, `n_left`, `n_requests`: labels of this person, and those of the whole plan.
-            - `minutes`: about how long the answers that are left take; None if unknown.
-            - `labels_file`: the path of the label file. `is_adjudication`. `guideline`.
-            - `notes`: what has changed since the plan was made and the labels were given.
-            - `last`: text, correct and comment of the last label; None before it.
-            - `answer`: question, references and text; None at the end. An adjudicator also sees
-              `votes`, the labels of others.
-            - at the end, `agreement` (of each two labellers), `consistency` and
-              `disagreements`. A labeller must not see them before.
+            JSON data for the page: `labels`, `estimates` or `history`, or the state. The types of
+            `label_tab.js` explain their fields. A labeller must not see `agreement`,
+            `consistency` and `disagreements` before the last label.
         """
-        if action not in _ACTIONS:
-            raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
+        changes: dict[str, Callable[[CurrentLabels], None]] = {
+            "give": lambda current: self._give(current, correct, text),
+            "undo": self._undo,
+            "change": lambda current: self._change(current, place, correct, text),
+            "guideline": lambda _: write_whole(text.encode("utf-8"), guideline_path(self.path)),
+        }
+        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
+        actions = ("open", *changes, *views)
+        if action not in actions:
+            raise RunError(f"Unknown action {action!r}. Choose {', '.join(actions)}.")
         with _lock_of(self.path):
             current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
             is_current = is_same_file and n_given == len(self._own(current))
-            if is_current and action in _CHANGES:
-                self._act(action, current, correct, text, place)
+            if is_current and action in changes:
+                changes[action](current)
                 current = self._read_and_advance()
         # Other keys do not wait for estimates, because these are computed without the lock.
-        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
         data = {action: views[action](current)} if action in views else self._state(current)
         reply: dict[str, Any] = json_value({"kind": "label", **data})
         return reply
 
-    def _act(
-        self, action: str, current: CurrentLabels, correct: bool | None, text: str, place: int
+    def _give(self, current: CurrentLabels, correct: bool | None, comment: str) -> None:
+        request = self._next_request(current)
+        if request is not None:
+            self._append(request, correct, comment=comment)
+
+    def _change(
+        self, current: CurrentLabels, place: int, correct: bool | None, comment: str
     ) -> None:
-        """Write to the files what the page asks."""
-        own = self._own(current)
-        if action == "guideline":
-            write_whole(text.encode("utf-8"), guideline_path(self.path))
-        elif action == "undo":
-            labels = _read_labels(self.path)
-            last = labels.index[labels["labeller"] == self.labeller][-1:]
-            if last.isin(own.index).any():  # otherwise the page did not show it
-                append_undo(self.path, self.labeller)
-        else:
-            request = self._next_request(current)
-            if action == "change":
-                row = own.iloc[place]
-                request = self.planned.request(row["position"], bool(row["repetition"]))
-            if request is not None:
-                label = self.planned.label(
-                    request,
-                    correct,
-                    labeller=self.labeller,
-                    comment=text,
-                    adjudication=self.is_adjudication,
-                    change=action == "change",
-                )
-                append_label(self.path, label)
+        row = self._own(current).iloc[place]
+        request = self.planned.request(row["position"], bool(row["repetition"]))
+        self._append(request, correct, comment=comment, change=True)
+
+    def _append(self, request: Request, correct: bool | None, **values: Any) -> None:
+        values |= {"labeller": self.labeller, "adjudication": self.is_adjudication}
+        append_label(self.path, self.planned.label(request, correct, **values))
+
+    def _undo(self, current: CurrentLabels) -> None:
+        """Withdraw the last label of this person, unless the page did not show it."""
+        labels = _read_labels(self.path)
+        last = labels.index[labels["labeller"] == self.labeller][-1:]
+        if last.isin(self._own(current).index).any():
+            append_undo(self.path, self.labeller)
 
     def _read_and_advance(self) -> CurrentLabels:
         """Return the labels of the file that count, after drawing the second phase if it is time.
 
         It is drawn once: a second phase that another session has saved is read.
         """
-        state = _file_state(self.path)
-        if self._known is not None and self._known[0] == state:
-            return self._known[1]
         plan_file = plan_path(self.path)
         plan = self.planned.plan
         if not plan.is_drawn:
@@ -220,7 +208,6 @@ class LabelSession:
         if advanced is not self.planned:
             advanced.plan.save(plan_file)
             self.planned = advanced
-        self._known = (state, current)
         return current
 
     def _own(self, current: CurrentLabels) -> pd.DataFrame:
@@ -404,14 +391,6 @@ def _votes(current: CurrentLabels, position: int) -> list[dict[str, Any]]:
 def _lock_of(path: Path) -> FileLock:
     """Return the lock of a label file and its plan, which other processes may write too."""
     return FileLock(path.with_name(f".{path.name}.lock"))
-
-
-def _file_state(path: Path) -> tuple[int, int] | None:
-    """Return the time and the size of a file, which change with each line."""
-    if not path.exists():
-        return None
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
 
 
 def _read_labels(path: Path) -> pd.DataFrame:
