@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation
@@ -21,7 +22,7 @@ from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 BY_JUDGE = "AUROC by ROUGE-L"
-OUTSIDE = "an estimate is not between 0 and 1; label more answers"
+_OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
 _SMALLEST_SHOWN = 0.0005  # a smaller difference has only zeros
@@ -159,23 +160,24 @@ class LabelSample:
         """
         planned = self.planned_answers(evaluation)
         judgement = planned.judgement(self.labels, scope=scope)
-        judged = planned.answers.evaluation.answers
-        rows = []
-        for judge in ("rouge_l", *MATCHES):
-            if judge not in judged or judged[judge].isna().any():
-                continue
-            is_right = judged[judge].to_numpy(float) > ROUGE_THRESHOLD  # a match is 0 or 1
-            signs = np.where(is_right, 1.0, -1.0)
-            shares = judgement.accuracies(np.stack([np.ones(len(signs)), signs]))
-            columns = pd.DataFrame(shares.columns(""))
-            accuracy, agreement = columns.to_dict("records")
-            is_missing = columns[["", "_low"]].isna().any(axis=None)
-            row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
-            row |= {f"accuracy{end}": value for end, value in accuracy.items()}
-            row |= {f"agreement{end}": value for end, value in agreement.items()}
-            shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
-            rows.append(row | {**judgement.counts, "scope": scope, "shown": shown})
-        return _with_setting(pd.DataFrame(rows), planned.answers.evaluation)
+        evaluation = planned.answers.evaluation
+        verdicts = evaluation.answers.filter(["rouge_l", *MATCHES]).dropna(axis=1)
+        is_right = verdicts.to_numpy(float).T > ROUGE_THRESHOLD  # a match is 0 or 1
+        agreement = judgement.accuracies(np.where(is_right, 1.0, -1.0))
+        accuracy = judgement.accuracies(np.ones(is_right.shape))
+        table = pd.DataFrame(
+            {
+                "judge": verdicts.columns,
+                "accuracy_by_judge": is_right.mean(axis=1),
+                **accuracy.columns("accuracy"),
+                **agreement.columns("agreement"),
+                **judgement.counts,
+                "scope": scope,
+            }
+        )
+        is_missing = table[["accuracy_low", "agreement_low"]].isna().any(axis=1)
+        table["shown"] = shown_or_why(is_missing, judgement.accuracy_problem)
+        return _with_setting(table, evaluation)
 
     def planned_answers(self, evaluation: Evaluation) -> PlannedAnswers:
         """Return the judged answers that are among those of the plan.
@@ -225,9 +227,14 @@ def estimated_aurocs(
         if name in scores:
             difference = judgement.differences(values, scores[name].to_numpy()).estimate
         table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
-    shown = np.where(table["auroc"].isna(), judgement.problem or OUTSIDE, SHOWN)
+    shown = shown_or_why(table["auroc"].isna(), judgement.problem)
     table = table.assign(**judgement.counts, scope=scope, shown=shown)
     return _with_setting(table, evaluation)
+
+
+def shown_or_why(is_missing: ArrayLike, problem: str) -> NDArray[np.str_]:
+    """Return `yes` for estimates (A,) that are shown, or why they are missing."""
+    return np.where(is_missing, problem or _OUTSIDE, SHOWN)
 
 
 def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:

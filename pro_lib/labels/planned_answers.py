@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,12 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import MISSING_SHARE
-from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
+from pro_lib.labels.answers import (
+    Answers,
+    collect_answers,
+    references_digest,
+    scores_at_alphas,
+)
 from pro_lib.labels.drawing import second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
 from pro_lib.labels.inference import (
@@ -49,7 +54,7 @@ class Request:
         is_repetition: whether it was shown before. The labeller must not see this.
         question_id: the smallest of the questions with this text, as the evaluation has it.
         question: the text of the question; empty if it is unknown.
-        references: a hash of the references.
+        references: the right answers; None if they are unknown.
         text: the answer.
     """
 
@@ -57,7 +62,7 @@ class Request:
     is_repetition: bool
     question_id: str
     question: str
-    references: str
+    references: Sequence[str] | None
     text: str
 
 
@@ -194,7 +199,8 @@ class PlannedAnswers:
         unit_of_question = {name: unit for unit, name in enumerate(table["question_id"])}
         by_id = [unit_of_question.get(name, -1) for name in labels["question_id"]]
         shown = table.reindex(np.where(exists, units, by_id))
-        question, references = shown[["question", "references"]].fillna("").to_numpy(object).T
+        question = shown["question"].fillna("").to_numpy(object)
+        references = shown["references"].map(references_digest).to_numpy(object)
         pairs = zip(labels["question"], question, strict=True)
         is_changed = np.array([_is_changed(*pair) for pair in pairs], dtype=bool)
         counts = exists & ~is_changed
@@ -203,7 +209,7 @@ class PlannedAnswers:
             _CHANGED: is_changed,
             _GONE: ~exists & ~is_changed & is_whole,
             _WITHOUT_QUESTION: counts & (question != "") & (labels["question"] == "").to_numpy(),
-            _OTHER_REFERENCES: counts & (given != "") & (references != "") & (references != given),
+            _OTHER_REFERENCES: counts & (given != "") & (references != given),
         }
         notes = tuple(f"{kind}: {is_so.sum():,}." for kind, is_so in changes.items() if is_so.any())
         is_current = counts | ~exists
@@ -312,7 +318,7 @@ class PlannedAnswers:
             dataset=dataset,
             question_id=question_id,
             question=request.question,
-            references=request.references,
+            references=references_digest(request.references),
             text=request.text,
             correct=correct,
             labeller=labeller,

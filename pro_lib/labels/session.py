@@ -46,7 +46,6 @@ class LabelSession:
     from the file. A session therefore continues where an earlier one ended.
 
     Attributes:
-        references: those of each question of the run, by question_id.
         planned: the answers of the plan.
         path: the label file.
         labeller: name of the person.
@@ -55,7 +54,6 @@ class LabelSession:
         alpha_sentence: where α of PRO comes from.
     """
 
-    references: pd.Series
     planned: PlannedAnswers
     path: Path
     labeller: str
@@ -101,8 +99,6 @@ class LabelSession:
         evaluation = _evaluate(with_placeholder(labelled))
         evaluation, alphas, sentence = prepare_answers(evaluation, pool)
         path = Path(path)
-        ids = labelled.questions["question_id"].astype(str)
-        references = labelled.questions["references"].set_axis(ids)
         with _lock_of(path):
             labels = _read_labels(path)
             planned = _open_plan(path, labels, evaluation, n_planned)
@@ -112,7 +108,7 @@ class LabelSession:
                 f"{labeller!r} has other labels in {path}; labels and adjudications need different "
                 "names (--labeller)"
             )
-        return cls(references, planned, path, labeller, is_adjudication, alphas, sentence)
+        return cls(planned, path, labeller, is_adjudication, alphas, sentence)
 
     def reply(
         self,
@@ -265,10 +261,9 @@ class LabelSession:
     def _shown(self, position: int) -> dict[str, Any]:
         """Return the question, the references and the answer at a position of the plan."""
         request = self.planned.request(position, False)
-        references = self.references[request.question_id]
         return {
             "question": request.question or f"question {request.question_id}",
-            "references": [] if references is None else list(references),
+            "references": list(request.references or []),
             "text": _visible(request.text),
         }
 

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
-from pro_lib.labels.answers import ROUGE_BINS
-from pro_lib.labels.estimates import OUTSIDE, LabelSample
+from pro_lib.labels.answers import ROUGE_BINS, scores_at_alphas
+from pro_lib.labels.estimates import LabelSample, shown_or_why
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.plots.captions import (
     by_protocol,
@@ -67,9 +66,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     estimated = setting.sample.with_labels(setting.splits.reported)
     judged = estimated.without_labels()
     alphas = {name: chosen_alpha(setting.splits, name=name) for name in estimated.alpha_names}
-    scores = estimated.with_pro(alphas)
-    first = [name for name in ("NLL", "PRO") if name in scores]
-    scores = scores[[*first, *scores.columns.drop(first)]]
+    scores = scores_at_alphas(estimated, alphas)
     parts = []
     for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
         columns = {"judge": judge, **method_aurocs(scores, evaluation, alphas=alphas)}
@@ -77,8 +74,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     rows = pd.concat(parts, ignore_index=True)
     is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
     labels = setting.sample.planned_answers(judged).judgement(setting.sample.labels)
-    shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
-    return [rows.assign(**labels.counts, shown=shown)]
+    return [rows.assign(**labels.counts, shown=shown_or_why(is_hidden, labels.problem))]
 
 
 @per_setting
