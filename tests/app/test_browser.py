@@ -399,7 +399,7 @@ def take_label_pictures(folder, images):
     run = generation.generate(model, questions, strategy="diverse_beam", out=folder, progress=False)
     os.chdir(folder)
     session = LabelSession.open(run, "labels.jsonl", n_planned=100)
-    answers = session.evaluation.answers
+    answers = session.planned.evaluation.answers
     is_right = answers.set_index("question")["alias_match"] > 0
     with LabelServer(session) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

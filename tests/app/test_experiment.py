@@ -23,7 +23,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
-from pro_lib.labels import LabelPlan, append_label, plan_path
+from pro_lib.labels import LabelPlan, PlannedAnswers, append_label, plan_path
 from pro_lib.plots import fixed_k
 from pro_lib.plots.settings import overview
 
@@ -372,8 +372,10 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(judged, tmp_p
     labels = tmp_path / "labels.jsonl"
     plan = LabelPlan.create(evaluations[0], n_labels=25)
     plan.save(plan_path(labels))
-    for unit in plan.first:
-        append_label(labels, plan.label(plan.request(unit, False), True, labeller="ada"))
+    planned = PlannedAnswers(plan, evaluations[0])
+    for position in plan.first:
+        request = planned.request(position, False)
+        append_label(labels, planned.label(request, True, labeller="ada"))
     experiment = replace(judge, correctness=str(labels))
     assert experiment.rules.correctness == "rouge_l"
     splits = experiment.splits()[0]
