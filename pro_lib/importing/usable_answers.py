@@ -81,12 +81,12 @@ def usable_values(
             return _problem_of_tokens(aligned, answer)
         answer = aligned
         has_tokens_before = answer.n_before and not answer.has_thoughts  # thoughts have a message
-        found = {
+        flags = {
             _TOKENS_BEFORE: has_tokens_before,
             _TOKENS_AFTER: answer.n_after,
             _ENDING_NOT_GIVEN: answer.lacks_ending,
         }
-        notes.update(note for note, is_so in found.items() if is_so)
+        notes.update(note for note, is_so in flags.items() if is_so)
     problem = contradiction(answer)
     if problem is not None:
         return problem
