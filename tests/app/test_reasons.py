@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from commands import answer, json_of, record, refused, typed
-from test_response_formats import chat, gemini, responses_api
+from test_response_formats import ended, response_of
 
 from pro_lib.app import explorer
 from pro_lib.importing import import_answers
@@ -19,42 +19,43 @@ def questions_file(write, n_questions, n_paris):
     return write(*rows, name="questions.jsonl")
 
 
-def ended(reason, **message):
+def chat(reason="stop", **message):
     """A response with a finish reason, and fields of its message."""
-    body = chat(reason)
+    body = response_of("openai_chat")
+    body["choices"][0]["finish_reason"] = reason
     body["choices"][0]["message"] |= message
     return body
 
 
 BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
-REFUSED = responses_api()
+REFUSED = response_of("openai_responses")
 REFUSED["output"][1]["content"] = [{"type": "refusal", "refusal": "No."}]
-FILTERED = responses_api("incomplete") | {"incomplete_details": {"reason": "content_filter"}}
-CONTRADICTORY = ended("stop", content=" Rome")
+FILTERED = ended("openai_responses", "incomplete")
+FILTERED["incomplete_details"] = {"reason": "content_filter"}
 UNKNOWN_NUMBERS = chat()
 UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 
 # By response: the reason why it is not used, and the words of the error with --strict.
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
-    "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
-    "filter of Gemini": (gemini("SAFETY"), "filtered", "(finish reason 'safety')"),
+    "limit of thoughts": (chat("length", content=None), "cut", "was cut before its text"),
+    "filter of Gemini": (ended("gemini_batch", "SAFETY"), "filtered", "(finish reason 'safety')"),
     "filter of Responses": (FILTERED, "filtered", "(finish reason 'content_filter')"),
     "blocked question": (BLOCKED, "filtered", "a filter or a refusal stopped the answer"),
-    "refusal": (ended("stop", content=None, refusal="No."), "filtered", "refusal"),
+    "refusal": (chat(content=None, refusal="No."), "filtered", "refusal"),
     "refusal of Responses": (REFUSED, "filtered", "refusal"),
     "tool": (chat("tool_calls"), "tool call", "the model called a tool"),
-    "tool without text": (ended("tool_calls", content=None), "tool call", "called a tool"),
+    "tool without text": (chat("tool_calls", content=None), "tool call", "called a tool"),
     "aborted": (chat("abort"), "failed", "the request failed (finish reason 'abort')"),
     "error": ({"error": {"message": "late"}}, "failed", "the response failed (late)"),
     "no numbers": (UNKNOWN_NUMBERS, "no log-probabilities", "logprobs are missing"),
-    "other tokens": (CONTRADICTORY, "contradictory", "whose tokens spell a different text"),
-    "no finish reason": (chat(None, id="other"), "unreadable", "finish_reason=None must be text"),
-    "no text": (ended("stop", content=None), "no answer", "the answer has no text"),
+    "other tokens": (chat(content="Rome"), "contradictory", "whose tokens spell a different text"),
+    "no finish reason": (chat(None), "unreadable", "finish_reason=None must be text"),
+    "no text": (chat(content=None), "no answer", "the answer has no text"),
 }
 
 
-@pytest.mark.filterwarnings("ignore:1 answers .* left out")
+@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*had thoughts")
 @pytest.mark.parametrize("name", UNUSED)
 def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     response, reason, sentence = UNUSED[name]
