@@ -115,7 +115,7 @@ def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
         references = ["yes" if n % 3 else "else"]
         records.append({"question_id": f"q{n}", "references": references, "answers": answers})
     with pytest.warns(UserWarning, match="answers have no log-probability"):
-        run = importing.from_records(records)
+        run = importing.import_answers(records)
     judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
     assert judged.reasons == {"no log-probabilities": 2}
