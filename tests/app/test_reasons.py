@@ -15,10 +15,7 @@ paris = partial(record, references=["Paris"])
 
 def questions_file(write, n_questions, n_paris):
     """Write questions; the reference of the first ones is Paris, that of the others is Lyon."""
-    rows = [
-        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n < n_paris else "Lyon"}
-        for n in range(n_questions)
-    ]
+    rows = [record(n, references=["Paris" if n < n_paris else "Lyon"]) for n in range(n_questions)]
     return write(*rows, name="questions.jsonl")
 
 
@@ -45,7 +42,6 @@ UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
     "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
-    "filter": (chat("content_filter"), "filtered", "(finish reason 'content_filter')"),
     "filter of Gemini": (
         ended_response("gemini_batch", "SAFETY"),
         "filtered",
@@ -153,27 +149,6 @@ def test_answers_to_few_of_the_questions_are_scored_and_the_others_have_no_mark(
     assert content["not_used"] == {"questions": {"no answer": 347}, "answers": {}}
 
 
-def sample(n, text):
-    """A response of question n, one of several samples."""
-    body = ended("stop", content=text)
-    body["choices"][0]["logprobs"]["content"] = [
-        {"token": text, "logprob": -1.0, "bytes": list(text.encode())}
-    ]
-    return {"question_id": f"q{n}", "response": body}
-
-
-def test_samples_of_few_questions_keep_their_log_probabilities(write):
-    rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
-    for number, row in enumerate(rows):
-        row["response"]["id"] = f"r{number}"
-    path = write(*rows, name="responses.jsonl")
-    content = json_of(path, "--questions", questions_file(write, 9, 2))
-    assert content["exclusions"].startswith("6 of 9 questions are left out")
-    assert content["exclusions"].endswith("no answer (6).")
-    assert content["answers"][0]["nll"] == 1.0
-    assert content["auroc"][0] | {"method": "PRO", "auroc": 0.5} == content["auroc"][0]
-
-
 def test_questions_without_references_are_named(write):
     rows = [paris(0, answer("Paris", 0.5)), paris(1, answer("Paris", 0.5))]
     del rows[1]["references"]
@@ -184,23 +159,15 @@ def test_questions_without_references_are_named(write):
 
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
 def test_reasons_survive_a_selection_of_questions():
-    run = import_answers(
-        [
-            {"question_id": "a", "response": chat("stop")},
-            {"question_id": "b", "response": chat("length")},
-            {"question_id": "c", "response": chat("tool_calls")},
-            {"no": "response"},
-        ]
-    )
+    bodies = {"a": chat("stop"), "b": chat("length"), "c": chat("tool_calls")}
+    rows = [{"question_id": name, "response": body} for name, body in bodies.items()]
+    run = import_answers([*rows, {"no": "response"}])
     assert run.reasons().tolist() == ["", "cut", "tool call"]
     assert run.unused_answers() == {"cut": 1, "tool call": 1, "unreadable": 1}
     selected = run.select(question_ids=["c", "a"])
     assert selected.reasons().tolist() == ["tool call", ""]
     assert selected.unused_answers() == {"tool call": 1, "unreadable": 1}
-
-
-def test_the_most_frequent_reason_of_a_question_counts():
+    # The most frequent reason of a question counts.
     cut = answer("Pa", 0.5, finished=False)
-    with pytest.warns(UserWarning, match="1 answers that cannot be read"):
-        run = import_answers([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
+    run = import_answers([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
     assert run.reasons().tolist() == ["cut"]

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_labels import evaluation, label_all
+from test_labels import evaluation, label_all, planned_answers
 
 from pro_lib import metrics
 from pro_lib.evaluation import Splits
 from pro_lib.labels import (
-    LabelPlan,
     LabelSample,
     append_label,
     is_label_sample,
@@ -23,7 +22,7 @@ from pro_lib.plots.settings import aurocs, overview
 def sample_of(judged, truth, folder, *, n_labels, stop=None):
     """Label answers of an evaluation, store the labels and their plan, and read them."""
     path = folder / "labels.jsonl"
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=n_labels), truth, stop=stop)
+    plan, labels = label_all(planned_answers(judged, n_labels=n_labels), truth, stop=stop)
     plan.save(plan_path(path))
     for label in labels:
         append_label(path, label)
@@ -63,7 +62,7 @@ def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelle
     judged, _, sample = labelled
     texts = judged.answers["text"].mask(judged.answers["question_id"] == "q7", "another answer")
     changed = replace(judged, answers=judged.answers.assign(text=texts))
-    planned = sample.planned_answers(changed).evaluation
+    planned = sample.planned_answers(changed).answers.evaluation
     assert "q7" not in set(planned.answers["question_id"])
     assert len(planned.answers) == 119
     assert "1 of 120 answers" in planned.exclusions

@@ -1,7 +1,6 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
 import gzip
-import itertools
 import json
 import subprocess
 import sys
@@ -67,14 +66,7 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
     some, others = (ids_of(limit=20, seed=seed) for seed in (1, 2))
     assert some == [name for name in ids_of() if name in some]
     assert some != others
-
-
-def test_the_questions_of_a_limit_are_among_those_of_a_larger_one():
-    sets = [
-        set(ids_of(limit=limit, split=["validation", "test"], seed=3))
-        for limit in (1, 50, 100, 400)
-    ]
-    assert all(fewer < more for fewer, more in itertools.pairwise(sets))
+    assert set(ids_of(limit=5, seed=1)) < set(some)
 
 
 DRAWS = {
