@@ -43,17 +43,17 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
         width = max(len(name) for name in scored.methods)
         lines += ["", _AUROC_TITLE]
         for row in scored.comparison.itertuples():
-            words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
-            lines.append(f"  {row.method:{width}}  {words}")
+            auroc = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
+            lines.append(f"  {row.method:{width}}  {auroc}")
         lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
         lines += ["", f"Accuracy of the most certain questions by {method}:"]
         for row in scored.most_certain(method).itertuples():
             interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
-            words = f"{row.accuracy:6.1%} right {interval}"
+            accuracy = f"{row.accuracy:6.1%} right {interval}"
             if row.accuracy != row.accuracy:  # NaN
-                words = "not shown (too few labels)"
-            lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
+                accuracy = "not shown (too few labels)"
+            lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {accuracy}")
     return lines
 
 
@@ -61,9 +61,9 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
     from pro_lib.labels.estimates import SHOWN, estimate_words
 
-    words, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
-    table = words.map(printable).to_string(index=False)
-    lines = ["", "Estimates from the labels:", *table.split("\n"), *sentences]
+    table, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
+    rows = table.map(printable).to_string(index=False).split("\n")
+    lines = ["", "Estimates from the labels:", *rows, *sentences]
     judges = sampled.sample.judge_agreement(sampled.evaluation.without_labels())
     for row in judges.itertuples():
         if row.judge == "rouge_l" and row.shown == SHOWN:
@@ -162,8 +162,10 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     reference = "NLL" if "NLL" in set(table["method"]) else str(table["method"].iloc[0])
     if reference == "NLL":
         table = table[table["method"].isin([scored.main_method, "NLL"])]
-    words = metrics.differences_in_words(table, reference)
-    return [f"Paired difference (95 % interval): {'; '.join(words)}."] if words else []
+    differences = metrics.differences_in_words(table, reference)
+    if not differences:
+        return []
+    return [f"Paired difference (95 % interval): {'; '.join(differences)}."]
 
 
 def reservations(scored: ScoredAnswers) -> list[str]:
@@ -268,8 +270,8 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         ends = "without an interval: fewer than 5 right or wrong answers"
         if row.low == row.low:  # not NaN
             ends = f"[{signed(row.low)}, {signed(row.high)}]"
-        words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
-        lines.append(f"  {row.method:{width}}  {words}")
+        both = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
+        lines.append(f"  {row.method:{width}}  {both}")
     return lines
 
 

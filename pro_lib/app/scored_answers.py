@@ -127,8 +127,8 @@ class ScoredAnswers:
         if "field" in self.run.questions:
             table["field"] = self.run.questions["field"].to_numpy()
         of_texts = [] if self.texts is None else self.texts.methods
-        shown = list(dict.fromkeys((*self.methods, *of_texts)))
-        table = table.join(self.scores[shown])
+        methods = list(dict.fromkeys((*self.methods, *of_texts)))
+        table = table.join(self.scores[methods])
         if not self.run.is_texts:
             log_probs = whole.log_probs
             options = {"search_alpha": self.run.search_alpha}
@@ -312,11 +312,11 @@ def score_answers(
         sampled = SampledEvaluation.of(sample, judged, run, alpha)
         judged = sampled.evaluation
         choice = sampled.alpha
-    shown = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
+    selected = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
     texts = None
     if is_mixed and sampled is None and names is None:
         texts = score_answers(run.as_texts(), rules=rules)
-    return ScoredAnswers(run, judged, rules, choice, shown, texts, sampled)
+    return ScoredAnswers(run, judged, rules, choice, selected, texts, sampled)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
-from pro_lib.evaluation.methods import base_name, kinds_of_figures
+from pro_lib.evaluation.methods import base_name, is_drawn
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, listed, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
@@ -113,7 +113,7 @@ def _paired_difference(
 
 def _drawn_names(names: Iterable[str]) -> list[str]:
     """Return the names of the scores of the figure, NLL first."""
-    drawn = [name for name in names if kinds_of_figures(name) >= 2]
+    drawn = [name for name in names if is_drawn(name, "answered")]
     with_meanings = [name for name in drawn if base_name(name) != name]
     left_out = with_meanings[_MOST_MEANING_METHODS:]
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")

@@ -8,7 +8,7 @@ import pandas as pd
 from pro_lib import metrics
 from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.methods import kinds_of_figures
+from pro_lib.evaluation.methods import is_drawn
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
@@ -53,7 +53,7 @@ def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFra
     """
     if methods is None:
         every = ["PRO", *splits.reported.baselines]
-        methods = [name for name in every if kinds_of_figures(name) == 3]
+        methods = [name for name in every if is_drawn(name, "calibration")]
     alphas = splits.alphas_of(methods)
     parts = []
     for name, fitted in calibrations(splits, alphas, methods).items():
