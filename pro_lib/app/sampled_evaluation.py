@@ -11,9 +11,10 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import AlphaChoice
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
-from pro_lib.labels.answers import collect_answers, prepare_answers
+from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.runs.run import Run
 
 
@@ -47,13 +48,14 @@ class SampledEvaluation:
         """
         splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
         split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = sample.is_planned(collect_answers(judged))
+        is_planned = PlannedAnswers(sample.plan, judged).is_planned
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
         ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
-        answers = sample.planned_answers(ordered)
-        reported = replace(answers.evaluation, sampled_judgement=sample.judgement(answers))
+        planned = sample.planned_answers(ordered)
+        judgement = planned.judgement(sample.labels)
+        reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
@@ -68,6 +70,5 @@ class SampledEvaluation:
     @property
     def labellers(self) -> pd.DataFrame:
         """How often labellers agree with themselves and with others (`labeller_agreement`)."""
-        answers = self.sample.planned_answers(self.evaluation)
-        current = self.sample.plan.current_labels(self.sample.labels, answers)
-        return labeller_agreement(current.labels)
+        planned = self.sample.planned_answers(self.evaluation)
+        return labeller_agreement(planned.current_labels(self.sample.labels).labels)

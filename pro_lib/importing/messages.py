@@ -92,7 +92,7 @@ def _messages_about_numbers(collected: CollectedAnswers, run: Run) -> Iterator[s
         words = f"{n_missing:,} of {len(log_probs):,} answers have no log-probability"
         use = "scores that need one are computed from the others"
         yield f"{words} (first to question {first!r}); {use}"
-    elif n_missing and collected.endings and not any(each.verdicts for each in responses):
+    elif n_missing and collected.endings and not any(each.log_metrics for each in responses):
         formats = [each.response_format for each in responses if each.response_format]
         request = formats[0].request
         remedy = f"; ask for them with {request}" if request else ""

@@ -31,8 +31,8 @@ class Answers:
     Attributes:
         evaluation: the n judged answers.
         table: a row per unit: dataset, question_id (the smallest of the questions with this text),
-            answer (`answer_key`), question (its text), references (`references_digest`), text (the
-            answer as first found) and rouge_l. Question and references are empty if unknown.
+            answer (`answer_key`), question (its text; empty if unknown), references (texts), text
+            (the answer as first found) and rouge_l.
         units: (n,) number of the unit of each answer.
         strata: (G,) bin of ROUGE-L.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
@@ -60,11 +60,6 @@ class Answers:
         clusters = np.zeros(len(self), dtype=np.intp)
         clusters[self.units] = numbers
         return clusters
-
-    @cached_property
-    def row_of_question(self) -> dict[str, int]:
-        """A row of the table for each question_id."""
-        return {question_id: row for row, question_id in enumerate(self.table["question_id"])}
 
 
 def collect_answers(evaluation: Evaluation) -> Answers:
@@ -211,7 +206,7 @@ def _rows_of(evaluation: Evaluation) -> pd.DataFrame:
             "question_id": question_ids,
             "answer": [answer_key(text) for text in answers["text"]],
             "question": answers["question"].fillna(""),
-            "references": answers["references"].map(references_digest),
+            "references": answers["references"],
             "text": answers["text"],
         }
     )

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
-from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
 from pro_lib.labels.inference import AurocEstimates, BoolArray, Ranking, WeightedLabels
@@ -26,6 +25,7 @@ from pro_lib.metrics.selective import (
     rejection_table,
 )
 
+BY_LABELS = "labels"  # in the column judge, if labels of a sample estimate the values
 FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 _MOST_BINS = 10  # of a calibration
@@ -168,7 +168,7 @@ class SampledVerdicts:
 
     def auroc(self, scores: FloatArray) -> Estimate:
         """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return self._shown(self._estimates(scores).auroc())
+        return _hidden(self._estimates(scores).auroc(), bool(self.problem))
 
     def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
@@ -270,14 +270,12 @@ class SampledVerdicts:
         estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
         n_differ = metrics.count_moved(scores, reference)
         found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)
-        p_value = np.where(bool(self.problem), np.nan, found.p_value)
-        return replace(found, estimate=self._shown(found.estimate), p_value=p_value)
-
-    def _shown(self, estimate: Estimate) -> Estimate:
-        return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
+        is_hidden = bool(self.problem)
+        p_value = np.where(is_hidden, np.nan, found.p_value)
+        return replace(found, estimate=_hidden(found.estimate, is_hidden), p_value=p_value)
 
 
-def _hidden(estimate: Estimate, is_hidden: BoolArray) -> Estimate:
-    """Return an estimate with NaN where `is_hidden` (A,)."""
+def _hidden(estimate: Estimate, is_hidden: BoolArray | bool) -> Estimate:
+    """Return an estimate with NaN where `is_hidden`, (A,) or everywhere."""
     parts = (estimate.value, estimate.low, estimate.high)
     return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, is_drawn
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, listed, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import Figure, labelled_styles
 
 _SHOWN = (

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits, select_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA
 from pro_lib.plots.captions import (
@@ -20,7 +19,7 @@ from pro_lib.plots.captions import (
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
 from pro_lib.plots.reliability import calibrations
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (

@@ -6,12 +6,11 @@ from typing import Any
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.common.method_labels import method_labels
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.methods import is_drawn
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import Figure, distinct_values, draw_curves, set_ticks
 
 _SHOWN = (

@@ -71,5 +71,3 @@ def test_asking_is_exact_by_default(facts_2m, questions):
     low, high = answer.entropy_bounds
     assert answer.uncertainty <= low < high
     assert asked(budget=3).status == "undecided"
-    with pytest.raises(ValueError, match=r"alpha=0.01 is below search_alpha=0.02"):
-        asked(alpha=0.01)

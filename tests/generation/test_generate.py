@@ -4,7 +4,6 @@ import copy
 import math
 from dataclasses import replace
 from importlib import import_module
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -64,15 +63,6 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
     assert stored.info.parameters["strategy"] == strategy
     assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
-
-
-def test_a_prompt_is_encoded_once(model):
-    prompts = asked(5).prompts()
-    encode = type(model).encode
-    with mock.patch.object(type(model), "encode", autospec=True, side_effect=encode) as encoded:
-        generate(model, asked(5), **OPTIONS)
-    texts = [text for (_, text), _ in encoded.call_args_list]
-    assert [texts.count(prompt) for prompt in prompts] == [1] * 5
 
 
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):

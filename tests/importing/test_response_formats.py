@@ -18,7 +18,7 @@ from pydantic import create_model
 from test_damaged_input import places_of
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import import_answers
+from pro_lib.importing.answer_files import import_answers
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 
 # By file of tests/data/answers, each of one response format: the server's words for an answer that

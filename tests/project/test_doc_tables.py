@@ -6,8 +6,6 @@ import pandas as pd
 from conftest import ROOT
 from doc_pages import find_page
 
-from pro_lib.importing.response_formats import RESPONSE_FORMATS
-
 COLUMNS_PAGE = "table_columns.md"
 FIGURE_TABLES = sorted((ROOT / "figures").glob("[01]*.csv"))
 
@@ -18,12 +16,6 @@ def table_rows(page: str, heading: str) -> list[list[str]]:
     table = re.search(r"(^\|.*\n)+", text_below, re.MULTILINE)
     _, _, *lines = table[0].splitlines()
     return [line.strip("| ").split(" | ") for line in lines]
-
-
-def test_page_of_response_formats_has_every_format():
-    rows = table_rows("response_formats.md", "## Formats")
-    names = {format_.name for format_ in RESPONSE_FORMATS}
-    assert {row[0].strip("`") for row in rows} == names | {"records"}
 
 
 def setting_columns() -> list[str]:

@@ -86,7 +86,7 @@ def explore_command(
     if html:  # checked before the run is read, which may take long
         check_page(html)
     correctness = read_correctness(options["correctness"], accepts_sample=False)
-    answers = requested_answers(source, options, verdict=correctness.verdict)
+    answers = requested_answers(source, options, log_metric=correctness.log_metric)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     check_page(page)
     explorer.to_html(

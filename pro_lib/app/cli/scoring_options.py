@@ -82,7 +82,7 @@ def requested_scores(
     correctness = read_correctness(
         options["correctness"], accepts_sample=accepts_sample, fields=fields
     )
-    run = requested_answers(source, options, fields=fields, verdict=correctness.verdict)
+    run = requested_answers(source, options, fields=fields, log_metric=correctness.log_metric)
     for name in correctness.rules.by_field:
         if name not in set(run.questions["field"]):
             names = ", ".join(run.questions["field"].unique())
