@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.reasons import NO_REFERENCE, reasons_in_words
 from pro_lib.common.validation import printable
+from pro_lib.evaluation.methods import short_name
 from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
     table, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
     rows = table.map(printable).to_string(index=False).split("\n")
     lines = ["", "Estimates from the labels:", *rows, *sentences]
-    judges = sampled.sample.judge_agreement(sampled.evaluation.without_labels())
+    judges = sampled.sample.judge_agreement(sampled.evaluation)
     for row in judges.itertuples():
         if row.judge == "rouge_l" and row.shown == SHOWN:
             interval = f"({row.agreement_low:.1%} to {row.agreement_high:.1%})"
@@ -133,7 +134,8 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
         ]
-    has_alpha = any(name in scored.methods for name in scored.judged.whole.alpha_names)
+    alpha_methods = map(short_name, scored.judged.whole.alpha_names)
+    has_alpha = not set(scored.methods).isdisjoint(alpha_methods)
     if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]

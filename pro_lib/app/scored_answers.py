@@ -119,9 +119,7 @@ class ScoredAnswers:
         whole = judged.whole
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
         table["text"] = whole.answers["text"]
-        verdicts = pd.Series(
-            self.judged.judgement.known_verdicts, self.judged.answers["question_id"]
-        )
+        verdicts = pd.Series(judged.judgement.known_verdicts, judged.answers["question_id"])
         correct = table["question_id"].map(verdicts)
         table["correct"] = correct.astype(object).where(correct.notna(), None)
         if "field" in self.run.questions:
@@ -333,7 +331,7 @@ def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     names = _score_names(evaluation)
     scores = evaluation.baselines
     if "PRO" in names:
-        scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
+        scores = evaluation.scores(dict.fromkeys(evaluation.alpha_names, alpha))
     return scores[names].rename(columns=short_name)
 
 

@@ -172,7 +172,7 @@ class Evaluation:
                 return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
-    def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
+    def scores(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
         Args:

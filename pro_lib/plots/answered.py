@@ -62,7 +62,7 @@ def table(
     judgement = reported.judgement
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
     alphas = splits.alphas_of(names)
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     # The accuracy on very few questions varies much.
     first = np.ceil(_LEAST_COVERAGE * len(scores)) - 1
     places = np.unique(np.linspace(first, len(scores) - 1, n_points).round().astype(int))

@@ -77,8 +77,8 @@ def calibrations(
     reported = splits.reported
     if validation.one_class():
         return {}
-    known = validation.with_pro(alphas)
-    scores = reported.with_pro(alphas)
+    known = validation.scores(alphas)
+    scores = reported.scores(alphas)
     fitted = {}
     for name in methods:
         values = [known[name], validation.correct, scores[name], reported.correct]
