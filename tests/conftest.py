@@ -3,6 +3,7 @@
 Nothing here imports torch, so that the tests that need none start and are collected quickly.
 """
 
+import gc
 import gzip
 import json
 import os
@@ -44,6 +45,12 @@ def pytest_configure(config):
     examples = EXAMPLES[config.getoption("size")]
     settings.register_profile("size", deadline=None, derandomize=True, max_examples=examples)
     settings.load_profile("size")
+    gc.disable()  # looking for cycles among what is imported takes a fifth of the collection
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ import pandas as pd
 from pro_lib.app.cli import pro
 from pro_lib.app.parameters import Parameters, default_values, help_texts
 from pro_lib.evaluation.methods import BUILT_IN, INPUTS, METHODS
+from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "docs/results/data"
@@ -238,29 +239,6 @@ def audit_choices() -> pd.DataFrame:
 
 
 @on_a_page
-def intervals_coverage() -> pd.DataFrame:
-    """Return how often the intervals of single AUROCs contain the true value."""
-    table = rows(f"{DATA}/coverage.csv")
-    cells = table.assign(
-        below=table["covered"] < 0.93,
-    ).groupby("scores", sort=False)
-    summary = cells.agg(
-        n=("covered", "size"),
-        lowest=("covered", "min"),
-        below=("below", "sum"),
-        delong=("delong", "min"),
-    )
-    columns = {
-        "scores": "{scores}",
-        "cells": "{n}",
-        "lowest": "{lowest:.3f}",
-        "below 0.93": "{below}",
-        "DeLong, lowest": "{delong:.3f}",
-    }
-    return written(summary.reset_index(), columns)
-
-
-@on_a_page
 def intervals_differences() -> pd.DataFrame:
     """Return how often the intervals of differences contain the true value, and their power."""
     table = rows(f"{DATA}/difference_intervals.csv")
@@ -411,7 +389,7 @@ PAPERS = {
 }
 # The types of parameters in words.
 TYPE_WORDS = {
-    "Names": "text or list of texts",
+    "Names": "text or list",
     "Text": "text",
     "Template": "text",
     "Name": "text",
@@ -420,13 +398,13 @@ TYPE_WORDS = {
     "Engine": "text",
     "_Folder": "path",
     "tuple[Name, ...]": "list of texts",
-    "Probability": "number from 0 to 1",
-    "Probabilities": "list of numbers from 0 to 1",
-    "PositiveShare": "number above 0, at most 1",
-    "Positive": "number above 0",
-    "NotNegative": "number, 0 or more",
-    "PositiveInt": "whole number above 0",
-    "WholeNumber": "whole number, 0 or more",
+    "Probability": "probability",
+    "Probabilities": "list of probabilities",
+    "PositiveShare": "positive probability",
+    "Positive": "positive number",
+    "NotNegative": "non-negative number",
+    "PositiveInt": "positive integer",
+    "WholeNumber": "non-negative integer",
     "Flag": "True or False",
     "Chat": "True, False or dict",
     "Columns": "dict",
@@ -445,6 +423,16 @@ def methods() -> pd.DataFrame:
         link = f"[{source}]({PAPERS[source]})" if source else "–"
         lines.append([name, METHODS[name].meaning, link])
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
+
+
+@on_a_page
+def formats() -> pd.DataFrame:
+    """Return the response formats with the options for log-probabilities."""
+    lines = []
+    for each in sorted(RESPONSE_FORMATS, key=lambda each: each.name):
+        option = f"`{each.request}`" if each.request else "–"
+        lines.append([f"`{each.name}`", each.source, option])
+    return pd.DataFrame(lines, columns=["format", "from", "option for log-probabilities"])
 
 
 @on_a_page

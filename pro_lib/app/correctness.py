@@ -13,7 +13,7 @@ from pro_lib.metrics.correctness import CORRECTNESS, Choices, Rule
 if TYPE_CHECKING:
     from pro_lib.labels.estimates import LabelSample
 
-_LOG = "log:"  # begins the name of a verdict in a log, as in log:exact_match
+_LOG = "log:"  # begins the name of a metric in a log, as in log:exact_match
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Correctness:
     Attributes:
         choices: a rule, or labels of the answers.
         sample: labels of a sample of the answers, which replace the verdicts of the rule.
-        verdict: the name of the verdict that is read from a log.
+        log_metric: the metric of a log that says which answers are right.
     """
 
     choices: Choices = field(default_factory=Choices)
     sample: LabelSample | None = None
-    verdict: str | None = None
+    log_metric: str | None = None
 
 
 def read_correctness(
@@ -37,7 +37,7 @@ def read_correctness(
     """Return what makes an answer right.
 
     Args:
-        value: a rule or a function, a file of labels, or `log:NAME` for a verdict of a log; for
+        value: a rule or a function, a file of labels, or `log:NAME` for a metric of a log; for
             fields also rules such as `value_match,note=rouge_l`. "" is the usual rule.
         accepts_sample: whether labels of a sample, from `pro label`, may judge the answers.
         fields: whether the answers are fields of structured answers.
@@ -52,7 +52,7 @@ def read_correctness(
     if callable(value) or value in CORRECTNESS:
         return Correctness(Choices(correctness=value, **choices))
     if value.startswith(_LOG):
-        return Correctness(Choices(**choices), verdict=value.removeprefix(_LOG))
+        return Correctness(Choices(**choices), log_metric=value.removeprefix(_LOG))
     rules = {"": usual}
     for part in value.split(","):
         name, _, rule = part.rpartition("=")

@@ -28,7 +28,8 @@ from pro_lib.app.parameters import (
 from pro_lib.app.recorded_answers import read_records, select_records
 from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.self_evaluation import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.stored_runs import stored_run

@@ -56,7 +56,7 @@ class SampledEvaluation:
         ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
         planned = sample.planned_answers(ordered)
         judgement = planned.judgement(sample.labels)
-        reported = replace(planned.answers.evaluation, labels=judgement)
+        reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
         labels = judgement.merged["correct"].iloc[judgement.units]
         by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         if alpha is not None:

@@ -85,7 +85,7 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
     """Return the verdict on a method, the counts of questions and answers, and α."""
-    lines = [scored.verdict(method), *_count_lines(scored), *_alpha_lines(scored)]
+    lines = [scored.separation_sentence(method), *_count_lines(scored), *_alpha_lines(scored)]
     if not scored.n_judged:
         lines.append(NOT_JUDGED)
     elif scored.reported.one_class():
@@ -138,7 +138,7 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "probabilities."
         ]
     has_alpha = any(name in scored.methods for name in scored.evaluation.alpha_names)
-    if not has_alpha and scored.alpha.reported is None:
+    if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]
     n_texts_alone = scored.run.n_texts_alone()
@@ -220,7 +220,7 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
         "rule": None,
         "accuracy": None,
-        "verdict": scored.verdict(mistrust.method) or None,
+        "verdict": scored.separation_sentence(mistrust.method) or None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,
         "most_certain": None,

@@ -15,15 +15,15 @@ from tqdm.auto import tqdm
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
-    choose_alpha,
+    Splits,
     default_alpha,
     half_of_texts,
+    held_out_alpha,
 )
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
     Evaluation,
-    Splits,
     alpha_grid,
 )
 from pro_lib.evaluation.judgement import Estimate
@@ -92,7 +92,7 @@ class ScoredAnswers:
     @cached_property
     def reported(self) -> Evaluation:
         """The judged answers on which α was not chosen."""
-        is_reported = self.alpha.reported
+        is_reported = self.alpha.is_reported
         return self.judged if is_reported is None else self.judged.rows(is_reported)
 
     @property
@@ -199,7 +199,7 @@ class ScoredAnswers:
         columns = ["auroc", "auroc_low", "auroc_high"]
         return Estimate(*self.comparison.set_index("method").loc[method, columns])
 
-    def verdict(self, method: str) -> str:
+    def separation_sentence(self, method: str) -> str:
         """Return a sentence on whether a score separates wrong from right answers."""
         auroc = self.separation(method)
         if np.isnan(auroc.value):
@@ -219,7 +219,7 @@ class ScoredAnswers:
         questions. The result is None if there are too few questions.
         """
         judged = self.judged
-        is_reported = self.alpha.reported
+        is_reported = self.alpha.is_reported
         if is_reported is None:
             cluster = Choices().cluster
             is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
@@ -242,7 +242,7 @@ class ScoredAnswers:
             The largest such α of a grid, and the number of these questions. None if α was chosen,
             if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if self.alpha.reported is not None or self.sampled is not None or self.run.is_texts:
+        if self.alpha.is_reported is not None or self.sampled is not None or self.run.is_texts:
             return None
         log_probs = self.evaluation.log_probs
         for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
@@ -269,7 +269,7 @@ def score_answers(
         run: the run. Answers of a file count as samples for the methods that need samples, unless
             the file lists different answers.
         choices: what makes an answer right.
-        alpha: α of PRO; None chooses it on judged answers (`choose_alpha`), or takes 0.4.
+        alpha: α of PRO; None chooses it on judged answers (`held_out_alpha`), or takes 0.4.
         methods: the names of the methods, or `file.py:name` of further ones; None for all, also
             those of the texts alone if only some questions have log-probabilities.
         is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
@@ -377,7 +377,7 @@ def _alpha_of(
     elif not run.has_several_answers:
         why = "with one answer to each question it has no effect"
     else:
-        return choose_alpha(judged, run.questions, cluster=cluster)
+        return held_out_alpha(judged, run.questions, cluster=cluster)
     return default_alpha(run.search_alpha, why=why)
 
 

@@ -1,4 +1,4 @@
-"""An evaluation: judged answers with their scores, and the splits for choosing and reporting α."""
+"""An evaluation: judged answers with their scores."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,8 @@ class Evaluation:
         note: a note in the provenance of the run.
         n_unlabelled: the number of further questions that have scores but no label.
         rule: the rule by which answers are right, such as "ROUGE-L > 0.3".
-        labels: labels of a sample of the answers, as the judgement in place of `answers`.
+        sampled_judgement: the judgement by labels of a sample of the answers; None if the verdicts
+            in `answers` judge them.
         is_judged: which questions are judged, (n,); None for all.
         left_out: the methods that are not compared, because they lack values.
         reasons: the number of questions without a usable or judged answer, by reason
@@ -95,7 +96,7 @@ class Evaluation:
     note: str = ""
     n_unlabelled: int = 0
     rule: str = ""
-    labels: Judgement | None = None
+    sampled_judgement: Judgement | None = None
     is_judged: NDArray[np.bool_] | None = None
     left_out: tuple[str, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -116,8 +117,8 @@ class Evaluation:
         """Which of the judged answers are right, with the statistics of scores."""
         if self.is_judged is not None:
             return self.judged.judgement
-        if self.labels is not None:
-            return self.labels
+        if self.sampled_judgement is not None:
+            return self.sampled_judgement
         return Verdicts(self.correct, self.rule, self.answers.get("cluster"))
 
     @property
@@ -194,7 +195,7 @@ class Evaluation:
         for name, alpha in alphas.items():
             known_name = name if name in self.alpha_scores else "PRO"
             scores[name] = self.pro(alpha, name=known_name)
-        return pd.DataFrame(scores).join(self.baselines)
+        return pd.DataFrame(scores, index=self.baselines.index).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return a random sample of the questions, in their order.
@@ -217,19 +218,20 @@ class Evaluation:
             chosen: a mask (n,), or positions.
         """
         places = np.arange(len(self.answers))[np.asarray(chosen)]
+        sampled = self.sampled_judgement
         return replace(
             self,
             answers=self.answers.iloc[places].reset_index(drop=True),
             baselines=self.baselines.iloc[places].reset_index(drop=True),
             log_probs=self.log_probs[places],
             alpha_scores={name: score.rows(places) for name, score in self.alpha_scores.items()},
-            labels=None if self.labels is None else self.labels.rows(places),
+            sampled_judgement=None if sampled is None else sampled.rows(places),
             is_judged=None if self.is_judged is None else self.is_judged[places],
         )
 
     def without_labels(self) -> "Evaluation":
         """Return the evaluation without labels of a sample, as the automatic judge has it."""
-        return replace(self, labels=None)
+        return replace(self, sampled_judgement=None)
 
     def without_methods(self, names: Sequence[str]) -> "Evaluation":
         """Return the evaluation without the scores of these names."""
@@ -307,7 +309,7 @@ class Evaluation:
         correct = self.correct
         if not len(correct):
             return "No question is left"
-        if self.labels is not None:
+        if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
         words = f"{correct.mean():.3f} of the judged answers are right{rule}"
@@ -317,38 +319,3 @@ class Evaluation:
                 rejected = 1 - match[correct].mean()
                 words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
         return words
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The validation questions and the reported questions of one model and dataset.
-
-    Attributes:
-        pool: all judged validation questions.
-        reported: the judged questions to report.
-        n_validation: the number of validation questions that α is chosen on; None for all.
-        seed: the seed with which they are drawn from the pool.
-        alphas: the values that α is chosen from; None for those of `alpha_grid`.
-    """
-
-    pool: Evaluation
-    reported: Evaluation
-    n_validation: int | None = 100
-    seed: int = 0
-    alphas: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        """Keep the judged questions."""
-        object.__setattr__(self, "pool", self.pool.judged)
-        object.__setattr__(self, "reported", self.reported.judged)
-
-    @cached_property
-    def validation(self) -> Evaluation:
-        """The questions that α is chosen on."""
-        if self.n_validation is None:
-            return self.pool
-        return self.pool.drawn(self.n_validation, seed=self.seed)
-
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"

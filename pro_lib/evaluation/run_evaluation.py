@@ -137,7 +137,7 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
         ['paper', 'workbench']
     """
     choices = choices or Choices()
-    rules = [find_protocol(name, distinct=choices.distinct) for name in protocols]
+    known_protocols = [find_protocol(name, distinct=choices.distinct) for name in protocols]
     runs = _EvaluatedRuns.select(beams, samples, others, split)
     answers = _judged_answers(runs, choices)
     if must_judge and answers["correct"].isna().all():
@@ -147,19 +147,19 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
             f"run {beams.name}: no answer can be judged{unused}; the run needs texts and "
             "references, or a column rouge_l or correct"
         )
-    rule_words = rule_in_words(choices, has_verdicts="correct" in beams.answers)
+    rule = rule_in_words(choices, has_verdicts="correct" in beams.answers)
     matrices = AnswerMatrices.of(runs.beams, convention=choices.convention)
     sampled = matrices if runs.samples is runs.beams else None
     if sampled is None and runs.samples is not None:
         sampled = AnswerMatrices.of(runs.samples, convention=choices.convention)
     compared = compare_meanings(matrices, sampled, similarities or {}, judged=answers["text"])
     results = []
-    for rule in rules:
+    for protocol in known_protocols:
         scores = method_scores(
-            matrices, sampled, rule, compared, search_alpha=runs.beams.search_alpha
+            matrices, sampled, protocol, compared, search_alpha=runs.beams.search_alpha
         )
-        setting = {"rule": rule_words, "split": split or "all"}
-        results.append(_evaluation(runs, rule, answers, scores, setting))
+        setting = {"rule": rule, "split": split or "all"}
+        results.append(_evaluation(runs, protocol, answers, scores, setting))
     return results
 
 

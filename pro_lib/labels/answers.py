@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib.common.files import RunError, json_digest
-from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
-from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits, default_alpha
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.file import KEY, answer_key
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray, IntArray
@@ -106,7 +106,7 @@ def scores_at_alphas(
     Args:
         evaluation: the judged answers.
         alphas: α of the scores that need one, by their names; 0.4 without. Choose α before
-            labelling, for example on the validation questions (`evaluation.chosen_alpha`).
+            labelling, for example on the validation questions (`evaluation.Splits.alpha`).
     """
     if np.isnan(evaluation.log_probs).all():
         table = evaluation.baselines
@@ -153,7 +153,7 @@ def _alphas_without_labels(
         choice = default_alpha(reported.search_alpha, why=why)
         return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
     splits = Splits(pool.with_methods_of(reported), reported)
-    alphas = {name: chosen_alpha(splits, name=name) for name in splits.pool.alpha_names}
+    alphas = splits.alphas_of(splits.pool.alpha_names)
     n_questions = len(splits.validation.answers)
     words = f"{pool.rule} on {n_questions} validation questions, as notebook 10 does by default"
     return alphas, f"PRO has α = {alphas['PRO']:g}, chosen by {words}."

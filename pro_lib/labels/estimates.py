@@ -81,7 +81,8 @@ class LabelSample:
         """
         planned = self.planned_answers(evaluation)
         return replace(
-            planned.answers.evaluation, labels=planned.judgement(self.labels, scope=scope)
+            planned.answers.evaluation,
+            sampled_judgement=planned.judgement(self.labels, scope=scope),
         )
 
     def estimate(

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib import metrics
-from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
 from pro_lib.labels.inference import AurocEstimates, BoolArray, Ranking, WeightedLabels
@@ -26,6 +25,7 @@ from pro_lib.metrics.selective import (
     rejection_table,
 )
 
+BY_LABELS = "labels"  # in the column judge, if labels of a sample estimate the values
 FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 _MOST_BINS = 10  # of a calibration

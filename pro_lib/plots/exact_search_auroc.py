@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import METHODS, Method
 from pro_lib.evaluation.run_evaluation import evaluate
@@ -74,7 +74,7 @@ def table(
     if label_sample is not None:
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
-    alphas = {name: chosen_alpha(splits, name=name) for name in reported.alpha_names}
+    alphas = splits.alphas_of(reported.alpha_names)
     scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
     alphas[_SAME_ALPHA] = alphas["PRO"]
     scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)

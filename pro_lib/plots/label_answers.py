@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pro_lib.common.judges import BY_LABELS
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.labels.answers import ROUGE_BINS, scores_at_alphas
 from pro_lib.labels.estimates import LabelSample, shown_or_why
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
     by_protocol,
     difference_values,
@@ -22,7 +20,7 @@ from pro_lib.plots.captions import (
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
+from pro_lib.plots.settings import method_aurocs, method_labels, per_setting, with_setting
 from pro_lib.plots.style import Figure, drawn_methods, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
@@ -65,7 +63,7 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     """
     estimated = setting.sample.with_labels(setting.splits.reported)
     judged = estimated.without_labels()
-    alphas = {name: chosen_alpha(setting.splits, name=name) for name in estimated.alpha_names}
+    alphas = setting.splits.alphas_of(estimated.alpha_names)
     scores = scores_at_alphas(estimated, alphas)
     parts = []
     for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import PRO_AT_K, by_protocol, comparison, join_caption, signed_span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import FIXED_KS
@@ -30,7 +29,7 @@ def table(splits: Splits, *, alpha: float = 0.4) -> dict[str, Any]:
     interval, and the difference to NLL (`settings.aurocs`).
     """
     reported = splits.reported
-    chosen = chosen_alpha(splits)
+    chosen = splits.alpha()
     scores = np.column_stack([reported.pro(np.array([chosen, alpha])), reported.pro(k=FIXED_KS)])
     return {
         "choice": ["α chosen", f"α = {alpha:g}", *[f"K = {k}" for k in FIXED_KS]],

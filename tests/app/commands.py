@@ -39,6 +39,6 @@ def record(number, *answers, **fields):
 
 
 def write_lines(path, rows):
-    """Write a JSON object a line; return the path."""
+    """Write a JSON object a line; return the name of the file."""
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
+    return str(path)

@@ -30,7 +30,7 @@ from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Splits, chosen_alpha, evaluate
+from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
 from pro_lib.labels.estimates import estimate_words, estimated_aurocs
 from pro_lib.labels.session import LabelSession
@@ -215,7 +215,7 @@ def test_labels_of_a_file_without_questions_count_and_a_sentence_says_so(labelle
     assert note.startswith("Labels from before label files contained the question")
     assert state["n_given"] == 22
     estimated = LabelSample.read(path).with_labels(evaluate(RUN))
-    assert estimated.labels.counts["n_labels"] == 20
+    assert estimated.sampled_judgement.counts["n_labels"] == 20
     assert estimated.cautions().endswith(note)
 
 
@@ -227,7 +227,7 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 ):
     run, beginnings = CHANGES[change]
     estimated = LabelSample.read(labelled / "run.labels.jsonl").with_labels(evaluate(run))
-    assert estimated.labels.counts["n_labels"] == n_labels
+    assert estimated.sampled_judgement.counts["n_labels"] == n_labels
     for beginning in beginnings:
         assert f"{beginning}: 22." in estimated.cautions()
 
@@ -467,7 +467,11 @@ def test_a_guideline_is_shown_to_every_labeller(tmp_path):
 
 def counts_of(folder):
     """Return the counts of disputed, undecided and decided answers that a notebook has."""
-    counts = LabelSample.read(folder / "run.labels.jsonl").with_labels(evaluate(RUN)).labels.counts
+    counts = (
+        LabelSample.read(folder / "run.labels.jsonl")
+        .with_labels(evaluate(RUN))
+        .sampled_judgement.counts
+    )
     return counts["n_disputed"], counts["n_undecided"], counts["n_labels"]
 
 
@@ -506,7 +510,7 @@ def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
     run = with_questions(split=["validation"] * 20 + ["test"] * 40)
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
     pool = evaluate(run.select(split="validation"))
-    chosen = chosen_alpha(Splits(pool, evaluate(run.select(split="test"))))
+    chosen = Splits(pool, evaluate(run.select(split="test"))).alpha()
     assert session.alphas["PRO"] == chosen
     words = f"PRO has α = {chosen:g}, chosen by ROUGE-L > 0.3 on 20 validation questions"
     assert words in estimates_of(session)["alpha"]

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import webbrowser
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,28 +69,13 @@ JUDGE = ["judge", *QUESTIONS, "--model", "facts-1m", "--output"]
 RUN = ["run", "mine.ipynb", "-p", "records", "a/mine.ipynb"]
 RUN += ["-p", "dataset", "['x', 'b/mine.ipynb']", "-p", "correctness", "c/mine.ipynb"]
 RUN += ["-p", "model", "greedy", "--executed"]
-# By option of the output and parameter of the input: the command up to the output, and the input.
-INPUTS = {
-    ("score", "--output", "responses"): (SCORE, "records.jsonl"),
-    ("score", "--output", "questions"): (SCORE, "questions.csv"),
-    ("score", "--output", "correctness"): (SCORE, "labels.csv"),
-    ("report", "--output", "responses"): (REPORT, "records.jsonl"),
-    ("report", "--output", "questions"): (REPORT, "questions.csv"),
-    ("report", "--output", "correctness"): (REPORT, "labels.csv"),
-    ("explore", "--html", "run"): (EXPLORE, "records.jsonl"),
-    ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
-    ("explore", "--html", "questions"): (EXPLORE, "questions.csv"),
-    ("label", "--labels", "run"): (LABEL, "records.jsonl"),
-    ("label", "--labels", "run (folder)"): (["label", "greedy", "--labels"], "greedy/run.json"),
-    ("label", "--labels", "questions"): (LABEL, "questions.csv"),
-    ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
-    ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
-    ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
-    ("run", "--executed", "typed (file)"): (RUN, "a/mine.ipynb"),
-    ("run", "--executed", "typed (list)"): (RUN, "b/mine.ipynb"),
-    ("run", "--executed", "typed (labels)"): (RUN, "c/mine.ipynb"),
-    ("run", "--executed", "typed (folder)"): (RUN, "greedy/mine.ipynb"),
-}
+COMMANDS = (SCORE, REPORT, EXPLORE, LABEL, JUDGE, RUN)
+FILES = (".jsonl", ".csv", ".ipynb")
+# A command up to its output, and one of its inputs.
+INPUTS = [(words, word) for words in COMMANDS for word in words if Path(word).suffix in FILES]
+INPUTS += [(RUN, f"{folder}/mine.ipynb") for folder in ("b", "greedy")]
+INPUTS.append((["explore", "greedy", "--html"], "greedy/part-*.parquet"))
+INPUTS.append((["label", "greedy", "--labels"], "greedy/run.json"))
 
 
 def is_path(parameter, *, read):
@@ -97,41 +83,37 @@ def is_path(parameter, *, read):
     return isinstance(parameter.type, click.Path) and parameter.type.exists == read
 
 
-def test_the_tables_of_inputs_and_outputs_are_complete():
-    written, expected = set(), set()
+def test_the_table_of_inputs_and_outputs_is_complete():
+    n_inputs = Counter((words[0], words[-1]) for words, _ in INPUTS)
     for name, one in pro.commands.items():
-        outputs = [parameter.opts[-1] for parameter in one.params if is_path(parameter, read=False)]
-        inputs = [parameter.name for parameter in one.params if is_path(parameter, read=True)]
-        written |= {(name, output) for output in outputs}
-        expected |= {(name, output, own) for output in outputs for own in inputs}
-    assert written == {key[:2] for key in INPUTS}
-    assert expected <= set(INPUTS)
+        inputs = [parameter for parameter in one.params if is_path(parameter, read=True)]
+        for output in [each for each in one.params if is_path(each, read=False)]:
+            assert n_inputs.pop((name, output.opts[-1])) >= len(inputs), name
+    assert not n_inputs
 
 
-LINKS = {"symbolic link": os.symlink, "hard link": os.link}
 # The first input of each command is also given by links to it.
-FIRST_INPUTS = {key[0]: key for key in reversed(INPUTS)}.values()
+LINKED = [(words, words[1], link) for words in COMMANDS for link in (os.symlink, os.link)]
 
 
 @pytest.mark.parametrize(
-    ("key", "way"),
-    [(key, "itself") for key in INPUTS] + [(key, way) for key in FIRST_INPUTS for way in LINKS],
+    ("words", "pattern", "link"), [*((*given, None) for given in INPUTS), *LINKED]
 )
-def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
-    words, pattern = INPUTS[key]
-    [path] = place.glob(pattern)
-    output = path
-    if way in LINKS:
-        output = place / "other" / ("mine.ipynb" if key[0] == "run" else "output")
+def test_a_command_refuses_each_of_its_inputs_as_its_output(words, pattern, link, place):
+    command, *_, option = words
+    [output] = place.glob(pattern)
+    if link:
+        path = output
+        output = place / "other" / ("mine.ipynb" if command == "run" else "output")
         output.parent.mkdir()
-        LINKS[way](path, output)
+        link(path, output)
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
     # Labels are appended, so that nothing could be forced.
-    for force in [[]] if key[0] == "label" else [[], ["--force"]]:
-        message = refused(*words, output.parent if key[0] == "run" else output, *force)
-        assert message.startswith(f"{key[1]}: {output} is an input of the same command")
+    for force in [[]] if command == "label" else [[], ["--force"]]:
+        message = refused(*words, output.parent if command == "run" else output, *force)
+        assert message.startswith(f"{option}: {output} is an input of the same command")
         assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before
-        assert output.is_symlink() == (way == "symbolic link")
+        assert output.is_symlink() == (link is os.symlink)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from judged_questions import evaluate, s_pro
-from test_damaged_input import TABLES, WRITE
+from test_damaged_input import WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.importing.splits import split_records
 from pro_lib.metrics.correctness import Choices
 from pro_lib.runs.run import Run
@@ -238,35 +238,25 @@ def test_verdicts_of_records_come_before_references():
     assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
 
 
-@pytest.fixture(params=TABLES)
-def write_labels(request, tmp_path):
-    """Write a file of labels, in each format, and return its path."""
-    path = tmp_path / f"labels{request.param}"
-
-    def write(**columns):
-        path.write_bytes(WRITE[request.param](pd.DataFrame(columns).to_dict("records")))
-        return path
-
-    return write
-
-
-def test_an_answer_without_a_label_in_the_file_is_counted(write_labels):
-    ids = ["a", "b", "of another run"]
-    path = write_labels(question_id=ids, text=["yes", "no", "?"], correct=[0, 1, 1])
+def test_an_answer_without_a_label_in_the_file_is_counted(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("question_id,text,correct\na,yes,0\nb,no,1\nof another run,?,1\n")
     judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
 
 
-def test_labels_are_read_from_a_file_as_written(write_labels):
+@pytest.mark.parametrize("suffix", WRITE)
+def test_labels_are_read_from_a_file_as_written(suffix, tmp_path):
     texts = ["NA", "None", "null", "nan", "", "true", "007", "1.50", "1e3", "-0", "1990"]
-    ids = [f"{n:03}" for n in range(len(texts))]
-    columns = {"question_id": ids, "text": texts, "correct": [True] * len(texts)}
-    assert importing.read_labels(write_labels(**columns)).to_dict("list") == columns
-    numbered = write_labels(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
-    assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
-    path = write_labels(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
-    with pytest.raises(RunError, match=r"labels\..*'yes' both right and wrong"):
+    labels = [
+        {"question_id": f"{n:03}", "text": text, "correct": True} for n, text in enumerate(texts)
+    ]
+    path = tmp_path / f"labels{suffix}"
+    path.write_bytes(WRITE[suffix](labels))
+    assert importing.read_labels(path).to_dict("records") == labels
+    path.write_bytes(WRITE[suffix]([labels[0], labels[0] | {"correct": False}]))
+    with pytest.raises(RunError, match=r"labels\..*'NA' both right and wrong"):
         importing.read_labels(path)
 
 

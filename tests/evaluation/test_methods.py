@@ -8,7 +8,7 @@ from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.metrics.correctness import Choices
 from pro_lib.plots import alpha_sweep, benchmark
 

@@ -57,17 +57,6 @@ def test_with_all_labels_the_benchmark_has_the_true_values(complete):
     assert by_labels["accuracy"] == pytest.approx(by_truth["accuracy"])
 
 
-def test_too_few_labels_leave_the_benchmark_empty_and_say_why(tmp_path):
-    judged, truth = evaluation(200)
-    sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    table = benchmark.table([Splits(VALIDATION, sample.with_labels(judged), None)])
-    empty = ["auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"]
-    assert table[empty].isna().all(axis=None)
-    assert not table["significant"].any()
-    readings = table["reading"][~table["reading"].isin(["", "identical"])]
-    assert readings.str.startswith("only 4 labels of right answers").all()
-
-
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
     estimated, exact = (answered.table([splits]) for splits in complete)
     enough = estimated["accuracy"].notna()
@@ -152,7 +141,7 @@ def test_the_search_is_compared_by_labels(tmp_path):
 
 
 def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
-    labels = partial_labels.reported.labels
+    labels = partial_labels.reported.sampled_judgement
     has_label = ~np.isnan(labels.weighted.labels[labels.units])
     counts = np.cumsum(has_label)
     weights = np.stack([counts <= 19, counts <= 20]).astype(float)
@@ -161,7 +150,7 @@ def test_a_group_with_fewer_than_20_labels_has_no_accuracy(partial_labels):
 
 
 def test_an_estimated_oracle_answers_the_right_answers_first(partial_labels):
-    labels = partial_labels.reported.labels
+    labels = partial_labels.reported.sampled_judgement
     _, curve = labels.oracle()
     assert curve[0] == 1
     assert curve[149] == pytest.approx(200 * labels.accuracy / 150)

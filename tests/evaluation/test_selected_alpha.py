@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from invented_settings import (
@@ -14,7 +12,8 @@ from scipy.stats import norm
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import alpha_choice
-from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import ALPHA_GRID, DRAWN_ALPHAS
 from pro_lib.plots import (
     alpha_sweep,
     benchmark,
@@ -36,7 +35,7 @@ def test_a_finer_alpha_is_chosen_only_where_it_is_asked_for():
     for alphas, chosen in ((None, 0.4), (DRAWN_ALPHAS, 0.04)):
         splits = splits_of(evaluation, alphas=alphas)
         assert alpha_choice.select_alpha(evaluation, alphas=alphas) == chosen
-        assert alpha_choice.chosen_alpha(splits) == chosen
+        assert splits.alpha() == chosen
         for table in (fixed_k.table, benchmark.table):
             assert chosen in set(table([splits])["alpha"])
 
@@ -52,18 +51,6 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_array_equal(table["mean_k"], mean)
     by_k = k_vs_alpha.table([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
-
-
-def test_intervals_are_by_cluster_where_questions_have_one():
-    clusters = np.arange(len(CORRECT)) % 8
-    clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
-    table = alpha_sweep.rows_at(clustered, alphas=[0.1, 0.4])
-    scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
-    expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
-    np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
-    for rows in (table, benchmark.table([splits_of(clustered, 40)])):
-        assert set(rows["interval"]) == {"by cluster"}
-    assert set(alpha_sweep.rows_at(EVALUATION, [0.4])["interval"]) == {"by question"}
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
@@ -119,10 +106,6 @@ def test_where_validation_has_one_class_the_default_is_taken_and_said():
     assert nothing["alpha"].isna().tolist() == [True]
     with pytest.warns(UserWarning, match="alpha cannot"):
         assert reliability.table([splits], methods=["PRO"]).empty
-    with pytest.warns(UserWarning, match="all 80 judged answers are wrong"):
-        sweep = alpha_sweep.rows_at(WRONG)
-    assert sweep["auroc"].isna().all()
-    assert sweep["mean_k"].notna().all()
 
 
 def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
@@ -133,10 +116,6 @@ def test_what_a_sweep_lacks_is_said_and_nan_is_never_dropped_silently():
         alpha_sweep.rows_at(evaluation_of(log_probs, correct), alphas=[0.1, 1.2])
     log_probs[[4, 9]] = np.nan
     empty = evaluation_of(log_probs, correct)
-    for sweep in (
-        alpha_sweep.rows_at,
-        alpha_choice.select_alpha,
-        lambda evaluation: redraw(splits_of(evaluation, 60)),
-    ):
+    for sweep in (alpha_sweep.rows_at, alpha_choice.select_alpha):
         with pytest.raises(ValueError, match="uncertainty is NaN"):
             sweep(empty)

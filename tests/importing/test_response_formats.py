@@ -18,7 +18,7 @@ from pydantic import create_model
 from test_damaged_input import places_of
 
 from pro_lib.common.files import RunError
-from pro_lib.importing.importers import import_answers
+from pro_lib.importing.answer_files import import_answers
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 
 # By file of tests/data/answers, each of one response format: the server's words for an answer that
@@ -99,6 +99,14 @@ def test_a_response_of_every_server_is_read_in_every_wrapping_and_from_a_client(
         given = as_objects(response, kind)
         assert_frame_equal(answers([given]), expected)
         assert_frame_equal(answers([wrapped | {"response": given}]), expected)
+
+
+def test_only_a_log_has_a_filter_that_leaves_out_answers():
+    response = response_of("openai_chat")
+    entries = [
+        {"question_id": "q", "filter": n, "response": response | {"id": n}} for n in range(2)
+    ]
+    assert len(import_answers(entries).answers) == 2
 
 
 @pytest.mark.parametrize("name", FORMATS)

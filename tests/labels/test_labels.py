@@ -143,33 +143,36 @@ def votes_of(question_id, *votes):
     return [label(question_id, vote, labeller=names[place]) for place, vote in enumerate(votes)]
 
 
-REPETITION = label("1", False, repetition=True)
+JUDGE = {"labeller": "j", "adjudication": True}
 
 
 @pytest.mark.parametrize(
     ("votes", "others", "correct", "is_disputed"),
     [
-        ((True, True, False), [], True, True),
-        ((True, False, None), [], None, True),
-        ((None, None, False), [], False, False),
-        ((None, None, None), [], None, False),
-        ((True,), [REPETITION], True, False),
-        ((True, False, True), [label("1", False, labeller="j", adjudication=True)], False, False),
-        ((True, False), [label("1", None, labeller="j", adjudication=True)], None, False),
+        ((True, True, False), None, True, True),
+        ((True, False, None), None, None, True),
+        ((None, None, False), None, False, False),
+        ((True,), label("1", False, repetition=True), True, False),
+        ((True, False, True), label("1", False, **JUDGE), False, False),
+        ((True, False), label("1", None, **JUDGE), None, False),
     ],
 )
 def test_most_labellers_decide_and_an_adjudication_decides_alone(
     votes, others, correct, is_disputed
 ):
-    merged = merge_labels(label_table([label("2", True), *votes_of("1", *votes), *others]))
+    labels = [label("2", True), *votes_of("1", *votes), *([others] if others else [])]
+    merged = merge_labels(label_table(labels))
     assert merged["correct"].tolist() == [True, correct]
     assert merged["is_disputed"].tolist() == [False, is_disputed]
 
 
 def test_the_agreement_of_two_labellers_and_the_consistency_of_each_by_hand():
     # Of ten answers both say right to 4 and wrong to 3. Expected by chance: .6 · .5 + .4 · .5.
-    pairs = [(True, True)] * 4 + [(False, False)] * 3 + [(True, False)] * 2 + [(False, True)]
-    rows = [row for number, pair in enumerate(pairs) for row in votes_of(str(number), *pair)]
+    ada, ben = "++++---++-", "++++-----+"
+    pairs = zip(ada, ben, strict=True)
+    rows = []
+    for number, (one, other) in enumerate(pairs):
+        rows += votes_of(str(number), one == "+", other == "+")
     rows += [label("20", False), label("21", None), label("22", True, change=True)]
     # The last two do not count: one had no decision, the other was changed on purpose.
     rows += [label(name, True, repetition=True) for name in ("0", "20", "21", "22")]
@@ -201,7 +204,7 @@ def test_a_plan_depends_on_its_seed_only():
     repeated = [position for position, is_repetition in requests if is_repetition]
     assert len(repeated) == len(set(repeated)) == 6
     for position in repeated:
-        assert requests.index((position, True)) - requests.index((position, False)) >= 8
+        assert requests.index((position, True)) - requests.index((position, False)) > 8
 
 
 def test_a_plan_that_is_saved_and_read_continues_as_if_it_had_not_been(tmp_path):
@@ -243,12 +246,8 @@ def test_labels_of_another_draw_are_refused(change):
     judged, plan, labels = labelled(120, 30)
     labels[3] = labels[3].model_copy(update=change)
     sample = sample_of(plan, labels)
-    for use in (
-        lambda: sample.estimate(judged),
-        lambda: PlannedAnswers(plan, judged).current_labels(sample.labels),
-    ):
-        with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
-            use()
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
+        sample.estimate(judged)
 
 
 @pytest.mark.parametrize(
@@ -304,12 +303,12 @@ def test_a_label_that_copies_share_counts_once():
     judged = repeated(40, 20)
     truth = {f"q{number}": number % 2 == 0 for number in range(40)}
     plan, labels = label_all(planned_answers(judged, n_labels=20), truth)
-    judgement = sample_of(plan, labels).with_labels(judged).labels
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert judgement.counts["n_labels"] == 20
     np.testing.assert_allclose(judgement.accuracy_at(np.zeros(40), [40]).value, 0.5)
     # It stays the label of the second copy if the first one has another answer today.
     judged.answers.loc[0, "text"] = "another"
-    judgement = sample_of(plan, labels).with_labels(judged).labels
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert (len(judgement.units), judgement.counts["n_labels"]) == (39, 20)
 
 
@@ -324,9 +323,11 @@ def test_with_all_labels_the_tables_hold_what_is_true():
     table = sample.estimate(judged, scope="questions").set_index("method")
     assert table["similarity"].to_dict() == {"NLL": "", "PRO": "", "SE": "lexical", "ALL": ""}
     scores = judged.with_pro({"PRO": 0.4})[["NLL", "PRO", "SE, lexical", "ALL"]]
-    aurocs = np.array([metrics.auroc(scores[name], correct) for name in scores])
-    by_judge = [metrics.auroc(scores[name], judged.correct) for name in scores]
-    expected = {"auroc": aurocs, "auroc_low": aurocs, "auroc_high": aurocs}
+    aurocs, by_judge = (
+        np.array([metrics.auroc(scores[name], verdicts) for name in scores])
+        for verdicts in (correct, judged.correct)
+    )
+    expected = dict.fromkeys(("auroc", "auroc_low", "auroc_high"), aurocs)
     expected |= {"auroc_minus_nll": aurocs - aurocs[0], "auroc_minus_pro": aurocs - aurocs[1]}
     expected |= {"auroc_by_judge": by_judge, "n_effective": 80}
     for name, values in expected.items():
@@ -360,7 +361,7 @@ def test_too_few_labels_estimate_nothing_and_the_tables_say_why(n_labels):
     judges = sample.judge_agreement(judged)
     assert judges["shown"].str.contains(r"^only \d+ labels; 20 are needed$").all()
     assert judges[["accuracy", "agreement"]].isna().all(axis=None)
-    judgement = sample.with_labels(judged).labels
+    judgement = sample.with_labels(judged).sampled_judgement
     assert np.isnan(judgement.accuracy_at(judged.baselines["NLL"], [30, 60]).value).all()
 
 
@@ -395,7 +396,7 @@ def test_clusters_widen_intervals_of_the_population_only():
     for scope, is_same in (("questions", True), ("population", False)):
         rows = [sample.estimate(each, scope=scope).iloc[0] for each in (judged, clustered)]
         widths = [row["auroc_high"] - row["auroc_low"] for row in rows]
-        assert (widths[0] == widths[1]) == is_same
+        assert np.sign(widths[1] - widths[0]) == (0 if is_same else 1)
     [shown] = sample.estimate(few)["shown"].unique()
     assert shown == "only 4 clusters of questions; 5 are needed"
 

@@ -1,6 +1,7 @@
 """Relative links of README, the docs and the datasheets lead to files and headings that exist."""
 
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,7 @@ def read_links(page: Path) -> list[str]:
     return [str(target) for target in targets if target and not urlsplit(str(target)).scheme]
 
 
+@cache
 def read_anchors(page: Path) -> set[str]:
     """Return the anchors of the headings of a page, as GitHub writes them, and the HTML ids."""
     anchors: set[str] = set()

@@ -54,8 +54,11 @@ def modules_of(*extras):
     return [module for module, names in distributions if lacking.intersection(names)]
 
 
-def test_what_lacks_an_extra_says_what_to_install_and_what_needs_none_does_not_load_it():
-    code = """
+def test_without_extras_files_are_scored_and_the_rest_says_what_to_install(write, tmp_path):
+    rows = [record(n, answer("Paris", 0.5 - n / 9), references=["Paris"]) for n in range(4)]
+    rows[3]["references"] = ["Rome"]
+    records = str(write(*rows))
+    code = f"""
 import pro_lib
 from pro_lib import metrics, scoring, runs, importing, evaluation, plots
 from pro_lib.app import cli, experiment, explorer
@@ -74,20 +77,6 @@ for call in (
         call()
     except ImportError as error:
         print(error)
-"""
-    sentences = output_without(modules_of("notebooks"), code).splitlines()
-    assert [re.sub(r"^.+ needs \w+: ", "", line) for line in sentences] == [
-        *6 * ["pip install 'pro-workbench[models]'"],
-        *2 * ["pip install 'pro-workbench[notebooks]'"],
-    ]
-
-
-def test_a_file_is_scored_reported_and_labelled_without_torch(write, tmp_path):
-    rows = [record(n, answer("Paris", 0.5 - n / 9), references=["Paris"]) for n in range(4)]
-    rows[3]["references"] = ["Rome"]
-    records = str(write(*rows))
-    code = f"""
-from pro_lib.app.cli import pro
 for words in (
     ["score", {records!r}],
     ["report", {records!r}, "--output", {str(tmp_path / "report.html")!r}],
@@ -95,11 +84,16 @@ for words in (
     ["ask", "Who wrote Hamlet?"],
 ):
     try:
-        pro.main(words)
+        cli.pro.main(words)
     except SystemExit as exit:
         print("status", exit.code)
+sys.stdout.flush()
 """
-    printed = output_without(modules_of("notebooks", "server", "ray"), code + "sys.stdout.flush()")
+    printed = output_without(modules_of("notebooks", "server", "ray"), code)
+    assert re.findall(r" needs \w+: pip install '(.*)'", printed) == [
+        *6 * ["pro-workbench[models]"],
+        *2 * ["pro-workbench[notebooks]"],
+    ]
     assert re.findall("^status (.)", printed, re.MULTILINE) == ["0", "0", "0", "1"]
     assert "<svg" in (tmp_path / "report.html").read_text()
 
@@ -215,6 +209,7 @@ def test_the_wheel_of_the_sdist_holds_what_is_tracked_and_nothing_of_the_user(wh
     assert wheel.stat().st_size <= 7_500_000
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_does_its_first_steps_in_an_empty_folder(wheel, workplace, tmp_path):
     """With the packages of this environment, but nothing of this checkout."""
     venv.create(tmp_path / "venv", symlinks=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix can follow
 
 
-@click.command("explore", cls=Command)
+@pro.command("explore")
 @click.argument("run", required=False, type=ANSWERS)
 @answer_options
 @correctness_option
@@ -86,7 +86,7 @@ def explore_command(
     if html:  # checked before the run is read, which may take long
         check_page(html)
     rule = read_correctness(options["correctness"], accepts_sample=False)
-    answers = requested_answers(source, options, verdict=rule.verdict)
+    answers = requested_answers(source, options, log_metric=rule.log_metric)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     check_page(page)
     explorer.to_html(

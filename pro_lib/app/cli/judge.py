@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
@@ -34,7 +34,7 @@ _WITHOUT_VERDICT = {
 }
 
 
-@click.command("judge", cls=Command)
+@pro.command("judge")
 @click.argument("answers", type=ANSWERS)
 @click.option("--model", required=True, help="The judge: a local model, or its name on --server.")
 @click.option("--server", help="Address of an OpenAI-compatible server, such as http://host/v1.")
@@ -119,7 +119,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdict_table(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
@@ -21,7 +21,7 @@ from pro_lib.app.cli.output import say
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
 
-@click.command("label", cls=Command)
+@pro.command("label")
 @click.argument("run", type=ANSWERS)
 @answer_options
 @click.option(

@@ -169,7 +169,7 @@ def requested_answers(path: str, options: Mapping[str, Any], **of_files: Any) ->
     Args:
         path: the file, run folder or run.
         options: the values of `answer_options`, and perhaps of others.
-        **of_files: the parameters `fields` and `verdict` of `read_answers`.
+        **of_files: the parameters `fields` and `log_metric` of `read_answers`.
     """
     from pro_lib.app.answer_source import read_answers
 

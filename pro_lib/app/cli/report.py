@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, check_output_of
 from pro_lib.app.cli.output import say
 from pro_lib.app.cli.scoring_options import (
@@ -20,7 +20,7 @@ from pro_lib.app.cli.scoring_options import (
 from pro_lib.common.files import write_whole
 
 
-@click.command("report", cls=Command)
+@pro.command("report")
 @click.argument("responses", required=False, type=ANSWERS)
 @click.option(
     "--output",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, check_output_of
 from pro_lib.app.cli.output import json_line, say, table_lines
 from pro_lib.app.cli.scoring_options import (
@@ -22,7 +22,7 @@ from pro_lib.common.files import write_whole
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
 
-@click.command("score", cls=Command)
+@pro.command("score")
 @click.argument("responses", nargs=-1, type=ANSWERS)
 @scoring_options
 @click.option("--output", type=OUTPUT_FILE, help="Write scores to a .csv, .jsonl or .parquet file.")

@@ -80,7 +80,7 @@ def requested_scores(
 
     fields = options["fields"]
     rule = read_correctness(options["correctness"], accepts_sample=accepts_sample, fields=fields)
-    run = requested_answers(source, options, fields=fields, verdict=rule.verdict)
+    run = requested_answers(source, options, fields=fields, log_metric=rule.log_metric)
     for name in rule.choices.by_field:
         if name not in set(run.questions["field"]):
             names = ", ".join(run.questions["field"].unique())

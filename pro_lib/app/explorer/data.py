@@ -18,7 +18,7 @@ from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.evaluation.methods import find_methods, select_methods
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.importing.importers import import_answers
+from pro_lib.importing.answer_files import import_answers
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
     Choices,
