@@ -13,15 +13,14 @@ from pro_lib.evaluation.evaluation import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, listed, signed_span, span
+from pro_lib.plots.captions import join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import Figure, labelled_styles
+from pro_lib.plots.style import Figure, distinct_values, labelled_styles
 
 _SHOWN = (
-    "A model answers only the quarter, the half or three quarters of the questions with the "
-    "smallest uncertainty. Points are the accuracy of these answers if a method chooses them, "
-    "minus the accuracy if NLL chooses, with 95 % confidence intervals."
+    "Accuracy of the 25, 50 or 75 % of the answers that a method finds least uncertain, minus that "
+    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -132,16 +131,16 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, _COLUMNS, "answered")
     table = _at_drawn_shares(table[~table["method"].isin(["oracle", "NLL"])])
     table = table.assign(row=method_labels(table))
-    names = list(table["row"].unique())
+    names = distinct_values(table, "row")
     styles = labelled_styles(sorted(table["share"].unique()))
     lowest = table[_DIFFERENCE].min()
     with labelled_figure(
         table,
         *_SETTING,
-        title="Accuracy of the least uncertain answers, minus that with NLL",
+        title="Accuracy of the least uncertain answers",
         x="accuracy minus that with NLL",
         figure_columns=figure_columns,
-        height=0.24 * len(names),
+        height=0.28 * len(names),
         least_height=0.2 * len(names),
         sharex=True,
     ) as (figure, panels):
@@ -156,11 +155,13 @@ def caption(table: pd.DataFrame) -> str:
     """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
     rows = _at_drawn_shares(table)
     pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
-    nll = rows[rows["method"] == "NLL"].dropna(subset="accuracy").groupby("share")["accuracy"]
+    nll = rows.loc[rows["method"] == "NLL", "accuracy"].dropna()
     finding = ""
     if len(pro):
-        accuracies = listed(f"{span(values)} with {share}" for share, values in nll)
-        finding = f"The accuracy with NLL is {accuracies}. PRO minus NLL is {signed_span(pro)}."
+        finding = (
+            f"PRO minus NLL is {signed_span(pro)} at these shares, where the accuracy with NLL is "
+            f"{span(nll)}."
+        )
     drawn = rows[rows["method"] != "oracle"]
     return join_caption(_SHOWN, drawn, finding)
 

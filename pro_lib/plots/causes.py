@@ -12,7 +12,6 @@ from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
-    PRO_AT_K,
     comparison,
     has_enough,
     join_caption,
@@ -28,10 +27,9 @@ from pro_lib.plots.style import Figure, labelled_styles
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Why does PRO differ from NLL? AUROC of PRO minus that of NLL with 95 % confidence intervals, "
-    "after one change of the answers or of their probabilities p, from which both scores are "
-    f"computed anew (in parentheses: AUROC of NLL). {PRO_AT_K} “Nothing changed” has each answer "
-    "once, with p as the model gives it; the end token is the model's sign that the answer ends."
+    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
+    "answers or of their probabilities p, from which both are computed anew. AUROC of NLL is in "
+    "parentheses; “nothing changed” has each answer once, with p as the model gives it."
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -121,17 +119,20 @@ def caption(table: pd.DataFrame) -> str:
     if not has_enough(table).all() or table["auroc_minus_nll_low"].isna().any():
         return join_caption(_SHOWN, table, comparison(table.head(1), "PRO"))
     signs = significant_signs(table)
-    differing = table.loc[signs != 0, "cause"]
-    kept = table[(signs != 0) | ~table["cause"].isin(differing)]
-    parts = []
-    for words, rows in verdicts(kept, signs[kept.index]):
-        causes = listed(rows["cause"].replace(_CHANGES).unique())
-        values = signed_span(rows["auroc_minus_nll"])
-        choices = f"one or more of {listed(with_scores(rows)['score'].unique())}"
-        if words.startswith("not"):
-            choices = "every α and K"
-        parts.append(f"With {choices}, PRO is {words} NLL ({values}) in the rows: {causes}.")
-    return join_caption(_SHOWN, table, *parts)
+    n_rows = table["cause"].nunique()
+    findings = []
+    for words, rows in verdicts(table, signs):
+        if words.startswith("significantly"):
+            scores = listed(with_scores(rows)["score"].unique())
+            findings.append(
+                f"PRO is {words} NLL with one or more of {scores} in {rows['cause'].nunique()} of "
+                f"{n_rows} rows ({signed_span(rows['auroc_minus_nll'])})."
+            )
+    alike = table["cause"][~table["cause"].isin(table.loc[signs != 0, "cause"])]
+    if len(alike):
+        names = listed(alike.replace(_CHANGES).unique())
+        findings.append(f"No α or K makes a significant difference in the rows: {names}.")
+    return join_caption(_SHOWN, table, *findings)
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:

@@ -1,22 +1,16 @@
 """The generated answers: how many are distinct, how probable they are, their cost (notebook 01)."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scoring
-from pro_lib.plots.captions import percent_span, span
+from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Axes, Figure, distinct_values, line_style
+from pro_lib.plots.style import Figure, distinct_values, draw_curves
 from pro_lib.runs.run import Run
 
-# The measures, with the labels of their axes.
-_MEASURES = {
-    "n_distinct": "distinct answers",
-    "mass": "sum of probabilities",
-}
+_MEASURES = ("n_distinct", "mass")
 
 
 @per_setting
@@ -92,7 +86,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         pd.concat(measured),
         *("dataset", "measure"),
         title="Distinct answers to a question, and the sum of their probabilities",
-        y="share of questions",
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2,
@@ -100,15 +93,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         sharey="col",
     ) as (figure, panels):
         for ax, rows in panels:
-            measure = rows["measure"].iloc[0]
-            draw_model = _draw_counts if measure == "n_distinct" else _draw_distribution
-            largest = table[measure].max()
-            for index, model in enumerate(models):
-                values = rows.loc[rows["model"] == model, measure]
-                style = line_style(index) | {"marker": "", "label": model}
-                if len(values):
-                    draw_model(ax, values, largest, style)
-            ax.set_xlabel(_MEASURES[measure])
+            is_count = rows["measure"].iloc[0] == "n_distinct"
+            shares = (_count_shares if is_count else _sum_shares)(rows)
+            style = {"bars": True, "shift": 0.1} if is_count else {"marker": ""}
+            draw_curves(ax, shares, "model", models, "value", "share", **style)
+            ax.set_xlabel("distinct answers" if is_count else "sum of probabilities")
+            ax.set_ylabel("share of questions" if is_count else "share up to the sum")
+            if is_count:
+                ax.set_xticks(shares["value"].unique())
         for ax, _ in panels:  # when the common axes have all values
             ax.set_ylim(bottom=0)
     return figure
@@ -125,36 +117,41 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     table = table.assign(is_above=is_above, has_several=table["k"] > 1)
     columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
     means = table.groupby(["dataset", "model"])[columns].mean()
-    several = f" in each of {len(means)} settings" if len(means) > 1 else ""
-    return (
-        "Share of questions by the number of distinct answers (left; bars are 95 % intervals), and "
-        "with at most a given sum of the probabilities of these answers (right; bands are 95 % "
-        "intervals). "
-        f"n = {span(table['n_questions'], '{:,.0f}')} questions{several}, with "
-        f"{span(means['n_answers'], '{:.1f}')} answers each. On average, "
-        f"{span(means['n_distinct'], '{:.1f}')} answers are distinct, and their probabilities sum "
-        f"to {span(means['mass'], '{:.2f}')}. If an answer that is found twice counts twice, the "
-        f"sum is above 1 for {percent_span(means['is_above'])} of the questions. At α = {alpha:g}, "
-        f"PRO of distinct answers uses more than one for {percent_span(means['has_several'])} of "
-        "the questions, and equals NLL for the others."
+    shown = (
+        "Share of questions by the number of distinct answers (left), and with at most a given sum "
+        "of their probabilities (right), with 95 % confidence intervals."
     )
+    findings = [
+        f"On average, {span(means['n_distinct'], '{:.1f}')} of "
+        f"{span(means['n_answers'], '{:.0f}')} answers are distinct, and their probabilities sum "
+        f"to {span(means['mass'], '{:.2f}')}.",
+        f"If repeats count, the sum is above 1 for {percent_span(means['is_above'])} of the "
+        f"questions; if they do not, PRO at α = {alpha:g} uses more than one answer for "
+        f"{percent_span(means['has_several'])}.",
+    ]
+    return join_caption(shown, table, *findings)
 
 
-def _draw_counts(ax: Axes, counts: pd.Series, largest: int, style: dict[str, Any]) -> None:
-    """Draw the share of questions with each number of answers."""
-    numbers = np.arange(min(1, counts.min()), largest + 1)
-    shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0)
-    edges = [*(numbers - 0.5), largest + 0.5]
-    ax.step(edges, [*shares, shares.iloc[-1]], where="post", **style)
-    ax.vlines(numbers, *metrics.wilson(shares, len(counts)), color=style["color"], lw=0.8)
-    ax.set_xticks(numbers[:: -1 - len(numbers) // 9])
+def _count_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of questions with each number of distinct answers, by model."""
+    numbers = np.arange(min(1, table["n_distinct"].min()), table["n_distinct"].max() + 1)
+    parts = []
+    for model, counts in table.groupby("model")["n_distinct"]:
+        shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0).to_numpy()
+        low, high = metrics.wilson(shares, len(counts))
+        columns = {"model": model, "value": numbers, "share": shares}
+        parts.append(pd.DataFrame(columns | {"share_low": low, "share_high": high}))
+    return pd.concat(parts)
 
 
-def _draw_distribution(ax: Axes, masses: pd.Series, largest: float, style: dict[str, Any]) -> None:
-    """Draw the share of questions whose answers have at most a probability together."""
-    places = np.linspace(0, max(1.0, largest), 201)
-    shares = np.searchsorted(np.sort(masses), places, side="right") / len(masses)
-    half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(masses)))
-    ax.plot(places, shares, **style)
-    band = (shares - half_width).clip(0), (shares + half_width).clip(max=1)
-    ax.fill_between(places, *band, color=style["color"], alpha=0.15, lw=0)
+def _sum_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of questions whose answers have at most a probability together, by model."""
+    places = np.linspace(0, max(1.0, table["mass"].max()), 201)
+    parts = []
+    for model, masses in table.groupby("model")["mass"]:
+        shares = np.searchsorted(np.sort(masses), places, side="right") / len(masses)
+        half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(masses)))
+        ends = {"share_low": shares - half_width, "share_high": shares + half_width}
+        columns = {name: values.clip(0, 1) for name, values in ends.items()}
+        parts.append(pd.DataFrame({"model": model, "value": places, "share": shares} | columns))
+    return pd.concat(parts)

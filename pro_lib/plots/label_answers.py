@@ -24,17 +24,16 @@ from pro_lib.plots.captions import (
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
-from pro_lib.plots.style import Figure, drawn_methods, labelled_styles
+from pro_lib.plots.style import Figure, distinct_values, drawn_methods, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
-    "AUROC of each method (right) and its paired difference to NLL (left) with 95 % confidence "
-    "intervals, if {n} labels of sampled answers{given} decide which answers are correct, and if "
-    "ROUGE-L > 0.3 decides for all answers. A model that is fitted to the labels predicts the "
-    "other ones, and the labels correct the errors of its predictions (prediction-powered "
-    "inference). Questions whose judged answer is not in the sampling plan are left out."
+    "Difference in AUROC between each method and NLL (left), and AUROC (right), with 95 % "
+    "confidence intervals, if {n} labels of sampled answers{given} decide which answers are "
+    "correct, and if ROUGE-L > 0.3 decides for all answers. The labels correct a model that "
+    "predicts the other labels (prediction-powered inference)."
 )
 
 
@@ -158,12 +157,12 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, needed, "label_answers")
     table = table[drawn_methods(table)].assign(judged=table["judge"].replace(_JUDGE_NAMES))
     table = table.assign(row=method_labels(table))
-    names = sorted(table["row"].unique(), key=lambda name: name != "NLL")
+    names = distinct_values(table, "row")
     styles = labelled_styles(table["judged"])
     with labelled_figure(
         pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
         *("model", "dataset", "protocol", "quantity"),
-        title="AUROC of each method, by labels and by ROUGE-L",
+        title="AUROC by labels and by ROUGE-L",
         figure_columns=figure_columns,
         per_line=2,
         height=0.22 * len(names),
@@ -204,8 +203,8 @@ def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
         if verdict.startswith("not") and len(chosen) > 3:
             names = f"{len(chosen)} methods"
         values = difference_values(chosen, "auroc_minus_nll")
-        parts.append(f"{verdict} NLL: {names} ({values})")
-    return f"{words}By the labels, {'; '.join(parts)}."
+        parts.append(f"{names} {'is' if len(chosen) == 1 else 'are'} {verdict} NLL ({values})")
+    return f"{words}By the labels, {listed(parts)}."
 
 
 def _judge_sentence(rows: pd.DataFrame) -> str:

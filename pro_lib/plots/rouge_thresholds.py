@@ -12,17 +12,16 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.evaluation.evaluation import Splits
 from pro_lib.plots.captions import comparison, has_enough, join_caption
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
+from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.gains import GAIN
 from pro_lib.plots.settings import difference_to, method_aurocs, per_setting, with_setting
-from pro_lib.plots.style import PRINTED, Figure, drawn_methods, labelled_styles
+from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods, labelled_styles
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _LEAST = -0.15  # where the axis begins
 _SHOWN = (
-    "Does the threshold of ROUGE-L above which an answer is correct decide which method is "
-    "better? AUROC of each method minus that of NLL, at three thresholds, with 95 % confidence "
-    "intervals of the paired difference. The methods are in the order of their mean."
+    "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
+    "of ROUGE-L above which an answer counts as correct."
 )
 
 
@@ -104,7 +103,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = table[table["rouge_threshold"].isin([*drawn, np.nan])]
     group = table["rouge_threshold"].map("ROUGE-L > {:g}".format)
     table = table.assign(group=group.replace("ROUGE-L > nan", "labels"), row=method_labels(table))
-    names = names_by_mean(table, GAIN[0])
+    names = distinct_values(table, "row")
     styles = labelled_styles(table.sort_values("rouge_threshold")["group"])
     with labelled_figure(
         table,
@@ -112,7 +111,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         title="AUROC minus that of NLL, by the threshold of a correct answer",
         x="AUROC minus that of NLL",
         figure_columns=figure_columns,
-        height=0.24 * len(names),
+        height=0.28 * len(names),
         least_height=0.16 * len(names),
         sharex=True,
     ) as (figure, panels):
@@ -132,8 +131,7 @@ def caption(table: pd.DataFrame) -> str:
     findings = []
     for threshold in ends:
         rows = table[(table["method"] == "PRO") & (table["rouge_threshold"] == threshold)]
-        subject = f"At a threshold of {threshold:g}, PRO"
-        findings.append(comparison(rows, subject, says_detectable=False))
+        findings.append(comparison(rows, f"At a threshold of {threshold:g}, PRO"))
     if len(ends) > 1:
         findings.append(_order_sentence(drawn[has_enough(drawn)], ends))
     return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)

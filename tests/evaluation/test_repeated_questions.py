@@ -101,4 +101,4 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
 
 def test_a_caption_says_how_many_questions_have_no_label():
     table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
-    assert answer_sentence(table) == "n = 150 questions. 450 further questions have no label."
+    assert answer_sentence(table) == "n = 150 questions; 450 further questions have no label."
