@@ -1,7 +1,6 @@
 """Accuracy if only the least uncertain questions are answered (notebook 11)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,9 @@ from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, signed_span, span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import Figure, distinct_values, labelled_styles
+from pro_lib.plots.style import Figure
 
 _SHOWN = (
     "Accuracy of the 25, 50 or 75 % of the answers that a method finds least uncertain, minus that "
@@ -131,24 +130,19 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, _COLUMNS, "answered")
     table = _at_drawn_shares(table[~table["method"].isin(["oracle", "NLL"])])
     table = table.assign(row=method_labels(table))
-    names = distinct_values(table, "row")
-    styles = labelled_styles(sorted(table["share"].unique()))
-    lowest = table[_DIFFERENCE].min()
-    with labelled_figure(
-        table,
+    with row_figure(
+        table.sort_values("share", kind="stable"),
         *_SETTING,
+        value=_DIFFERENCE,
+        group="share",
         title="Accuracy of the least uncertain answers",
         x="accuracy minus that with NLL",
         figure_columns=figure_columns,
-        height=0.28 * len(names),
-        least_height=0.2 * len(names),
-        sharex=True,
-    ) as (figure, panels):
-        for ax, rows in panels:
-            options: dict[str, Any] = {"by": "share", "styles": styles}
-            least = _LEAST if lowest < _LEAST else None
-            draw_rows(ax, rows, _DIFFERENCE, names, least=least, **options)
-    return figure
+        row_height=0.28,
+        least_row_height=0.2,
+        least=_LEAST,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:

@@ -17,10 +17,10 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, per_setting
-from pro_lib.plots.style import COLORS, Figure, distinct_values, drawn_methods
+from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer of beams "
@@ -99,32 +99,25 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
     marks = _signs(table).map(_MARKS).fillna("")
-    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "–")
+    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "")
     table = table.assign(row=method_labels(table), text=values + marks)
-    names = distinct_values(table, "row")
     settings = ("model", "dataset", "protocol")
     highest = table.groupby(list(table.columns.intersection(settings)))["auroc"].max()
-    least = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
-    n_rows = max(len(names), 5)
-    with labelled_figure(
-        table,
+    with row_figure(
+        table.assign(is_pro=table["method"] == "PRO"),
         *settings,
+        value="auroc",
+        group="is_pro",
+        styles={False: _POINT | {"color": COLORS[6]}, True: _POINT | {"color": COLORS[0]}},
         title="AUROC of each method",
         x="AUROC",
         figure_columns=figure_columns,
-        height=0.15 * n_rows,
-        least_height=0.11 * n_rows,
-        sharex=True,
+        row_height=0.15,
+        least=highest.max() - 0.2 if highest.min() >= 0.8 else 0.5,
     ) as (figure, panels):
-        for ax, rows in panels:
-            style = _POINT | {"color": COLORS[6]}
-            draw_rows(ax, rows, "auroc", names, styles={"": style}, least=least, missing="")
-            style = _POINT | {"color": COLORS[0]}
-            pro = rows[rows["method"] == "PRO"].drop(columns="text")
-            draw_rows(ax, pro, "auroc", names, styles={"": style}, least=least, missing="")
-            for mark in sorted(set(marks) & set(_LEGEND)):
-                marker, label = _LEGEND[mark]
-                ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
+        for mark in sorted(set(marks) & set(_LEGEND)):
+            marker, label = _LEGEND[mark]
+            panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
     return figure
 
 

@@ -20,10 +20,10 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import Figure, labelled_styles
+from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
@@ -96,19 +96,18 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = with_scores(checked_table(table, needed, "causes"))
     changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
     table = table.assign(row=changes.map(lambda words: textwrap.fill(words, 22 * figure_columns)))
-    names = list(table["row"].unique())
-    with labelled_figure(
+    with row_figure(
         table,
         *("dataset", "model"),
+        value="auroc_minus_nll",
+        group="score",
         title="PRO minus NLL after a change of the answers",
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
-        height=0.34 * len(names),
-    ) as (figure, panels):
-        for ax, rows in panels:
-            styles = labelled_styles(table["score"])
-            draw_rows(ax, rows, "auroc_minus_nll", names, by="score", styles=styles)
-    return figure
+        row_height=0.34,
+        least_row_height=0.34,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:

@@ -18,7 +18,7 @@ from pro_lib.metrics.correctness import Choices
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import Figure
 
@@ -101,23 +101,18 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc")
     table = table.assign(row=_score_names(table), text=table["auroc"].map("{:.3f}".format))
-    names = list(
-        table.sort_values("method", key=lambda name: name != "PRO", kind="stable")["row"].unique()
-    )
-    with labelled_figure(
+    table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
+    with row_figure(
         table,
         *("dataset", "model", "protocol"),
+        value="auroc_minus_pro",
         title="AUROC of scores minus that of PRO with an exact search",
         x="AUROC minus that of PRO with an exact search",
         figure_columns=figure_columns,
-        height=0.18 * len(names),
         per_line=figure_columns,
-        least_height=0.098 * len(names),
-        sharex=True,
-    ) as (figure, panels):
-        for ax, rows in panels:
-            draw_rows(ax, rows, "auroc_minus_pro", names)
-    return figure
+        row_height=0.18,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:

@@ -134,9 +134,6 @@ def draw(
     questions = table["question"].unique()[:: 3 - figure_columns]
     shown = table[table["question"].isin(questions)].groupby("question", sort=False).head(5)
     most = max(3, shown["question"].value_counts().max())
-    largest = shown["probability"].max()
-    # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
-    end = 1.0 if largest > 0.3 else 1.1 * largest
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
         "question",
@@ -165,11 +162,9 @@ def draw(
                 lines.append(_short(f"reference: {first['reference']}", length))
             lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
             ax.set_title("\n".join(lines), loc="left", fontsize=7)
-            if alpha <= end:
-                ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
-            ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
-            if end == 1:
-                set_ticks(ax.xaxis, SHARE_TICKS)
+            ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
+            ax.set(xlim=(0, 1), ylim=(most - 0.5, -0.5))
+            set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 

@@ -71,7 +71,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         false=(100 * table["conflict"]).map("{:g} % of the documents false".format),
     )
     names = shown.sort_values("conflict")["false"].unique()
-    highest = table.loc[table["measure"] != "accuracy", "mean_high"].max()
     with labelled_figure(
         shown,
         "measure",
@@ -84,8 +83,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for ax, rows in panels:
             style: dict[str, Any] = {"shift": 0.03, "bars": True}
             draw_curves(ax, rows, "false", names, "place", "mean", **style)
-            is_accuracy = rows["measure"].iloc[0] == _NAMES["accuracy"]
-            ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
+            ax.set_ylim(bottom=0)
             ax.set_xticks(range(len(levels)), map(str, levels))
     return figure
 

@@ -260,30 +260,69 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     if is_difference:
         ax.axvline(0, color="black", lw=0.6)
     groups = styles or {"": line_style(0)}
-    for index, (group, style) in enumerate(groups.items()):
-        some = rows[rows[by] == group] if by else rows
-        if some.empty:
-            continue  # an empty line would spoil the layout
-        shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
-        places = some["row"].map(names.index).astype(float) + shift
-        # Several values of a group in a row lie below each other, too.
-        in_row = some.groupby("row")["row"]
-        places += (0.6 / len(groups)) * ((in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5)
-        values = some[value].clip(lower=least)
-        is_below = values > some[value]
+    number = rows[by].map(list(groups).index) if by else pd.Series(0, rows.index)
+    rows = rows.iloc[np.argsort(number, kind="stable")]
+    in_row = rows.groupby("row")["row"]
+    shift = (in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5
+    rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift)
+    for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
+        style = groups[group]
+        is_below = some[value] < (-np.inf if least is None else least)
+        inside = some[~is_below]
         if f"{value}_low" in some:
-            is_alike = is_difference & (some.get("n_differ", pd.Series(1, some.index)) == 0)
-            drawn = some[~is_below & ~is_alike]
+            is_alike = is_difference & (inside.get("n_differ", pd.Series(1, inside.index)) == 0)
+            drawn = inside[~is_alike]
             low, high = (drawn[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
-            ax.hlines(places[~is_below & ~is_alike], low, high, style["color"], lw=1)
-        ax.plot(values.mask(is_below), places, **{**style, "ls": ""})
-        ax.plot(values[is_below], places[is_below], color=style["color"], **_ARROW)
-        for place in places[some[value].isna()].to_numpy(float):
+            ax.hlines(drawn["place"], low, high, style["color"], lw=1)
+        ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
+        edge = some.loc[is_below, "place"]
+        ax.plot([least] * len(edge), edge, color=style["color"], **_ARROW)
+        for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
     for name, text in _row_texts(ax, rows, value, least).items():
         ax.text(1, names.index(str(name)), f" {text}", **beside)
     width = ax.bbox.width / ax.figure.dpi  # inches
     ax.locator_params(axis="x", nbins=round(np.clip(2 * width, 3, 6)))
+
+
+@contextmanager
+def row_figure(
+    table: pd.DataFrame,
+    *by: str,
+    value: str,
+    row_height: float,
+    least_row_height: float = 0.1,
+    group: str = "",
+    styles: Mapping[Any, dict[str, Any]] | None = None,
+    least: float | None = None,
+    **options: Any,
+) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
+    """Make a labelled figure in which each panel has the same rows, and draw their values.
+
+    Args:
+        table: the numbers of all panels, with the column row.
+        *by: the columns that divide the panels.
+        value: the column of the values.
+        row_height: the height of a row in inches.
+        least_row_height: the same in a figure of one column that would be too high.
+        group: the column of the groups, whose markers lie below each other in a row.
+        styles: the style of each group; those of lines by default.
+        least: where the x axis begins, if any value is smaller.
+        **options: those of `labelled_figure`.
+
+    Yields:
+        The figure, and the axes and the rows of each panel.
+    """
+    names = distinct_values(table, "row")
+    options |= {"height": row_height * len(names), "least_height": least_row_height * len(names)}
+    if group and styles is None:
+        styles = labelled_styles(table[group])
+    if least is not None and not (table[value] < least).any():
+        least = None
+    with labelled_figure(table, *by, sharex=True, **options) as (figure, panels):
+        for ax, rows in panels:
+            draw_rows(ax, rows, value, names, by=group, styles=styles, least=least)
+        yield figure, panels
 
 
 def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:

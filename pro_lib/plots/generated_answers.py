@@ -3,14 +3,15 @@
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, scoring
+from pro_lib import scoring
 from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
 from pro_lib.runs.run import Run
 
-_MEASURES = ("n_distinct", "mass")
+# The measures, with the labels of their axes
+_MEASURES = {"n_distinct": "distinct answers", "mass": "sum of their probabilities"}
 
 
 @per_setting
@@ -71,8 +72,8 @@ def costs(run: Run, *, split: str = "test") -> list[pd.DataFrame]:
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the number of distinct answers of questions, and the sum of their probabilities.
 
-    There are two panels for each dataset, with a line for each model. Intervals of the left panels
-    are Wilson's. Bands of the right panels hold for the whole line (Dvoretzky, Kiefer, Wolfowitz).
+    There are two panels for each dataset, with a line for each model. A band holds for the whole
+    line.
 
     Args:
         table: has a row per question, and needs the columns n_distinct and mass. It may have
@@ -81,28 +82,21 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, list(_MEASURES), "generated_answers")
     models = distinct_values(table, "model")
-    measured = [table.assign(measure=name) for name in _MEASURES]
+    measured = [_cumulative_shares(table, name) for name in _MEASURES]
     with labelled_figure(
         pd.concat(measured),
         *("dataset", "measure"),
         title="Distinct answers to a question, and the sum of their probabilities",
+        y="share of questions with at most this",
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2,
         height=1.3,
-        sharey="col",
     ) as (figure, panels):
         for ax, rows in panels:
-            is_count = rows["measure"].iloc[0] == "n_distinct"
-            shares = (_count_shares if is_count else _sum_shares)(rows)
-            style = {"bars": True, "shift": 0.1} if is_count else {"marker": ""}
-            draw_curves(ax, shares, "model", models, "value", "share", **style)
-            ax.set_xlabel("distinct answers" if is_count else "sum of probabilities")
-            ax.set_ylabel("share of questions" if is_count else "share up to the sum")
-            if is_count:
-                ax.set_xticks(shares["value"].unique())
-        for ax, _ in panels:  # when the common axes have all values
-            ax.set_ylim(bottom=0)
+            draw_curves(ax, rows, "model", models, "value", "share", marker="")
+            ax.set_xlabel(_MEASURES[rows["measure"].iloc[0]])
+            ax.set(xlim=(0, rows["value"].max()), ylim=(0, 1.03))
     return figure
 
 
@@ -118,8 +112,8 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
     means = table.groupby(["dataset", "model"])[columns].mean()
     shown = (
-        "Share of questions by the number of distinct answers (left), and with at most a given sum "
-        "of their probabilities (right), with 95 % confidence intervals."
+        "Share of questions with at most a given number of distinct answers (left), and with at "
+        "most a given sum of their probabilities (right), with 95 % confidence bands."
     )
     findings = [
         f"On average, {span(means['n_distinct'], '{:.1f}')} of "
@@ -132,26 +126,17 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     return join_caption(shown, table, *findings)
 
 
-def _count_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of questions with each number of distinct answers, by model."""
-    numbers = np.arange(min(1, table["n_distinct"].min()), table["n_distinct"].max() + 1)
+def _cumulative_shares(table: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return the share of questions with at most each value, in each dataset and of each model."""
+    values = np.linspace(0, max(1.0, table[measure].max()), 201)
     parts = []
-    for model, counts in table.groupby("model")["n_distinct"]:
-        shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0).to_numpy()
-        low, high = metrics.wilson(shares, len(counts))
-        columns = {"model": model, "value": numbers, "share": shares}
-        parts.append(pd.DataFrame(columns | {"share_low": low, "share_high": high}))
-    return pd.concat(parts)
-
-
-def _sum_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of questions whose answers have at most a probability together, by model."""
-    places = np.linspace(0, max(1.0, table["mass"].max()), 201)
-    parts = []
-    for model, masses in table.groupby("model")["mass"]:
-        shares = np.searchsorted(np.sort(masses), places, side="right") / len(masses)
-        half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(masses)))
-        ends = {"share_low": shares - half_width, "share_high": shares + half_width}
-        columns = {name: values.clip(0, 1) for name, values in ends.items()}
-        parts.append(pd.DataFrame({"model": model, "value": places, "share": shares} | columns))
+    settings = list(table.columns.intersection(["dataset", "model", "n_questions"]))
+    for setting, rows in table.groupby(settings, sort=False):
+        shares = np.searchsorted(np.sort(rows[measure]), values + 1e-9, side="right") / len(rows)
+        half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(rows)))  # Dvoretzky, Kiefer, Wolfowitz
+        columns = dict(zip(settings, setting, strict=True))
+        columns |= {"measure": measure, "value": values, "share": shares}
+        columns["share_low"] = (shares - half_width).clip(min=0)
+        columns["share_high"] = (shares + half_width).clip(max=1)
+        parts.append(pd.DataFrame(columns))
     return pd.concat(parts)

@@ -14,13 +14,10 @@ from pro_lib.labels.answers import ROUGE_BINS, collect_answers
 from pro_lib.labels.estimates import OUTSIDE, LabelSample
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.plots.captions import (
-    by_protocol,
-    difference_values,
+    comparison,
     join_caption,
     listed,
-    significant_signs,
     span,
-    verdicts,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
 from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
@@ -183,39 +180,15 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
     """
     table = table[drawn_methods(table)]
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
-    findings = []
-    for words, rows in by_protocol(table):
-        for _, setting in rows.groupby(["dataset", "model"], sort=False):
-            findings += [_difference_sentence(words, setting), _judge_sentence(setting)]
+    by_labels = table[(table["judge"] == BY_LABELS) & (table["method"] != "NLL")]
+    known = by_labels[by_labels["p_value"].notna()]
+    findings = [f"No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."]
+    if len(known):
+        pro = known[known["method"] == "PRO"]
+        nll = table[table["method"] == "NLL"].groupby("judge")["auroc"].agg(span)
+        findings = [
+            comparison(pro, "By the labels, PRO", family=known),
+            f"AUROC of NLL is {nll[BY_LABELS]} by the labels, and {nll['rouge_l']} by ROUGE-L.",
+        ]
     n = span(table["n_labels"], "{:,.0f}")
     return join_caption(_SHOWN.format(given=given, n=n), table, *findings)
-
-
-def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
-    """Return which methods differ significantly from NLL by the labels, in one setting."""
-    by_labels = rows[(rows["judge"] == BY_LABELS) & (rows["method"] != "NLL")]
-    known = by_labels[by_labels["p_value"].notna()]
-    if known.empty:
-        return f"{words}No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."
-    parts = []
-    for verdict, chosen in verdicts(known, significant_signs(known)):
-        names = listed(method_labels(chosen))
-        if verdict.startswith("not") and len(chosen) > 3:
-            names = f"{len(chosen)} methods"
-        values = difference_values(chosen, "auroc_minus_nll")
-        parts.append(f"{names} {'is' if len(chosen) == 1 else 'are'} {verdict} NLL ({values})")
-    return f"{words}By the labels, {listed(parts)}."
-
-
-def _judge_sentence(rows: pd.DataFrame) -> str:
-    """Return AUROC of NLL by the labels beside that by ROUGE-L."""
-    nll = rows[rows["method"] == "NLL"].set_index("judge")
-    if nll.empty or pd.isna(nll.loc[BY_LABELS, "auroc"]):
-        return ""
-    value, low, high = nll.loc[BY_LABELS, ["auroc", "auroc_low", "auroc_high"]]
-    by_rouge = nll.loc["rouge_l", "auroc"]
-    where = "in" if low <= by_rouge <= high else "outside"
-    return (
-        f"AUROC of NLL is {value:.3f} by the labels, and {by_rouge:.3f} by ROUGE-L, which is "
-        f"{where} the interval of the labels ({low:.3f} to {high:.3f})."
-    )

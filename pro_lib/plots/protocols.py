@@ -14,10 +14,10 @@ from pro_lib.plots.captions import (
     signed_span,
     significant_signs,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import PROTOCOLS, Figure, labelled_styles
+from pro_lib.plots.style import PROTOCOLS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
@@ -54,20 +54,17 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
     table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOLS))
-    names = list(table["row"].unique())
-    styles = labelled_styles(table["counted"])
-    with labelled_figure(
+    with row_figure(
         table,
         *("model", "dataset"),
+        value="auroc_minus_nll",
+        group="counted",
         title="PRO minus NLL, with and without repeated answers",
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
-        height=0.26 * len(names),
-        sharex=True,
-    ) as (figure, panels):
-        for ax, rows in panels:
-            draw_rows(ax, rows, "auroc_minus_nll", names, by="counted", styles=styles)
-    return figure
+        row_height=0.26,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:

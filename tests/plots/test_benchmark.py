@@ -173,7 +173,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
 def test_a_method_without_an_auroc_has_a_row_without_a_value():
     table = pd.DataFrame({"method": ["PRO", "NLL"], "auroc": [np.nan, np.nan]})
     [ax] = benchmark.draw(table).axes
-    assert {text.get_text().strip() for text in ax.texts} == {"–", ""}
+    assert {text.get_text().strip() for text in ax.texts} == {"n/a", ""}
 
 
 def compared(method, difference, p_value=1e-9, **others):
